@@ -211,7 +211,7 @@ static void note_callers(struct keeper *k)
 	DL_FOREACH (k->sessions->all, s) {
 		const struct lock *lock = s->waiter.lock;
 
-		if (!lock)
+		if (!lock || (s->behalf.thread && s->waiter.pin_until_ns)) /* a call under way needs no further answer */
 			continue;
 		table_add_caller(k->table, &(struct table_caller){.pid = s->peer.pid,
 								  .space = lock->space,
@@ -305,6 +305,8 @@ static int keeper_start(struct life *life)
 	ret = ending_start(k, keeper_end);
 	if (ret == 0)
 		ret = hangup_start(k);
+	if (ret == 0)
+		ret = seeing_start(k, waiters_unpinned);
 	if (ret < 0) {
 		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
 		return ret;
@@ -363,6 +365,7 @@ static void keeper_clean_up(struct keeper *k)
 	toolong_stop(k);
 	host_stop(k);
 	room_stop(k);
+	seeing_stop(k);
 	ending_close(k);
 	hangup_close(k);
 	configwatch_close(k);

@@ -14,9 +14,11 @@
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/question.h"
 #include "keeper/fronts/reading.h"
+#include "keeper/kernel/onbehalf.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/seeing.h"
 #include "keeper/log.h"
 
 void dispatch_close(struct session *s)
@@ -69,6 +71,29 @@ static void dispatch_other(struct session *s, const struct wire_request *r, cons
 	}
 }
 
+/* A question about a lock, on behalf of the thread that it names: is it believed? If not, this has answered the peer. */
+static bool dispatch_believes(struct session *s, const struct wire_request *r)
+{
+	struct ucred peer = s->peer;
+	struct onbehalf who = {0};
+	int ret = 0;
+
+	peer.pid = s->connected;
+	if (r->thread)
+		ret = onbehalf_look(&peer, r->thread, &who);
+	session_ask_for(s, &who);
+	if (ret < 0) {
+		session_refuse_call(s, REFUSAL_PROGRAM, false, "%s", onbehalf_why(ret));
+		return false;
+	}
+	/* A question from the past: its peer has died, or does not wait for the answer. */
+	if (r->thread && !seeing_begin(s->keeper, &who, r->call)) {
+		session_refuse_call(s, REFUSAL_PROGRAM, false, "the thread has made another call since");
+		return false;
+	}
+	return true;
+}
+
 static void close_passed(struct keeper *k, const struct question_fds *came)
 {
 	for (unsigned i = 0; i < came->count; i++)
@@ -115,11 +140,14 @@ void dispatch_readable(struct session *s)
 		return;
 	}
 	kind = question_check(&question.request, n, came.count > 0);
-	if (kind == QUESTION_LOCK) {
+	if (kind == QUESTION_LOCK && dispatch_believes(s, &question.request)) {
 		s->request = question.request;
 		return lookup_start(s, came.fds[0]);
 	}
 	close_passed(s->keeper, &came);
+	if (kind == QUESTION_LOCK)
+		return;
+	session_ask_for(s, &(struct onbehalf){.thread = 0});
 	dispatch_other(s, &question.request, question.text, kind);
 }
 
@@ -127,10 +155,14 @@ static void dispatch_answer(struct session *s, const struct front_answer *a, con
 {
 	s->received_ns = a->received_ns;
 	if (dispatch_is_in_turn(s, a->n)) {
-		if (!a->looked)
+		if (!a->looked) {
+			session_ask_for(s, &(struct onbehalf){.thread = 0});
 			return dispatch_other(s, &a->request, a->path, question_check(&a->request, a->n, a->has_fd));
-		s->request = a->request;
-		return lookup_received(s, a, before, fd);
+		}
+		if (dispatch_believes(s, &a->request)) {
+			s->request = a->request;
+			return lookup_received(s, a, before, fd);
+		}
 	}
 	file_close(s->keeper, a->dev, fd, true);
 	/* A session that was closed has left the front (reading.c tells the front so); one that was refused has not. */

@@ -36,6 +36,7 @@
 #include "keeper/callers/once.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/room.h"
+#include "keeper/leases/seeing.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/waiting.h"
 #include "keeper/leases/split.h"
@@ -133,6 +134,19 @@ static bool is_newcomer(const struct session *s, const struct lease *lease, bool
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }
 
+/* A call of the net counts as under way before it is granted. False: this has answered the caller. */
+static bool serve_note(struct session *s, const struct store_range *range)
+{
+	int ret = s->behalf.thread ? seeing_note(s->waiter.lock, range, &s->behalf, s->request.call, s->peer.uid) : 0;
+
+	if (ret == -EDQUOT)
+		caller_refuse_for_now(s, REFUSAL_ROOM,
+				      "too many lock calls of this user are under way in programs under the net");
+	else if (ret < 0)
+		caller_refuse_for_now(s, REFUSAL_ROOM, "too many lock calls are under way in programs under the net");
+	return ret == 0;
+}
+
 static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sure_until)
 {
 	struct keeper *k = s->keeper;
@@ -150,6 +164,8 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 		s->waiter.needs_pin = true;              /* the last answer of each serves again */
 		return;
 	}
+	if (!serve_note(s, &range))
+		return;
 	lease->spent = true;
 	s->granted_fence = lease->fence;
 	s->waiter.pin_until_ns = until < sure_until ? until : sure_until;

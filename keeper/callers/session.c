@@ -50,6 +50,7 @@ struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, 
 	s->keeper = k;
 	s->fd = fd;
 	s->peer = *peer;
+	s->connected = peer->pid;
 	s->foreign = foreign;
 	s->reading = (struct front_connection){.fronts = k->fronts, .owner = s, .uid = peer->uid, .fd = fd};
 	s->lookup = (struct lookup)LOOKUP_NONE;
@@ -71,6 +72,12 @@ void session_enter(struct session *s, enum session_state state)
 	sessions->waiting[s->request.space] += state == SESSION_WAITING;
 	sessions->counts.abandoned += s->state == SESSION_WAITING && state == SESSION_CLOSED;
 	s->state = state;
+}
+
+void session_ask_for(struct session *s, const struct onbehalf *who)
+{
+	s->behalf = *who;
+	s->peer.pid = who->thread ? who->pid : s->connected;
 }
 
 void session_command(const struct session *s, char out[JOB_COMMAND_BYTES])

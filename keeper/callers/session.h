@@ -23,6 +23,7 @@
 #include "keeper/callers/quota.h"
 #include "keeper/fronts/connection.h"
 #include "keeper/kernel/inspect.h"
+#include "keeper/kernel/onbehalf.h"
 #include "keeper/leases/waiters.h"
 #include "store/histogram.h"
 #include "store/job.h"
@@ -64,7 +65,8 @@ struct session {
 	/* session.c; constant */
 	struct keeper *keeper;
 	int fd;
-	struct ucred peer;
+	struct ucred peer; /* ... but for its pid: the process that the present question is about (session_ask_for()) */
+	pid_t connected;   /* the process that has connected */
 	bool foreign; /* the peer's descriptors must not come to the keeper: fronts.h */
 
 	/* session.c */
@@ -75,6 +77,7 @@ struct session {
 
 	/* dispatch.c: the question */
 	struct wire_request request;
+	struct onbehalf behalf; /* the thread for which it is asked */
 	int64_t received_ns; /* read after the question was received: session_grant() */
 	time_t started;      /* the same moment, unix */
 
@@ -146,6 +149,9 @@ void session_end(struct session *s);
 
 /* The question has come so far. Only this sets `state`. */
 void session_enter(struct session *s, enum session_state state);
+
+/* The question is asked on behalf of this thread; thread 0: for the peer itself. */
+void session_ask_for(struct session *s, const struct onbehalf *who);
 
 /* What the program is called, for people: as it says itself, printable; "" if the process is gone. */
 void session_command(const struct session *s, char out[JOB_COMMAND_BYTES]);

@@ -24,6 +24,7 @@
 #include "keeper/fronts/question.h"
 #include "keeper/kernel/before_job.h"
 #include "keeper/kernel/mounts.h"
+#include "keeper/kernel/onbehalf.h"
 
 static void front_say_done(enum front_said said, int error)
 {
@@ -164,6 +165,7 @@ static void front_receive(const struct front_ask *ask, int socket)
 	struct inspect_request request = {.foreign = true};
 	struct question question = {.text = ""};
 	struct question_fds came;
+	struct onbehalf who;
 	socklen_t len = sizeof(request.peer);
 	int ret;
 
@@ -179,6 +181,9 @@ static void front_receive(const struct front_ask *ask, int socket)
 	close(socket);
 	if (ret == 0 && a.n > 0 && question_check(&a.request, a.n, a.has_fd) == QUESTION_LOCK) {
 		request.fd = came.fds[0];
+		/* The keeper looks, too, and refuses who may not ask for the thread. */
+		if (a.request.thread && onbehalf_look(&request.peer, a.request.thread, &who) == 0)
+			request.peer.pid = who.pid;
 		request.takes = a.request.op == WIRE_LOCK;
 		request.space = a.request.space;
 		request.mode = a.request.mode;

@@ -65,6 +65,32 @@ static void bereft_say(struct freeze *f, const struct family *family, unsigned e
 		    count);
 }
 
+/*
+ * All are stopped, also the processes of calls under way, most of which only wait for the lock. One that is stopped has left
+ * the call: without the lock it goes on with the others, and makes its call anew. One that is only held may still take the lock in the kernel.
+ */
+static void bereft_spare_waiting(struct freeze *f, struct family *family, unsigned ending)
+{
+	struct family calls = {0}, holders = {0};
+
+	relying_find_calls(&f->relying, &calls, ending, NULL);
+	if (!family_count(&calls))
+		return;
+	relying_find_unshown(&f->relying, &holders, ending, NULL);
+	if (f->relying.blind) /* what is not known to be without the lock has it */
+		goto out;
+	for (size_t i = 0; i < family_count(&calls); i++)
+		/* mutant: bereft-held */
+		if (!family_is_stopped(family_at(&calls, i)) && family_add(&holders, family_at(&calls, i)) < 0)
+			goto out;
+	family_free(family);
+	*family = holders;
+	holders = (struct family){0};
+out:
+	family_free(&calls);
+	family_free(&holders);
+}
+
 void bereft_kill(struct freeze *f)
 {
 	const unsigned ending = SLOTS_IN(TABLE_ENDING);
@@ -78,7 +104,9 @@ void bereft_kill(struct freeze *f)
 	stopped = freeze_until(f, &family, ending, now, now + BEREFT_STOP_NS);
 	if (!stopped && !slots_any(f->table, ending | SLOTS_UNBROKEN) && bereft_put_off(f))
 		goto out;
-	if (!stopped)
+	if (stopped)
+		bereft_spare_waiting(f, &family, ending);
+	else
 		bereft_kill_running(&family);
 	/* mutant: farewell-again */
 	if (!farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper,

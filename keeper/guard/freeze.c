@@ -74,6 +74,7 @@ static bool freeze_round(struct freeze *f, struct family *family, unsigned which
 
 	threads->changed = false;
 	relying_find(&f->relying, family, which, &f->found);
+	relying_find_calls(&f->relying, family, which, &f->found); /* mutant: freeze-calls */
 	freeze_family(f, family);
 	if (!threads_all_stopped(threads) || threads->changed)
 		return false;

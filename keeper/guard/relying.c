@@ -28,6 +28,37 @@ static void relying_run(struct relying *r, struct family *family, unsigned which
 	r->blind = ret < 0;
 }
 
+/* Under which of the slots' claims is this call? */
+static bool relying_is_meant(const struct look *look, const struct underway_call *call)
+{
+	for (size_t i = 0; i < claims_count(&look->claims); i++) {
+		const struct claim *c = claims_at(&look->claims, i);
+
+		if (underway_is_on(call, c->file.dev, c->file.ino, c->space, c->from, c->to) &&
+		    !look_spares(look, c, call->pid))
+			return true;
+	}
+	return false;
+}
+
+/* A thread that has the number of one that has ended is of another process, which made no such call. */
+static int relying_search_calls(struct look *look)
+{
+	struct underway_call call;
+	int ret = 0;
+
+	for (size_t next = 0; ret == 0 && underway_next(&look->table->underway, &next, &call);)
+		if (call.pid != look->keeper && family_started(call.thread) == call.started &&
+		    relying_is_meant(look, &call))
+			ret = look_add(look, call.pid);
+	return ret;
+}
+
+void relying_find_calls(struct relying *r, struct family *family, unsigned which, const struct look_found *found)
+{
+	relying_run(r, family, which, found, relying_search_calls);
+}
+
 void relying_find(struct relying *r, struct family *family, unsigned which, const struct look_found *found)
 {
 	relying_run(r, family, which, found, look_search);
@@ -49,6 +80,8 @@ bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const
 	if (r->first_known || !(due || slots_any(r->table, SLOTS_IN(TABLE_LOST))))
 		return false;
 	relying_find(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
+	if (!r->blind) /* mutant: first-calls */
+		relying_find_calls(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
 	r->first_known = !r->blind;
 	r->first_freeze_at = freeze_at_ns;
 	return r->first_known;

@@ -386,6 +386,7 @@ int table_open(struct table *t, int dir_fd, char *why, size_t why_size)
 
 	if (ret < 0)
 		return ret;
+	underway_open(&t->underway, dir_fd); /* or not: then no call of the net is granted */
 	table_unsure(t);
 	if (!table_get_ns(&t->head->freeze_at_ns) && table_in_use(t)) /* no lease is sure for ever */
 		table_file_doubt_times(t);                            /* mutant: rescue-times */
@@ -394,6 +395,7 @@ int table_open(struct table *t, int dir_fd, char *why, size_t why_size)
 
 void table_close(struct table *t)
 {
+	underway_close(&t->underway);
 	table_text_close(t);
 	table_file_close(t);
 }

@@ -22,6 +22,7 @@
 
 #include "config/config.h"
 #include "keeper/clock.h"
+#include "keeper/guard/underway.h"
 #include "keeper/kernel/claims.h"
 #include "store/store.h"
 
@@ -157,6 +158,7 @@ struct table {
 	int fd;
 	uint32_t room;       /* slots that the file has room for, as far as this process knows */
 	uint64_t boot;       /* a number for the present boot */
+	struct underway underway; /* calls under way */
 	struct deeds *deeds; /* what the parent did (deeds.h); NULL: no notes are taken */
 	struct {
 		int fd; /* -1: not open (the parent) */

@@ -321,7 +321,7 @@ static void lingered(struct lease *lease)
 {
 	int64_t max = LINGER_MAX_TTLS * lease_keeper(lease)->config->lease.ttl_ms * NS_PER_MS;
 
-	if (waiters_are_pinned(lease->lock, &lease->range) || lease_is_part(lease)) {
+	if (waiters_rest_pinned(lease->lock, &lease->range) || lease_is_part(lease)) {
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 		return;
 	}

@@ -34,6 +34,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
+#include "keeper/leases/seeing.h"
 #include "keeper/leases/toolong.h"
 #include "keeper/leases/touched.h"
 #include "keeper/leases/unseen.h"
@@ -132,6 +133,7 @@ struct keeper {
 	struct absence absence;
 	struct touched touched;
 	struct reopens reopens;
+	struct seeing seeing;
 	struct inquiries inquiries;
 	struct old_pins old_pins;
 	bool leaving; /* set by keeper_end(): nothing happens to leases and callers any more */

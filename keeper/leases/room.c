@@ -99,7 +99,7 @@ static bool may_help(const struct keeper *k, const struct lease *lease)
 static bool give_back(struct lease *lease)
 {
 	if (lease->state != LEASE_HELD || lease->recall > RECALL_LINGER || lease_is_part(lease) || lease->splitting ||
-	    waiters_are_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
+	    waiters_rest_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
 		return false;
 	lease->recall = RECALL_LINGER;
 	queue_raise(lease, LEASE_EV_LINGERED);

@@ -9,6 +9,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/seeing.h"
 #include "keeper/leases/touched.h"
 
 void waiters_add(struct waiter *waiter, struct lock *lock)
@@ -111,7 +112,7 @@ bool waiters_need_pin(const struct lock *lock, const struct store_range *range)
 	return false;
 }
 
-bool waiters_are_pinned(const struct lock *lock, const struct store_range *range)
+static bool waiters_have_pin(const struct lock *lock, const struct store_range *range)
 {
 	const struct waiter *w;
 	int64_t now = clock_now_ns();
@@ -123,6 +124,16 @@ bool waiters_are_pinned(const struct lock *lock, const struct store_range *range
 		if (w->pin_until_ns > now && range_overlaps(&w->range, range)) /* mutant: pinned */
 			return true;
 	return false;
+}
+
+bool waiters_are_pinned(const struct lock *lock, const struct store_range *range)
+{
+	return waiters_have_pin(lock, range) || seeing_is_wanted(lock, range, false); /* mutant: pinned-call */
+}
+
+bool waiters_rest_pinned(const struct lock *lock, const struct store_range *range)
+{
+	return waiters_have_pin(lock, range) || seeing_is_wanted(lock, range, true);
 }
 
 void waiters_unpinned(struct lock *lock)

@@ -112,6 +112,14 @@ PAST = {
 
 # Found by the test that is named: harness/test_program_mistakes.py.
 PROGRAMS = {
+    "cluster/test_calls_under_way.py::test_the_lease_stays_until_it_was_seen_out": {
+        "a call under way is no pin": [put("pinned-call", " || seeing_is_wanted(lock, range, false)", "")]},
+    "cluster/test_calls_under_way.py::test_a_thread_that_has_ended": {
+        "a call that was seen out stays": [skip("seeing-end")]},
+    "cluster/test_calls_under_way.py::test_it_is_stopped_in_an_outage": {
+        "a process that may take the lock at any moment goes on": [skip("freeze-calls"), condition("first-calls", "false")]},
+    "cluster/test_calls_under_way.py::test_with_on_lost_kill_it_ends_before_the_deadline": {
+        "only holders are ended in time": [skip("evict-calls")]},
     "cluster/test_break.py::test_another_host_must_allow_it": {
         "other hosts may take locks away without being allowed": [condition("allow-break", "true")]},
     "cluster/test_break.py::test_a_younger_lease_of_the_same_host_is_not_hit": {
@@ -247,6 +255,19 @@ UNIT = {
         "callers are granted while the kernel is asked": SIMULATOR["callers are granted while the kernel is asked"],
         "grants everything": MODEL["grants everything"],
     },
+    "test_bereft_calls": {
+        "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
+    "test_underway": {
+        "an entry of another boot counts": [condition("underway-boot", "true")],
+        "a torn entry counts as it is": [condition("underway-sum", "false")],
+        "an entry is there, and nobody looks": [skip("underway-used")],
+        "a question from the past ends a call": [condition("underway-stale", "false")]},
+    "test_seeout": {
+        "whoever sleeps has left the lock call": [put("seeout-elsewhere", "!seeout_may_be_lock_call(number)", "true")],
+        "one user may have all threads": [become("seeout-room", "return count < SEEOUT_MAX;")]},
+    "test_onbehalf": {
+        "anybody may ask for anybody": [condition("onbehalf-user", "false")],
+        "the numbers of another namespace are ours": [condition("onbehalf-numbers", "false")]},
     "test_bereft": {
         "a process that got the lock while its holders were killed goes on": [skip("break-again")],
         "a stopped holder is killed without its line": [put("farewell-again", "stopped && bereft_put_off(f)", "false")]},

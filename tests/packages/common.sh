@@ -84,7 +84,7 @@ end() {
 
 # What the package put there, or made.
 traces() {
-	find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /root -o -path /tmp -o -path /var/log -o -path /var/cache -o \
+	find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /root -o -path /usr/src/dflock -o -path /tmp -o -path /var/log -o -path /var/cache -o \
 		-path /var/lib/apt -o -path /var/lib/dpkg \) -prune -o -name '*dflock*' -print
 	find /run -name '*dflock*' 2>/dev/null || true
 }

@@ -43,6 +43,7 @@
 static uv_loop_t loop;
 static struct config config;
 static struct keeper k;
+static struct table no_calls; /* none is under way */
 static struct file *file;
 static struct lock *lock;
 
@@ -309,7 +310,7 @@ static inline void prepare(void)
 
 	uv_loop_init(&loop);
 	config = (struct config){.lease = {.ttl_ms = TTL_MS, .linger_ms = LINGER_MS}};
-	k = (struct keeper){.loop = &loop, .config = &config};
+	k = (struct keeper){.loop = &loop, .config = &config, .table = &no_calls};
 	act_start(&k);
 	k.queue.news = &news;
 	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);

@@ -45,6 +45,7 @@ static uv_loop_t loop;
 static struct config config;
 static struct sessions sessions;
 static struct keeper k;
+static struct table no_calls; /* none is under way */
 static struct file *file;
 static struct lock *lock;
 static struct lease *lease; /* the first one that there is */
@@ -363,7 +364,7 @@ static inline void prepare(void)
 					   .store_wait_ms = STORE_WAIT_MS,
 					   .dead_ms = DEAD_MS}};
 	sessions = (struct sessions){0};
-	k = (struct keeper){.loop = &loop, .config = &config, .sessions = &sessions, .host_in_store.tried = true};
+	k = (struct keeper){.loop = &loop, .config = &config, .table = &no_calls, .sessions = &sessions, .host_in_store.tried = true};
 	k.queue.work = &work;
 	k.queue.news = &news;
 	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);

@@ -14,6 +14,7 @@
 #include "tests/unit/suite.h"
 
 static struct keeper k;
+static struct table no_calls; /* none is under way */
 static struct file file;
 static struct lock *lock;
 static struct lease asking, draining;
@@ -27,6 +28,7 @@ static struct store_range record(int64_t from, int64_t to)
 static void prepare(void)
 {
 	memset(&k, 0, sizeof(k));
+	k.table = &no_calls;
 	file = (struct file){.keeper = &k};
 	lock = &file.locks[WIRE_RECORD];
 	*lock = (struct lock){.file = &file, .space = WIRE_RECORD};

@@ -1,0 +1,205 @@
+/* See underway.h. */
+#include "keeper/guard/underway.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "keeper/clock.h"
+#include "keeper/guard/table_sums.h"
+#include "keeper/guard/table_words.h"
+#include "wire/msg.h"
+
+#define UNDERWAY_MAGIC   UINT64_C(0x79617772646e7564)
+#define UNDERWAY_VERSION 1
+
+struct underway_file {
+	uint64_t magic, version;
+	char boot[CLOCK_BOOT_BYTES];
+	uint64_t used; /* entries beyond this were never taken */
+	struct underway_call calls[UNDERWAY_CALLS];
+};
+
+static uint64_t underway_sum(const struct underway_call *c)
+{
+	uint64_t sum = table_sum(c, offsetof(struct underway_call, sum));
+
+	return sum ? sum : 1;
+}
+
+/* --- the file --- */
+
+static void underway_check(struct underway_file *file, const char boot[CLOCK_BOOT_BYTES])
+{
+	if (file->magic == UNDERWAY_MAGIC && file->version == UNDERWAY_VERSION &&
+	    memcmp(file->boot, boot, CLOCK_BOOT_BYTES) == 0) { /* mutant: underway-boot */
+		if (file->used > UNDERWAY_CALLS)
+			file->used = UNDERWAY_CALLS;
+		return;
+	}
+	memset(file, 0, sizeof(*file));
+	memcpy(file->boot, boot, CLOCK_BOOT_BYTES);
+	file->version = UNDERWAY_VERSION;
+	file->magic = UNDERWAY_MAGIC;
+}
+
+static int underway_map(int fd, struct underway_file **file)
+{
+	struct stat st;
+	void *at;
+	int ret;
+
+	if (fstat(fd, &st) != 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+		return -EPERM;
+	if (st.st_size != sizeof(**file) && (ftruncate(fd, 0) != 0 || ftruncate(fd, sizeof(**file)) != 0))
+		return -errno;
+	do
+		ret = posix_fallocate(fd, 0, sizeof(**file)); /* a full tmpfs is an error, and no SIGBUS */
+	while (ret == EINTR);
+	if (ret != 0)
+		return -ret;
+	at = mmap(NULL, sizeof(**file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	*file = at;
+	return 0;
+}
+
+int underway_open(struct underway *u, int dir_fd)
+{
+	char boot[CLOCK_BOOT_BYTES] = "";
+	int ret = clock_boot(boot), fd;
+
+	*u = (struct underway){.file = NULL};
+	if (ret < 0)
+		return ret;
+	fd = openat(dir_fd, UNDERWAY_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	if (fd < 0)
+		return -errno;
+	ret = underway_map(fd, &u->file);
+	close(fd);
+	if (ret == 0)
+		underway_check(u->file, boot);
+	return ret;
+}
+
+void underway_close(struct underway *u)
+{
+	if (u->file)
+		munmap(u->file, sizeof(*u->file));
+	u->file = NULL;
+}
+
+/* --- the entries --- */
+
+static size_t underway_used(const struct underway *u)
+{
+	uint64_t used = u->file ? table_get64(&u->file->used) : 0;
+
+	return used < UNDERWAY_CALLS ? used : UNDERWAY_CALLS;
+}
+
+static bool underway_is_same(const struct underway_call *a, const struct underway_call *b)
+{
+	return memcmp(a, b, offsetof(struct underway_call, sum)) == 0;
+}
+
+/* False: the entry is free. */
+static bool underway_get(const struct underway *u, size_t at, struct underway_call *out)
+{
+	const struct underway_call *c = &u->file->calls[at];
+
+	if (!table_get64(&c->sum))
+		return false;
+	*out = *c;
+	if (out->sum != underway_sum(out)) { /* mutant: underway-sum */
+		out->space = UNDERWAY_ALL;
+		out->from = 0;
+		out->to = WIRE_EOF;
+	}
+	return true;
+}
+
+int underway_note(struct underway *u, const struct underway_call *call)
+{
+	size_t used = underway_used(u), free_at = used;
+	struct underway_call *c, found;
+
+	for (size_t i = 0; i < used; i++) {
+		if (!underway_get(u, i, &found))
+			free_at = i;
+		else if (underway_is_same(&found, call))
+			return 0;
+	}
+	if (!u->file || free_at >= UNDERWAY_CALLS)
+		return -ENOSPC;
+	c = &u->file->calls[free_at];
+	table_put_bytes(c, call, offsetof(struct underway_call, sum));
+	table_put64(&c->sum, underway_sum(call));
+	if (free_at == used)
+		table_put64(&u->file->used, used + 1); /* mutant: underway-used */
+	return 0;
+}
+
+static void underway_free(struct underway *u, size_t at)
+{
+	table_put64(&u->file->calls[at].sum, 0);
+}
+
+bool underway_begin(struct underway *u, int32_t thread, uint64_t started, uint64_t number)
+{
+	size_t used = underway_used(u);
+	struct underway_call found;
+
+	for (size_t i = 0; i < used; i++)
+		if (underway_get(u, i, &found) && found.thread == thread && found.started == started &&
+		    (int64_t)(found.number - number) > 0) /* mutant: underway-stale */
+			return false;
+	for (size_t i = 0; i < used; i++)
+		if (underway_get(u, i, &found) && found.thread == thread &&
+		    (found.started != started || found.number != number))
+			underway_free(u, i);
+	return true;
+}
+
+bool underway_is_on(const struct underway_call *c, uint64_t dev, uint64_t ino, uint32_t space, int64_t from, int64_t to)
+{
+	if (c->space == UNDERWAY_ALL)
+		return true;
+	return c->dev == dev && c->ino == ino && c->space == space && c->from < to && from < c->to;
+}
+
+bool underway_covers(const struct underway *u, uint64_t dev, uint64_t ino, uint32_t space, int64_t from, int64_t to)
+{
+	struct underway_call call;
+
+	for (size_t next = 0; underway_next(u, &next, &call);)
+		if (underway_is_on(&call, dev, ino, space, from, to))
+			return true;
+	return false;
+}
+
+bool underway_next(const struct underway *u, size_t *next, struct underway_call *out)
+{
+	for (size_t used = underway_used(u); *next < used; (*next)++)
+		if (underway_get(u, *next, out)) {
+			(*next)++;
+			return true;
+		}
+	return false;
+}
+
+void underway_end(struct underway *u, const struct underway_call *call)
+{
+	size_t used = underway_used(u);
+
+	for (size_t i = 0; i < used; i++)
+		if (u->file->calls[i].sum == call->sum && u->file->calls[i].thread == call->thread &&
+		    u->file->calls[i].number == call->number)
+			underway_free(u, i);
+}

@@ -1,0 +1,242 @@
+/* See seeout.h. */
+#include "keeper/kernel/seeout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <utlist.h>
+
+#include "keeper/kernel/family.h"
+#include "procfs/procfs.h"
+
+#define SEEOUT_STACK (64u << 10)
+
+struct seeout_job {
+	struct seeouts *all;
+	pid_t tid;
+	uint64_t started;
+	bool gently;
+	uid_t uid;
+	size_t tag;
+	enum seeout_answer answer;
+	struct seeout_job *prev, *next; /* seeouts.running */
+	struct seeout_job *done_next;   /* seeouts.done */
+};
+
+struct seeouts {
+	uv_async_t wake;
+	struct seeout_job *running; /* loop only: also those that are done, until the loop has taken them */
+	seeout_cb *cb;              /* loop only, as the next */
+	void *arg;
+	pthread_mutex_t mutex; /* for all below */
+	struct seeout_job *done;
+	bool ending;
+	unsigned users; /* threads, and `wake` while it is open: the last one frees this */
+};
+
+/* --- one thread --- */
+
+/* flock, fcntl and fcntl64 of every architecture that a thread here may use. A number that means another call on this one
+ * counts, too: then ptrace says it. */
+static bool seeout_may_be_lock_call(long number)
+{
+	static const long numbers[] = {72, 73, 25, 32, 55, 143, 221};
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
+		if ((number & ~0x40000000L) == numbers[i])
+			return true;
+	return false;
+}
+
+/* "running", "-1 SP PC": it waits, but in no system call, or "NUMBER ARGUMENTS ...". */
+static bool seeout_sleeps_elsewhere(pid_t tid)
+{
+	char path[40], text[64], *end;
+	long number;
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", (int)tid);
+	if (procfs_head(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return false;
+	number = strtol(text, &end, 10);
+	return end != text && *end == ' ' && !seeout_may_be_lock_call(number); /* mutant: seeout-elsewhere */
+}
+
+/* The signal with which a thread that has stopped goes on: the one that it was about to get. */
+static int seeout_signal(int status)
+{
+	return status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+}
+
+/* A thread that has ended cannot be seized, but is there until its parent has waited for it. */
+static bool seeout_has_ended(pid_t tid)
+{
+	char state = family_state(tid);
+
+	return state == 0 || state == 'Z' || state == 'X';
+}
+
+enum seeout_answer seeout_now(pid_t tid, uint64_t started, bool gently)
+{
+	int status;
+	pid_t ret;
+
+	if (family_started(tid) != started || seeout_sleeps_elsewhere(tid))
+		return SEEOUT_OUT;
+	if (gently)
+		return SEEOUT_REFUSED;
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0)
+		return seeout_has_ended(tid) ? SEEOUT_OUT : SEEOUT_REFUSED;
+	ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+	do
+		ret = waitpid(tid, &status, __WALL | __WNOTHREAD);
+	while (ret < 0 && errno == EINTR);
+	if (ret == tid && WIFSTOPPED(status))
+		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)seeout_signal(status));
+	return ret == tid ? SEEOUT_OUT : SEEOUT_REFUSED;
+}
+
+/* --- many --- */
+
+static void seeouts_unuse(struct seeouts *all)
+{
+	bool last;
+
+	pthread_mutex_lock(&all->mutex);
+	last = --all->users == 0;
+	pthread_mutex_unlock(&all->mutex);
+	if (!last)
+		return;
+	pthread_mutex_destroy(&all->mutex);
+	free(all);
+}
+
+static void *seeout_main(void *arg)
+{
+	struct seeout_job *job = arg;
+	struct seeouts *all = job->all;
+
+	job->answer = seeout_now(job->tid, job->started, job->gently);
+	pthread_mutex_lock(&all->mutex);
+	if (all->ending) {
+		free(job);
+	} else {
+		LL_PREPEND2(all->done, job, done_next);
+		uv_async_send(&all->wake);
+	}
+	pthread_mutex_unlock(&all->mutex);
+	seeouts_unuse(all);
+	return NULL;
+}
+
+static void on_seen_out(uv_async_t *wake)
+{
+	struct seeouts *all = wake->data;
+	struct seeout_job *done, *job, *next;
+
+	pthread_mutex_lock(&all->mutex);
+	done = all->done;
+	all->done = NULL;
+	pthread_mutex_unlock(&all->mutex);
+	LL_FOREACH_SAFE2(done, job, next, done_next)
+	{
+		DL_DELETE(all->running, job);
+		all->cb(all->arg, job->tag, job->answer);
+		free(job);
+	}
+}
+
+struct seeouts *seeouts_new(uv_loop_t *loop, seeout_cb *cb, void *arg)
+{
+	struct seeouts *all = calloc(1, sizeof(*all));
+
+	if (!all)
+		return NULL;
+	if (uv_async_init(loop, &all->wake, on_seen_out) != 0) {
+		free(all);
+		errno = EMFILE;
+		return NULL;
+	}
+	uv_unref((uv_handle_t *)&all->wake);
+	pthread_mutex_init(&all->mutex, NULL);
+	all->wake.data = all;
+	all->cb = cb;
+	all->arg = arg;
+	all->users = 1;
+	return all;
+}
+
+static void on_seeouts_closed(uv_handle_t *handle)
+{
+	seeouts_unuse(handle->data);
+}
+
+void seeouts_free(struct seeouts *all)
+{
+	struct seeout_job *job, *next;
+
+	pthread_mutex_lock(&all->mutex);
+	all->ending = true;
+	LL_FOREACH_SAFE2(all->done, job, next, done_next)
+	free(job);
+	all->done = NULL;
+	pthread_mutex_unlock(&all->mutex);
+	uv_close((uv_handle_t *)&all->wake, on_seeouts_closed);
+}
+
+static bool seeouts_have_room(const struct seeouts *all, uid_t uid)
+{
+	const struct seeout_job *job;
+	unsigned count = 0, users = 0;
+
+	DL_FOREACH (all->running, job) {
+		count++;
+		users += job->uid == uid;
+	}
+	return count < SEEOUT_MAX && users < SEEOUT_USER_MAX; /* mutant: seeout-room */
+}
+
+/* No signal is for these threads. */
+static int seeout_thread(struct seeout_job *job)
+{
+	pthread_attr_t attr;
+	sigset_t all, before;
+	pthread_t thread;
+	int ret;
+
+	sigfillset(&all);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, SEEOUT_STACK);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&thread, &attr, seeout_main, job);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return ret;
+}
+
+int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, bool gently, uid_t uid, size_t tag)
+{
+	struct seeout_job *job = seeouts_have_room(all, uid) ? calloc(1, sizeof(*job)) : NULL;
+
+	if (!job)
+		return -EAGAIN;
+	*job = (struct seeout_job){
+		.all = all, .tid = tid, .started = started, .gently = gently, .uid = uid, .tag = tag};
+	pthread_mutex_lock(&all->mutex);
+	all->users++;
+	pthread_mutex_unlock(&all->mutex);
+	if (seeout_thread(job) != 0) {
+		seeouts_unuse(all);
+		free(job);
+		return -EAGAIN;
+	}
+	DL_APPEND(all->running, job);
+	return 0;
+}

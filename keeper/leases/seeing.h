@@ -1,0 +1,65 @@
+/*
+ * The calls under way (keeper/guard/underway.h) at work: noted before a grant, and seen out of the kernel when a lease is wanted
+ * back.
+ *
+ * Why no two hosts can have the lock. A thread of the net takes the kernel lock at some moment after its supervisor said "continue", which
+ * the kernel obeys only while the thread is in that call. The supervisor says it after the grant, and the entry was there before the grant. While
+ * there is an entry, the lease counts as pinned (waiters_are_pinned()): it neither goes back nor is it shared, and no probe runs. The entry ends in
+ * two ways only: the thread was seen out of the call (seeout.h), or it made a later call, which it cannot do from inside the first
+ * one. In both cases the thread has the kernel lock or will not have it, and the probe that comes after that tells which.
+ *
+ * A question of a supervisor that died may be read after the question of the one that followed it. It has the number of the same
+ * call, or of an earlier one, and neither ends the entry (underway_begin()).
+ *
+ * Nobody waits for ever, unless the kernel keeps a thread for ever: a thread that waits in the kernel for a local holder is called back by ptrace, and
+ * its next question finds the lease closed and waits for the other host.
+ *
+ * Loop only.
+ */
+#ifndef DFLOCK_KEEPER_SEEING_H
+#define DFLOCK_KEEPER_SEEING_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+#include "keeper/guard/underway.h"
+#include "store/store.h"
+
+struct keeper;
+struct lock;
+struct onbehalf;
+struct seeouts;
+
+/* Part of struct keeper. */
+struct seeing {
+	struct seeouts *seeouts;
+	void (*unpinned)(struct lock *lock);
+	uv_timer_t again; /* active while there are wanted entries that no thread sees out */
+	/* The entries, in no order. An entry that has ended since is forgotten when its answer comes. */
+	struct seeing_wanted {
+		struct underway_call call;
+		bool wanted, running;
+		bool gently;       /* nobody waits for it: only if that disturbs no thread */
+		bool asked_gently; /* ... when it was started */
+	} wanted[UNDERWAY_CALLS];
+	uint64_t seen, refused; /* since the start: threads that were seen out; that could not be */
+};
+
+/* unpinned: called for a lock that a call under way does not keep from its leases any more (waiters_unpinned()). 0 or -errno. */
+int seeing_start(struct keeper *k, void (*unpinned)(struct lock *lock));
+void seeing_stop(struct keeper *k);
+
+/* A question on behalf of this thread has come: ends the entries of its earlier calls. False: the question is of an earlier call than
+ * one that was granted; it must not be answered. */
+bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number);
+/* Before a grant to this thread. 0; -ENOSPC: there is no room for another call; -EDQUOT: for another call of this user. */
+int seeing_note(struct lock *lock, const struct store_range *range, const struct onbehalf *who, uint64_t number,
+		uid_t uid);
+
+/*
+ * Is a call on the lock under way in this range or a part of it? Then its thread is seen out, and unpinned() is called when that is
+ * done. gently: no thread is disturbed for it, and some may not be seen out.
+ */
+bool seeing_is_wanted(const struct lock *lock, const struct store_range *range, bool gently);
+
+#endif

@@ -1,0 +1,231 @@
+"""
+Lock calls that the net's supervisor let go on: the lease stays until the thread was seen out of the call, whatever dies meanwhile. The
+tests ask on behalf of a thread (onbehalf.py), and the thread is where they want it: it sleeps, runs, waits for a lock, or cannot be
+looked at because another process traces it.
+"""
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness import wait_until
+
+import onbehalf
+from jobs import LEASE, state
+from keepers import held, opened
+from onbehalf import Asked, fk, granted
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+SEIZE, INTERRUPT, DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+
+
+@pytest.fixture
+def program():
+    """program(text): a Python program, which says a line when it is where it should be."""
+    started = []
+
+    def start(text, *words):
+        p = subprocess.Popen([sys.executable, "-c", text, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        started.append(p)
+        assert p.stdout.readline() == "here\n"
+        return p
+
+    yield start
+    for p in started:
+        p.kill()
+        p.communicate()
+
+
+SLEEPS = "import sys; print('here', flush=True); sys.stdin.read()"
+RUNS = "print('here', flush=True)\nwhile True: pass"
+WAITS = """
+import fcntl, sys
+f = open(sys.argv[1], "r+")
+print("here", flush=True)
+fcntl.flock(f, fcntl.LOCK_EX)
+print("got it", flush=True)
+sys.stdin.read()
+"""
+
+
+class Tracer:
+    """Nobody else can look whether the thread has left the kernel."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        assert LIBC.ptrace(SEIZE, pid, None, None) == 0
+
+    def let_go(self):
+        assert LIBC.ptrace(INTERRUPT, self.pid, None, None) == 0
+        os.waitpid(self.pid, WALL)
+        assert LIBC.ptrace(DETACH, self.pid, None, None) == 0
+
+
+@pytest.mark.parametrize("text", [SLEEPS, RUNS])
+def test_a_thread_that_has_left_the_call(two, program, text):
+    a, b = two
+    p = program(text)
+    assert granted(a, p.pid, 1)
+    assert opened(b).do("flock 0 ex nb") == "ok"
+    assert p.poll() is None
+
+
+def test_a_thread_that_has_ended(two, program):
+    a, b = two
+    p = program(SLEEPS)
+    assert granted(a, p.pid, 1)
+    p.communicate()
+    assert opened(b).do("flock 0 ex nb") == "ok"
+
+
+def in_flock(p):
+    with open(f"/proc/{p.pid}/wchan") as f:
+        return "lock" in f.read()
+
+
+def test_a_thread_that_waits_for_a_local_holder(two, program):
+    """It is called back, and what it waits for is the kernel's business: it gets the lock when the holder has ended."""
+    a, b = two
+    opened(a).do("flock 0 un")  # the file is there
+    holder = opened(a)
+    assert holder.do("flock 0 ex nb") == "ok"
+    p = program(WAITS, a.path("f"))
+    wait_until(lambda: in_flock(p), "it waits")
+    assert granted(a, p.pid, 1)
+    other = opened(b).say("flock 0 ex")
+    wait_until(lambda: held(a, note="wanted by another host"), "the lease is wanted")
+    assert holder.do("flock 0 un") == "ok"
+    assert p.stdout.readline() == "got it\n"
+    p.communicate()
+    assert other.heard()[0] == "ok"
+
+
+@pytest.fixture
+def stuck(two, program):
+    """A call of a thread that nobody can see out of it; let_go() ends that."""
+    p = program(RUNS)
+    tracer = Tracer(p.pid)
+    assert granted(two[0], p.pid, 7)
+    return p, tracer
+
+
+def test_the_lease_stays_until_it_was_seen_out(two, stuck):
+    p, tracer = stuck
+    other = opened(two[1])
+    assert other.do("flock 0 ex nb") == "EAGAIN"
+    other.say("flock 0 ex")
+    assert other.silent(0.3)
+    tracer.let_go()
+    assert other.heard()[0] == "ok"
+
+
+def test_the_next_keeper_knows_it(two, stuck):
+    p, tracer = stuck
+    a = two[0]
+    keeper = a.keeper_pids()[1]
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: a.keeper_pids()[1:] not in ([], [keeper]), "the next keeper is there")
+    a.wait_up()
+    other = opened(two[1]).say("flock 0 ex")
+    wait_until(lambda: held(a, note="wanted by another host"), "the lease is wanted")
+    assert other.silent(0.3)
+    tracer.let_go()
+    assert other.heard()[0] == "ok"
+
+
+def test_a_late_question_of_a_supervisor_that_died(two, stuck):
+    """It names an earlier call. Neither it nor the same call's number ends the entry."""
+    p, tracer = stuck
+    a = two[0]
+    assert Asked(a, p.pid, 6).answer() == (fk.REFUSED, "the thread has made another call since")
+    assert granted(a, p.pid, 7)
+    other = opened(two[1]).say("flock 0 ex")
+    assert other.silent(0.3)
+    tracer.let_go()
+    assert other.heard()[0] == "ok"
+
+
+def test_the_next_call_of_the_thread_ends_it(two, stuck):
+    p, tracer = stuck
+    assert granted(two[0], p.pid, 8, name="1")
+    assert opened(two[1]).do("flock 0 ex nb") == "ok"
+    tracer.let_go()
+
+
+def test_numbers_pass_from_the_largest_to_the_smallest(two, program):
+    p = program(RUNS)
+    tracer = Tracer(p.pid)
+    assert granted(two[0], p.pid, (1 << 64) - 1)
+    assert granted(two[0], p.pid, 0, name="1")
+    assert opened(two[1]).do("flock 0 ex nb") == "ok"
+    assert opened(two[1], "1").do("flock 0 ex nb") == "EAGAIN"
+    tracer.let_go()
+
+
+def test_bytes(two, program):
+    p = program(RUNS)
+    tracer = Tracer(p.pid)
+    assert granted(two[0], p.pid, 1, space=1, start=0, to=10)
+    other = opened(two[1])
+    assert other.do("setlk 0 ex 5 5") == "EAGAIN"
+    other.say("setlk 0 ex 5 5 w")
+    assert other.silent(0.2)
+    tracer.let_go()
+    assert other.heard()[0] == "ok"
+
+
+def test_no_such_thread(two):
+    verdict, reason = Asked(two[0], 4_000_000, 1).answer()
+    assert verdict == fk.REFUSED and "has ended" in reason
+
+
+@pytest.mark.parametrize("text", [RUNS, WAITS])
+def test_it_is_stopped_in_an_outage(make_host, redis, program, text):
+    a = make_host("a", lease=LEASE).wait_up()
+    holder = opened(a)
+    assert holder.do("flock 0 ex nb") == "ok"
+    p = program(text, a.path("f"))
+    if text == WAITS:
+        wait_until(lambda: in_flock(p), "it waits")
+    asked = Asked(a, p.pid, 1, mode=fk.EXCLUSIVE)
+    assert asked.answer()[0] == fk.GRANTED
+    asked.end()
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in a.log(), "frozen", 40)
+    assert state(p.pid) in "tT"
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in a.log(), "let go", 20)
+    wait_until(lambda: state(p.pid) not in "tT", "it goes on")
+
+
+def test_with_on_lost_kill_it_ends_before_the_deadline(make_host, redis, program):
+    a = make_host("a", lease=LEASE, rules='{ tree = "%s"; name = "t"; on_lost = "kill"; }').wait_up()
+    p = program(RUNS)
+    assert granted(a, p.pid, 1)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: p.poll() is not None, "it is killed", 40)
+    assert p.returncode == -signal.SIGKILL
+    redis.signal(signal.SIGCONT)
+
+
+def test_a_process_that_only_waits_outlives_the_loss(make_host, redis, proxy, program):
+    """The holder is killed; who waited for it begins its call anew, in the kernel here, and is not killed."""
+    b = make_host("b", lease=LEASE)
+    a = make_host("a", lease=LEASE, server=proxy.address).wait_up()
+    holder = opened(a)
+    assert holder.do("flock 0 ex nb") == "ok"
+    p = program(WAITS, a.path("f"))
+    wait_until(lambda: in_flock(p), "it waits")
+    assert granted(a, p.pid, 1)
+    proxy.accepting = False
+    proxy.cut()
+    other = opened(b)
+    assert other.do("flock 0 ex", seconds=20) == "ok"
+    assert state(p.pid) in "tT"
+    proxy.accepting = True
+    wait_until(lambda: holder.process.poll() is not None, "the holder is killed", 20)
+    wait_until(lambda: state(p.pid) not in "tT", "the other one goes on", 20)
+    assert p.poll() is None
+    assert "is killed" in a.log()

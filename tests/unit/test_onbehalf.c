@@ -1,0 +1,194 @@
+/* For which threads a peer may ask. */
+#include "keeper/kernel/onbehalf.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "keeper/kernel/family.h"
+#include "tests/unit/suite.h"
+
+/* A process of this user; it ends with its input. */
+static pid_t start(uid_t real, uid_t effective, uid_t saved)
+{
+	int ready[2];
+	char c;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (setresuid(real, effective, saved) != 0 || write(ready[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	ck_assert_int_eq(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+static int look(uid_t uid, pid_t thread, struct onbehalf *out)
+{
+	const struct ucred peer = {.pid = getpid(), .uid = uid, .gid = 0};
+
+	return onbehalf_look(&peer, thread, out);
+}
+
+static void *tell_thread(void *arg)
+{
+	*(pid_t *)arg = gettid();
+	for (;;)
+		pause();
+	return NULL;
+}
+
+START_TEST(a_thread_belongs_to_its_process)
+{
+	struct onbehalf who;
+	pthread_t thread;
+	volatile pid_t tid = 0;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, tell_thread, (void *)&tid), 0);
+	while (!tid)
+		sched_yield();
+	ck_assert_int_eq(look(getuid(), tid, &who), 0);
+	ck_assert_int_eq(who.thread, tid);
+	ck_assert_int_eq(who.pid, getpid());
+	ck_assert_uint_eq(who.started, family_started(tid));
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+}
+END_TEST
+
+START_TEST(root_may_ask_for_all)
+{
+	struct onbehalf who;
+	pid_t pid;
+
+	if (getuid() != 0)
+		return;
+	pid = start(1000, 1000, 1000);
+	ck_assert_int_eq(look(0, pid, &who), 0);
+	ck_assert_int_eq(who.pid, pid);
+	end(pid);
+}
+END_TEST
+
+/* Each of the four numbers must be the peer's: a setuid program is not the user's to speak for. */
+START_TEST(a_user_may_ask_for_its_own)
+{
+	static const uid_t uids[][3] = {{1001, 1000, 1000}, {1000, 1001, 1000}, {1000, 1000, 1001}, {0, 1000, 1000}};
+	struct onbehalf who;
+	pid_t pid;
+
+	if (getuid() != 0)
+		return;
+	pid = start(1000, 1000, 1000);
+	ck_assert_int_eq(look(1000, pid, &who), 0);
+	ck_assert_int_eq(look(1001, pid, &who), -EPERM);
+	end(pid);
+	for (size_t i = 0; i < sizeof(uids) / sizeof(*uids); i++) {
+		pid = start(uids[i][0], uids[i][1], uids[i][2]);
+		ck_assert_int_eq(look(1000, pid, &who), -EPERM);
+		end(pid);
+	}
+}
+END_TEST
+
+START_TEST(there_is_no_such_thread)
+{
+	struct onbehalf who;
+	pid_t pid = start(getuid(), getuid(), getuid());
+
+	end(pid);
+	ck_assert_int_eq(look(getuid(), pid, &who), -ESRCH);
+	ck_assert_int_eq(look(getuid(), 0x7fffffff, &who), -ESRCH);
+}
+END_TEST
+
+/* A name with line feeds makes up no line of /proc/TID/status. */
+START_TEST(a_name_that_lies)
+{
+	struct onbehalf who;
+	char before[16];
+
+	prctl(PR_GET_NAME, before);
+	prctl(PR_SET_NAME, "\nTgid:\t1\nUid:\t");
+	ck_assert_int_eq(look(getuid(), getpid(), &who), 0);
+	ck_assert_int_eq(who.pid, getpid());
+	prctl(PR_SET_NAME, before);
+}
+END_TEST
+
+/* The peer's numbers are others: whom it means cannot be known. */
+START_TEST(in_another_pid_namespace)
+{
+	struct ucred peer = {.uid = 0};
+	struct onbehalf who;
+	int ready[2];
+	char c;
+
+	if (getuid() != 0)
+		return;
+	ck_assert_int_eq(pipe(ready), 0);
+	peer.pid = fork();
+	if (peer.pid == 0) {
+		if (unshare(CLONE_NEWPID) != 0)
+			_exit(1);
+		if (fork() == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (write(ready[1], "x", 1) != 1)
+				_exit(1);
+		}
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	ck_assert_int_eq(read(ready[0], &c, 1), 1);
+	/* The parent itself is still in ours; its child is not. */
+	ck_assert_int_eq(look(0, getpid(), &who), 0);
+	{
+		struct procfs_stat *all;
+		size_t count;
+
+		ck_assert_int_eq(family_all(&all, &count), 0);
+		for (size_t i = 0; i < count; i++)
+			if (all[i].parent == peer.pid) {
+				const struct ucred there = {.pid = all[i].pid, .uid = 0};
+
+				ck_assert_int_eq(onbehalf_look(&there, getpid(), &who), -EXDEV);
+				kill(all[i].pid, SIGKILL);
+			}
+		free(all);
+	}
+	close(ready[0]);
+	end(peer.pid);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("onbehalf");
+
+	tcase_add_test(tests, a_thread_belongs_to_its_process);
+	tcase_add_test(tests, root_may_ask_for_all);
+	tcase_add_test(tests, a_user_may_ask_for_its_own);
+	tcase_add_test(tests, there_is_no_such_thread);
+	tcase_add_test(tests, a_name_that_lies);
+	tcase_add_test(tests, in_another_pid_namespace);
+	return suite_run_case("onbehalf", tests);
+}

@@ -1,0 +1,214 @@
+/* Seeing threads out of their calls: what proves it, what does not, and that no thread notices. */
+#include "keeper/kernel/seeout.h"
+
+#include <check.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "keeper/kernel/family.h"
+#include "tests/unit/suite.h"
+#include "tests/unit/wait_until.h"
+
+static uv_loop_t loop;
+
+enum where { SLEEPS, RUNS, WAITS_FOR_LOCK };
+
+/* A process that is there; it says how its lock call ended in its exit status. `fd`: locked by this process. */
+static pid_t start(enum where where, int fd)
+{
+	pid_t pid = fork();
+	char path[64];
+	int own;
+
+	ck_assert_int_ge(pid, 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	own = where == WAITS_FOR_LOCK ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	if (where == WAITS_FOR_LOCK)
+		_exit(flock(own, LOCK_EX) == 0 ? 0 : errno);
+	for (;;)
+		if (where == SLEEPS)
+			pause();
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+static bool sleeps(pid_t pid)
+{
+	return family_state(pid) == 'S';
+}
+
+START_TEST(sleeps_in_another_call)
+{
+	pid_t pid = start(SLEEPS, -1);
+
+	wait_until(sleeps(pid));
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), true), SEEOUT_OUT);
+	end(pid);
+}
+END_TEST
+
+START_TEST(runs)
+{
+	pid_t pid = start(RUNS, -1);
+
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), true), SEEOUT_REFUSED);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), false), SEEOUT_OUT);
+	end(pid);
+}
+END_TEST
+
+/* Its call begins anew: it waits on, and gets the lock. */
+START_TEST(waits_for_the_lock)
+{
+	char path[SUITE_PATH_BYTES];
+	int fd = suite_make_file(path, "/dev/shm"), status;
+	pid_t pid;
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	pid = start(WAITS_FOR_LOCK, fd);
+	wait_until(sleeps(pid));
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), true), SEEOUT_REFUSED);
+	for (int i = 0; i < 20; i++)
+		ck_assert_int_eq(seeout_now(pid, family_started(pid), false), SEEOUT_OUT);
+	wait_until(sleeps(pid));
+	ck_assert_int_eq(flock(fd, LOCK_UN), 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	unlink(path);
+	close(fd);
+}
+END_TEST
+
+START_TEST(has_ended)
+{
+	pid_t pid = start(SLEEPS, -1);
+	uint64_t started = family_started(pid);
+	siginfo_t info;
+
+	kill(pid, SIGKILL);
+	ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	ck_assert_int_eq(seeout_now(pid, started, false), SEEOUT_OUT); /* nobody has waited for it so far */
+	end(pid);
+	ck_assert_int_eq(seeout_now(pid, started, false), SEEOUT_OUT);
+}
+END_TEST
+
+START_TEST(another_one_has_its_number)
+{
+	pid_t pid = start(RUNS, -1);
+
+	ck_assert_int_eq(seeout_now(pid, family_started(pid) - 1, true), SEEOUT_OUT);
+	end(pid);
+}
+END_TEST
+
+/* A child of ours that this process traces. */
+START_TEST(another_process_traces_it)
+{
+	pid_t pid = start(RUNS, -1), looker;
+	int status;
+
+	ck_assert_int_eq(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
+	looker = fork();
+	if (looker == 0)
+		_exit(seeout_now(pid, family_started(pid), false) == SEEOUT_REFUSED ? 0 : 1);
+	ck_assert_int_eq(waitpid(looker, &status, 0), looker);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	end(pid);
+}
+END_TEST
+
+/* It stays stopped, and goes on when it is told to. */
+START_TEST(is_stopped)
+{
+	pid_t pid = start(RUNS, -1);
+	int status;
+
+	kill(pid, SIGSTOP);
+	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), false), SEEOUT_OUT);
+	ck_assert_int_eq(family_state(pid), 'T');
+	end(pid);
+}
+END_TEST
+
+/* --- many --- */
+
+struct seen {
+	struct seeouts *all;
+	unsigned answers[2], tags;
+};
+
+static void on_seen(void *arg, size_t tag, enum seeout_answer answer)
+{
+	struct seen *seen = arg;
+
+	seen->answers[answer]++;
+	seen->tags |= 1u << tag;
+}
+
+static bool all_seen(const struct seen *seen)
+{
+	uv_run(&loop, UV_RUN_NOWAIT);
+	return seen->answers[SEEOUT_OUT] + seen->answers[SEEOUT_REFUSED] == SEEOUT_USER_MAX;
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+	(void)idle;
+}
+
+START_TEST(one_user_has_a_part_of_the_room)
+{
+	pid_t pid = start(SLEEPS, -1);
+	struct seen seen = {0};
+	uv_idle_t alive; /* as the keeper's loop always is */
+
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	uv_idle_init(&loop, &alive);
+	uv_idle_start(&alive, on_idle);
+	seen.all = seeouts_new(&loop, on_seen, &seen);
+	ck_assert_ptr_nonnull(seen.all);
+	wait_until(sleeps(pid));
+	for (size_t i = 0; i < SEEOUT_USER_MAX; i++)
+		ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), false, 1000, i), 0);
+	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), false, 1000, 31), -EAGAIN);
+	wait_until(all_seen(&seen));
+	ck_assert_uint_eq(seen.answers[SEEOUT_OUT], SEEOUT_USER_MAX);
+	ck_assert_uint_eq(seen.tags, (1u << SEEOUT_USER_MAX) - 1);
+	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), false, 1000, 31), 0);
+	seeouts_free(seen.all);
+	uv_close((uv_handle_t *)&alive, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	end(pid);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("seeout");
+
+	tcase_add_test(tests, sleeps_in_another_call);
+	tcase_add_test(tests, runs);
+	tcase_add_test(tests, waits_for_the_lock);
+	tcase_add_test(tests, has_ended);
+	tcase_add_test(tests, another_one_has_its_number);
+	tcase_add_test(tests, another_process_traces_it);
+	tcase_add_test(tests, is_stopped);
+	tcase_add_test(tests, one_user_has_a_part_of_the_room);
+	return suite_run_case("seeout", tests);
+}

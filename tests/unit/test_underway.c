@@ -1,0 +1,253 @@
+/* Calls under way: what is noted, what ends it, and what is left of it after a crash. */
+#include "keeper/guard/underway.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
+#include "wire/msg.h"
+
+static struct underway keeper;
+static int dir_fd;
+
+static void setup(void)
+{
+	base_make();
+	dir_fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(dir_fd, 0);
+	ck_assert_int_eq(underway_open(&keeper, dir_fd), 0);
+}
+
+static void teardown(void)
+{
+	underway_close(&keeper);
+	close(dir_fd);
+	base_remove();
+}
+
+static struct underway_call call_of(int32_t thread, uint64_t number)
+{
+	return (struct underway_call){.thread = thread,
+				      .pid = thread,
+				      .started = 100,
+				      .number = number,
+				      .dev = 1,
+				      .ino = 2,
+				      .space = WIRE_RECORD,
+				      .from = 10,
+				      .to = 20};
+}
+
+static void note(int32_t thread, uint64_t number)
+{
+	const struct underway_call call = call_of(thread, number);
+
+	ck_assert_int_eq(underway_note(&keeper, &call), 0);
+}
+
+static unsigned count_in(const struct underway *underway)
+{
+	struct underway_call call;
+	unsigned count = 0;
+
+	for (size_t next = 0; underway_next(underway, &next, &call);)
+		count++;
+	return count;
+}
+
+START_TEST(covers_what_it_overlaps)
+{
+	note(5, 1);
+	ck_assert(underway_covers(&keeper, 1, 2, WIRE_RECORD, 0, WIRE_EOF));
+	ck_assert(underway_covers(&keeper, 1, 2, WIRE_RECORD, 19, 20));
+	ck_assert(!underway_covers(&keeper, 1, 2, WIRE_RECORD, 20, WIRE_EOF));
+	ck_assert(!underway_covers(&keeper, 1, 2, WIRE_RECORD, 0, 10));
+	ck_assert(!underway_covers(&keeper, 1, 2, WIRE_FLOCK, 0, WIRE_EOF));
+	ck_assert(!underway_covers(&keeper, 1, 3, WIRE_RECORD, 0, WIRE_EOF));
+	ck_assert(!underway_covers(&keeper, 2, 2, WIRE_RECORD, 0, WIRE_EOF));
+}
+END_TEST
+
+START_TEST(the_same_call_is_noted_once)
+{
+	note(5, 1);
+	note(5, 1);
+	ck_assert_uint_eq(count_in(&keeper), 1);
+}
+END_TEST
+
+START_TEST(a_later_call_ends_the_earlier_ones)
+{
+	note(5, 1);
+	note(6, 1);
+	ck_assert(underway_begin(&keeper, 5, 100, 2));
+	ck_assert_uint_eq(count_in(&keeper), 1);
+	ck_assert(underway_begin(&keeper, 6, 100, 1)); /* the same call, asked again */
+	ck_assert_uint_eq(count_in(&keeper), 1);
+}
+END_TEST
+
+START_TEST(an_earlier_call_ends_nothing)
+{
+	note(5, 7);
+	ck_assert(!underway_begin(&keeper, 5, 100, 6));
+	ck_assert_uint_eq(count_in(&keeper), 1);
+}
+END_TEST
+
+START_TEST(numbers_pass_zero)
+{
+	note(5, UINT64_MAX);
+	ck_assert(underway_begin(&keeper, 5, 100, 0));
+	ck_assert_uint_eq(count_in(&keeper), 0);
+	note(5, 0);
+	ck_assert(!underway_begin(&keeper, 5, 100, UINT64_MAX));
+}
+END_TEST
+
+/* Another thread has the number of one that has ended: its calls are numbered anew. */
+START_TEST(another_thread_with_the_same_number)
+{
+	note(5, 7);
+	ck_assert(underway_begin(&keeper, 5, 101, 1));
+	ck_assert_uint_eq(count_in(&keeper), 0);
+}
+END_TEST
+
+START_TEST(ends_only_what_was_seen)
+{
+	struct underway_call call;
+	size_t next = 0;
+
+	note(5, 1);
+	ck_assert(underway_next(&keeper, &next, &call));
+	ck_assert(underway_begin(&keeper, 5, 100, 2));
+	note(5, 2);
+	underway_end(&keeper, &call);
+	ck_assert_uint_eq(count_in(&keeper), 1);
+	next = 0;
+	ck_assert(underway_next(&keeper, &next, &call));
+	underway_end(&keeper, &call);
+	ck_assert_uint_eq(count_in(&keeper), 0);
+}
+END_TEST
+
+START_TEST(room_is_bounded_and_used_again)
+{
+	const struct underway_call more = call_of(-1, 1);
+
+	for (int i = 1; i <= UNDERWAY_CALLS; i++)
+		note(i, 1);
+	ck_assert_int_eq(underway_note(&keeper, &more), -ENOSPC);
+	ck_assert(underway_begin(&keeper, 17, 100, 2));
+	ck_assert_int_eq(underway_note(&keeper, &more), 0);
+	ck_assert_uint_eq(count_in(&keeper), UNDERWAY_CALLS);
+}
+END_TEST
+
+/* The next keeper, and the parent, see the same. */
+START_TEST(outlives_the_keeper)
+{
+	struct underway next;
+
+	note(5, 1);
+	ck_assert_int_eq(underway_open(&next, dir_fd), 0);
+	ck_assert_uint_eq(count_in(&next), 1);
+	underway_close(&next);
+}
+END_TEST
+
+static void spoil(off_t at, uint8_t with)
+{
+	int fd = openat(dir_fd, UNDERWAY_NAME, O_RDWR | O_CLOEXEC);
+
+	ck_assert_int_eq(pwrite(fd, &with, 1, at), 1);
+	close(fd);
+}
+
+START_TEST(of_another_boot_is_void)
+{
+	struct underway next;
+
+	note(5, 1);
+	spoil(16, 'x');
+	ck_assert_int_eq(underway_open(&next, dir_fd), 0);
+	ck_assert_uint_eq(count_in(&next), 0);
+	underway_close(&next);
+}
+END_TEST
+
+/* Not as whole as it was: it may be any call. */
+START_TEST(a_torn_entry_covers_everything)
+{
+	struct underway_call call;
+	struct stat st;
+	size_t next = 0;
+
+	note(5, 1);
+	ck_assert_int_eq(fstatat(dir_fd, UNDERWAY_NAME, &st, 0), 0);
+	/* The first entry's `ino`. */
+	spoil(st.st_size - (off_t)(UNDERWAY_CALLS * sizeof(struct underway_call)) +
+		      (off_t)offsetof(struct underway_call, ino),
+	      0x77);
+	ck_assert(underway_covers(&keeper, 9, 9, WIRE_FLOCK, 0, 1));
+	ck_assert(underway_next(&keeper, &next, &call));
+	ck_assert_int_eq(call.thread, 5);
+	underway_end(&keeper, &call);
+	ck_assert(!underway_covers(&keeper, 9, 9, WIRE_FLOCK, 0, 1));
+}
+END_TEST
+
+START_TEST(of_another_user_or_kind)
+{
+	struct underway next;
+
+	underway_close(&keeper);
+	ck_assert_int_eq(unlinkat(dir_fd, UNDERWAY_NAME, 0), 0);
+	ck_assert_int_eq(mkfifoat(dir_fd, UNDERWAY_NAME, 0600), 0);
+	ck_assert_int_lt(underway_open(&next, dir_fd), 0);
+	ck_assert_int_eq(unlinkat(dir_fd, UNDERWAY_NAME, 0), 0);
+	ck_assert_int_eq(symlinkat("/etc/passwd", dir_fd, UNDERWAY_NAME), 0);
+	ck_assert_int_lt(underway_open(&next, dir_fd), 0);
+	ck_assert_int_eq(unlinkat(dir_fd, UNDERWAY_NAME, 0), 0);
+}
+END_TEST
+
+START_TEST(closed_there_is_nothing)
+{
+	struct underway closed = {.file = NULL};
+	const struct underway_call call = call_of(5, 1);
+
+	ck_assert_int_eq(underway_note(&closed, &call), -ENOSPC);
+	ck_assert(underway_begin(&closed, 5, 100, 1));
+	ck_assert_uint_eq(count_in(&closed), 0);
+	underway_end(&closed, &call);
+	underway_close(&closed);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("underway");
+
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, covers_what_it_overlaps);
+	tcase_add_test(tests, the_same_call_is_noted_once);
+	tcase_add_test(tests, a_later_call_ends_the_earlier_ones);
+	tcase_add_test(tests, an_earlier_call_ends_nothing);
+	tcase_add_test(tests, numbers_pass_zero);
+	tcase_add_test(tests, another_thread_with_the_same_number);
+	tcase_add_test(tests, ends_only_what_was_seen);
+	tcase_add_test(tests, room_is_bounded_and_used_again);
+	tcase_add_test(tests, outlives_the_keeper);
+	tcase_add_test(tests, of_another_boot_is_void);
+	tcase_add_test(tests, a_torn_entry_covers_everything);
+	tcase_add_test(tests, of_another_user_or_kind);
+	tcase_add_test(tests, closed_there_is_nothing);
+	return suite_run_case("underway", tests);
+}
