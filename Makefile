@@ -33,6 +33,8 @@ SHIM_SRC := $(SHIM_START) $(filter-out $(SHIM_START),$(wildcard shim/*.c wire/*.
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 # What dflock-net has of the shim: what asks the keeper. real.c is for root.c alone, and nobody calls real_init().
 NET_SHIM := abandoned ask await blocker call intent mapping name note protect protect_job real root seen settings start starter
+# It knows the numbers of system calls of these machines (net/abi.h). Elsewhere it is not built, and `dflock run --net=on` says so.
+NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine))),$(BUILD)/dflock-net)
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
@@ -46,7 +48,7 @@ Q    := $(if $(V),,@)
 say   = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 .PHONY: all help
-all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock $(BUILD)/dflock-doctor $(BUILD)/dflock-net ## build the shim, the keeper, the command line and the net
+all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock $(BUILD)/dflock-doctor $(NET) ## build the shim, the keeper, the command line and the net
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
@@ -220,7 +222,7 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 755 $(BUILD)/dflockd $(DESTDIR)$(PREFIX)/sbin/dflockd
 	install -D -m 755 $(BUILD)/dflock $(DESTDIR)$(PREFIX)/bin/dflock
 	install -D -m 755 $(BUILD)/dflock-doctor $(DESTDIR)$(PREFIX)/libexec/dflock-doctor
-	install -D -m 755 $(BUILD)/dflock-net $(DESTDIR)$(PREFIX)/libexec/dflock-net
+	$(if $(NET),install -D -m 755 $(NET) $(DESTDIR)$(PREFIX)/libexec/dflock-net)
 	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf

@@ -228,8 +228,15 @@ static int prepare(struct run_options *options)
 	return 0;
 }
 
-static int cannot_run(const char *job, int err)
+static int cannot_run(const struct run_options *options, int err)
 {
+	const char *job = options->words[0];
+
+	if (options->net) {
+		cli_error("not started: %s: %s; --net needs it: install it (it is there for x86-64 and arm64)", job,
+			  strerror(err));
+		return CLI_RUN_FAILED;
+	}
 	cli_error("cannot run %s: %s", job, strerror(err));
 	return err == ENOENT ? CLI_RUN_NOT_FOUND : CLI_RUN_CANNOT_EXECUTE;
 }
@@ -351,7 +358,7 @@ static int run_and_stay(const struct run_options *options)
 		return ret;
 	run = job_run(options->words, options->init, &status);
 	if (run)
-		ret = cannot_run(options->words[0], -run);
+		ret = cannot_run(options, -run);
 	else if (counted)
 		ret = conclude(options, &report, f, status);
 	if (counted)
@@ -412,7 +419,7 @@ int cmd_run(int argc, char **argv)
 		ret = run_and_stay(&options);
 	} else if (!ret) {
 		execvp(options.words[0], options.words);
-		ret = cannot_run(options.words[0], errno);
+		ret = cannot_run(&options, errno);
 	}
 	free(options.files);
 	return ret;
