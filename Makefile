@@ -38,9 +38,9 @@ NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -du
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
-UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(wildcard tests/unit/test_*.c)))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
-AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(filter-out %/bare.c,$(wildcard tests/net/*.c))) \
+AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(if $(NET),$(filter-out %/bare.c,$(wildcard tests/net/*.c)))) \
             $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
 
 # Quiet by default; V=1 shows the commands.

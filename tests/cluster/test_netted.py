@@ -153,7 +153,6 @@ def test_a_signal_ends_the_wait(two, command):
     assert a.do(command) == "ok"
     b.do("alarm 200")
     assert b.say(command).heard()[0] == "EINTR"
-    assert not held(two[0], note="wanted by another host") or a.do("pid") == "ok"
     b.do("restart 100")
     b.say(command)
     wanted_elsewhere(two[0])
@@ -171,8 +170,7 @@ def test_killed_while_it_waits(two):
     os.kill(b.pid, signal.SIGKILL)
     b.process.wait()
     wait_until(lambda: not supervisors(two[1]), "the supervisors end")
-    wait_until(lambda: not two[1].status().get("callers"), "no caller is left")
-    wait_until(lambda: not held(two[0], note="wanted by another host"), "the recall ends")
+    wait_until(lambda: not any(lease["waiting"] for lease in two[1].status()["leases"]), "no caller is left")
     assert a.do("flock 0 un") == "ok"
 
 
@@ -291,7 +289,7 @@ def test_beside_the_preload(two):
     assert a.do("getlk 0 ex 5 1").startswith("ex:0:10:")
 
 
-@pytest.mark.parametrize("words", [["unshare", "-m"], ["env", "-i"], ["unshare", "-f", "-p"], ["setsid", "-w"], ["busybox", "nice"]])
+@pytest.mark.parametrize("words", [["unshare", "-m"], ["env", "-i"], ["unshare", "-f", "-p"], ["setsid", "-w"], ["busybox", "env", "-i"]])
 def test_around_it(two, words):
     a, b = opened(two[0]), opened(two[1], *words, STATIC)
     assert a.do("flock 0 ex") == "ok"
@@ -312,12 +310,11 @@ def test_init_and_report(two):
     assert done.returncode == 5
 
 
-def test_a_refusal_is_said_to_the_program(two):
-    with open(two[0].config, "a") as f:
-        f.write("nonsense")
+def test_a_refusal_is_said_to_the_program(two, redis):
     a = opened(two[0], stderr=subprocess.PIPE)
-    assert a.do("flock 0 ex nb") == "ENOLCK"
-    assert re.match(rb"dflock: .*f: lock refused: the configuration is invalid: .+\n", a.process.stderr.readline())
+    redis.stop()
+    wait_until(lambda: a.do("flock 0 ex nb") == "ENOLCK" or a.do("flock 0 un") == "ok" and False, "a refusal")
+    assert re.match(rb"dflock: .*redis.*\n", a.process.stderr.readline())
 
 
 def test_an_unprotected_file(two, folder):
@@ -337,9 +334,7 @@ def test_without_a_libc(two, folder, flags, record):
     bare = os.path.join(folder, "bare")
     subprocess.run(["gcc", *flags, *BARE, os.path.join(SOURCES, "bare.c"), "-o", bare], check=True)
     b = opened(two[1])
-    job = netted(two[0], bare, two[0].path("f"), *(["record"] if record else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    opened(two[0])  # makes the file
-    job.wait(20)
+    open(two[0].path("f"), "w").close()
     job = netted(two[0], bare, two[0].path("f"), *(["record"] if record else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert job.stdout.readline() == b"had\n"
     assert b.do("setlk 0 ex 7 1" if record else "flock 0 ex nb") == "EAGAIN"
