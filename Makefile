@@ -8,7 +8,8 @@ VERSION := $(shell cat VERSION)
 PKGS    := libuv hiredis libconfig jansson openssl
 
 CPPFLAGS += -I. -D_GNU_SOURCE -DDFLOCK_VERSION='"$(VERSION)"' -DDFLOCKD_INSTALLED='"$(PREFIX)/sbin/dflockd"' \
-            -DDOCTOR_INSTALLED='"$(PREFIX)/libexec/dflock-doctor"' -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
+            -DDOCTOR_INSTALLED='"$(PREFIX)/libexec/dflock-doctor"' -DNET_INSTALLED='"$(PREFIX)/libexec/dflock-net"' \
+            -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
 WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
 CFLAGS  ?= -O2 -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
@@ -30,11 +31,16 @@ CORE     := $(BUILD)/libcore.a
 SHIM_START := $(addprefix shim/,real.c settings.c exports.c report.c require.c) $(addprefix wire/,place.c text.c leases.c)
 SHIM_SRC := $(SHIM_START) $(filter-out $(SHIM_START),$(wildcard shim/*.c wire/*.c))
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
+# What dflock-net has of the shim: what asks the keeper. real.c is for root.c alone, and nobody calls real_init().
+NET_SHIM := abandoned ask await blocker call intent mapping name note protect protect_job real root seen settings start starter
+# It knows the numbers of system calls of these machines (net/abi.h). Elsewhere it is not built, and `dflock run --net=on` says so.
+NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine))),$(BUILD)/dflock-net)
+NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
-UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(wildcard tests/unit/test_*.c)))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
-AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(filter-out %/bare.c,$(wildcard tests/net/*.c))) \
+AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(if $(NET),$(filter-out %/bare.c,$(wildcard tests/net/*.c)))) \
             $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
 
 # Quiet by default; V=1 shows the commands.
@@ -42,7 +48,7 @@ Q    := $(if $(V),,@)
 say   = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 .PHONY: all help
-all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock $(BUILD)/dflock-doctor ## build the shim, the keeper and the command line
+all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock $(BUILD)/dflock-doctor $(NET) ## build the shim, the keeper, the command line and the net
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
@@ -62,6 +68,9 @@ $(BUILD)/dflock: $(BUILD)/cli/main.o $(SAN_OBJ) $(CLI) $(CORE)
 $(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(SAN_OBJ) $(CLI) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS) $(LIBS)
+$(BUILD)/dflock-net: $(NET_OBJ) $(SAN_OBJ) $(CORE)
+	$(call say,LD)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -pthread
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map. Each program maps it when it starts: in
 # two pieces, instead of four that would keep read-only data from being executable.
 SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt
@@ -99,7 +108,7 @@ $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -MMD -MP -pthread -o $@ $< -ldl
-$(BUILD)/tests/net/player: CFLAGS += -static # one of the programs that a preload does not reach
+$(BUILD)/tests/net/player $(BUILD)/tests/net/agent: CFLAGS += -static # programs that a preload does not reach
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
@@ -213,6 +222,7 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 755 $(BUILD)/dflockd $(DESTDIR)$(PREFIX)/sbin/dflockd
 	install -D -m 755 $(BUILD)/dflock $(DESTDIR)$(PREFIX)/bin/dflock
 	install -D -m 755 $(BUILD)/dflock-doctor $(DESTDIR)$(PREFIX)/libexec/dflock-doctor
+	$(if $(NET),install -D -m 755 $(NET) $(DESTDIR)$(PREFIX)/libexec/dflock-net)
 	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf
@@ -226,7 +236,7 @@ install: all ## install under PREFIX (DESTDIR)
 	[ -n "$(DESTDIR)" ] || ldconfig || echo 'ldconfig failed: LD_PRELOAD needs the whole path $(LIBDIR)/libdflock.so'
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(LIBDIR)/libdflock.so $(DESTDIR)$(ZSHDIR)/_dflock
-	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock libexec/dflock-doctor lib/systemd/system/dflock.service \
+	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock libexec/dflock-doctor libexec/dflock-net lib/systemd/system/dflock.service \
 	  lib/tmpfiles.d/dflock.conf share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus

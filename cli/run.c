@@ -19,6 +19,7 @@
 #include "wire/rundir.h"
 
 #define PATIENCE_MAX_S 3600
+#define KEY_NET        0x100 /* has no short name */
 
 static const char run_doc[] =
 	"Runs JOB, found in PATH, with libdflock.so in LD_PRELOAD, so that its file locks, and those of all programs "
@@ -32,12 +33,14 @@ static const char run_doc[] =
 
 struct run_options {
 	char **job;
+	char **words; /* what is executed: the job, or the net with the job */
 	bool require;
 	bool taken;         /* the job must take a protected lock */
 	const char **files; /* to be protected, file_count of them */
 	size_t file_count;
 	bool report, json, verbose;
 	const char *report_file; /* NULL: standard error */
+	bool net;                /* dflock-net catches the lock calls that the preload does not reach */
 	bool init;               /* stays until the job ends, and ends what it left: container.h */
 	int patience_s;
 };
@@ -62,6 +65,13 @@ static void run_init(struct run_options *options, const char *seconds, struct ar
 	options->patience_s = (int)number;
 }
 
+static void run_net(struct run_options *options, const char *word, struct argp_state *state)
+{
+	options->net = strcmp(word, "on") == 0;
+	if (!options->net && strcmp(word, "off") != 0)
+		argp_error(state, "--net takes on or off, not \"%s\"", word);
+}
+
 static error_t run_parse(int key, char *arg, struct argp_state *state)
 {
 	struct run_options *options = state->input;
@@ -79,6 +89,9 @@ static error_t run_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'i':
 		run_init(options, arg, state);
+		return 0;
+	case KEY_NET:
+		run_net(options, arg, state);
 		return 0;
 	case 'v':
 		options->verbose = true;
@@ -115,20 +128,49 @@ static bool is_listed(const char *list, const char *path)
 	return false;
 }
 
-static int set_preload(const char *shim)
+/* LD_PRELOAD for the job, to be freed; NULL: no memory. */
+static char *list_preloads(const char *shim)
 {
 	const char *others = getenv("LD_PRELOAD");
 	char *list = NULL;
-	int ret = 0;
 
 	if (others && is_listed(others, shim))
-		return 0;
+		return strdup(others);
 	if (asprintf(&list, "%s%s%s", shim, others && *others ? ":" : "", others ? others : "") < 0)
-		return -ENOMEM;
-	if (setenv("LD_PRELOAD", list, 1))
-		ret = -errno;
+		return NULL;
+	return list;
+}
+
+static int set_preload(const char *shim)
+{
+	char *list = list_preloads(shim);
+	int ret = 0;
+
+	if (!list || setenv("LD_PRELOAD", list, 1))
+		ret = list ? -errno : -ENOMEM;
 	free(list);
 	return ret;
+}
+
+/* The job becomes `dflock-net PRELOAD JOB [ARGUMENT...]`. It sets LD_PRELOAD for the job; in its own processes nothing is to be
+ * loaded. */
+static int set_net(struct run_options *options, const char *shim)
+{
+	static char path[PATH_MAX];
+	size_t count = 0;
+	char **words;
+
+	while (options->job[count])
+		count++;
+	words = calloc(count + 3, sizeof(*words));
+	if (!words)
+		return -ENOMEM;
+	cli_find("dflock-net", "libexec", NET_INSTALLED, path);
+	words[0] = path;
+	words[1] = list_preloads(shim);
+	memcpy(&words[2], options->job, count * sizeof(*words));
+	options->words = words;
+	return words[1] && unsetenv("LD_PRELOAD") == 0 ? 0 : -ENOMEM;
 }
 
 /* 0, or the exit status, when a line was printed. */
@@ -137,17 +179,19 @@ static int examine(const struct run_options *options, const char *shim)
 	struct program program;
 	struct place place;
 	char why[CLI_LINE_BYTES];
+	bool reached;
 
 	program_examine_job(options->job[0], options->job, shim, &program);
-	if (program.reach == REACH_ITSELF)
+	reached = program.reach != REACH_NO && program.reach != REACH_DOUBTFUL;
+	if (program.reach == REACH_ITSELF && !options->net)
 		cli_error("warning: %s", program.line);
-	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
+	if (!reached && !options->net)
 		cli_error("%s%s", options->require ? "not started: " : "warning: ", program.line);
 	if (!options->require)
 		return 0;
-	if (program.reach == REACH_NO || program.reach == REACH_DOUBTFUL)
+	if (!reached && !options->net)
 		return CLI_RUN_UNFIT;
-	if (program.reach != REACH_YES && program.reach != REACH_ITSELF)
+	if (program.reach == REACH_NOT_FOUND || program.reach == REACH_CANNOT)
 		return 0; /* execvp() says why, as ever */
 	cli_place(&place, NULL);
 	if (require_fit(&place, options->files, options->file_count, why))
@@ -156,7 +200,7 @@ static int examine(const struct run_options *options, const char *shim)
 	return CLI_RUN_UNFIT;
 }
 
-static int prepare(const struct run_options *options)
+static int prepare(struct run_options *options)
 {
 	char shim[PATH_MAX];
 	int ret = program_shim(shim);
@@ -176,7 +220,7 @@ static int prepare(const struct run_options *options)
 		cli_error("cannot set " RUN_VERBOSE ": %s", strerror(errno));
 		return CLI_RUN_FAILED;
 	}
-	ret = set_preload(shim);
+	ret = options->net ? set_net(options, shim) : set_preload(shim);
 	if (ret) {
 		cli_error("cannot set LD_PRELOAD: %s", strerror(-ret));
 		return CLI_RUN_FAILED;
@@ -184,8 +228,15 @@ static int prepare(const struct run_options *options)
 	return 0;
 }
 
-static int cannot_run(const char *job, int err)
+static int cannot_run(const struct run_options *options, int err)
 {
+	const char *job = options->words[0];
+
+	if (options->net) {
+		cli_error("not started: %s: %s; --net needs it: install it (it is there for x86-64 and arm64)", job,
+			  strerror(err));
+		return CLI_RUN_FAILED;
+	}
 	cli_error("cannot run %s: %s", job, strerror(err));
 	return err == ENOENT ? CLI_RUN_NOT_FOUND : CLI_RUN_CANNOT_EXECUTE;
 }
@@ -305,9 +356,9 @@ static int run_and_stay(const struct run_options *options)
 		ret = begin_report(options, &report, &f);
 	if (ret)
 		return ret;
-	run = job_run(options->job, options->init, &status);
+	run = job_run(options->words, options->init, &status);
 	if (run)
-		ret = cannot_run(options->job[0], -run);
+		ret = cannot_run(options, -run);
 	else if (counted)
 		ret = conclude(options, &report, f, status);
 	if (counted)
@@ -341,6 +392,11 @@ int cmd_run(int argc, char **argv)
 		 "stay until JOB has ended; then end what it left, after SECONDS (5) by force, and have its keeper give "
 		 "everything back, for containers. The default for the first process of a pid namespace",
 		 0},
+		{"net", KEY_NET, "on|off", 0,
+		 "catch also the lock calls that the preload does not reach, those of static programs for example, in the "
+		 "kernel. The default is off. Needs Linux 5.19; for other users than root, setuid programs then run without "
+		 "their rights",
+		 0},
 		{"verbose", 'v', NULL, 0,
 		 "when a lock is refused because it is taken, say on standard error which processes hold it", 0},
 		{0}};
@@ -357,12 +413,13 @@ int cmd_run(int argc, char **argv)
 	}
 	argp_err_exit_status = CLI_RUN_FAILED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options);
+	options.words = options.job;
 	ret = run_begin(&options);
 	if (!ret && (options.report || options.taken || options.init)) {
 		ret = run_and_stay(&options);
 	} else if (!ret) {
-		execvp(options.job[0], options.job);
-		ret = cannot_run(options.job[0], errno);
+		execvp(options.words[0], options.words);
+		ret = cannot_run(&options, errno);
 	}
 	free(options.files);
 	return ret;

@@ -221,6 +221,9 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + patience_ns : 0,
 		.patient = ask->patient,
 		.told = ask->told,
+		.thread = ask->thread,
+		.call = ask->call,
+		.command = ask->command,
 	};
 	if (attempt < ASK_DOUBTS)
 		ret = ask_connect(ask, by->dir, by->euid);
@@ -258,7 +261,10 @@ static int ask_send_question(struct ask *ask, const struct protect_by *by, struc
 	request->size = sizeof(*request);
 	request->config = by->mine.id;
 	request->config_path = by->mine.path_hash;
-	ask_name(request->command);
+	if (ask->thread)
+		memcpy(request->command, ask->command, WIRE_COMMAND_BYTES);
+	else
+		ask_name(request->command);
 	if (fd >= 0) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof(control.bytes);
@@ -288,6 +294,8 @@ int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, cons
 {
 	struct wire_request request = ask_request(op, want, have);
 
+	request.thread = ask->thread;
+	request.call = ask->call;
 	return ask_send_question(ask, by, &request, ask->fd);
 }
 

@@ -44,6 +44,10 @@ struct ask {
 	bool patient; /* a keeper has said that the file's rule has on_refused = "wait" */
 	bool told;    /* the person was told that this call waits */
 	bool absent;  /* ASK_LATER: there is no keeper; else there is one, which cannot serve this call now */
+	/* These stay, too. The questions are asked on behalf of this thread (struct wire_request); 0: of the caller itself. */
+	int32_t thread;
+	uint64_t call;       /* the number of that thread's call */
+	const char *command; /* that thread's name, WIRE_COMMAND_BYTES */
 };
 
 /* Connects to the keeper; starts one if there is none. `attempt`: how many keepers have ended without any answer

@@ -32,7 +32,7 @@ void verbose_refused(int fd, const struct intent *want, struct protect_look *loo
 {
 	const struct settings *s = settings_get();
 	struct wire_reply reply;
-	struct ask ask;
+	struct ask ask = {.thread = 0};
 	int ret;
 
 	if (!s || !s->verbose || verbose_is_early(look) || protect_ask(fd, look) != PROTECT_ASK)

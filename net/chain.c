@@ -1,0 +1,137 @@
+/* See chain.h. */
+#include "net/chain.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "net/abi.h"
+#include "net/filter.h"
+#include "net/lockcall.h"
+#include "net/thread.h"
+#include "shim/starter.h"
+#include "shim/sys.h"
+
+#define PATIENCE_MS 10000
+
+/* What the child's struct flock says, so that it is known to have been read. */
+#define CHAIN_START 0x64666c6f636b
+
+int chain_send(int socket, int listener)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control = {.bytes = {0}};
+	char byte = 0;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(head), &listener, sizeof(int));
+	return sendmsg(socket, &message, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+}
+
+int chain_receive(int socket)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	char byte;
+	struct iovec part = {&byte, 1};
+	struct msghdr message = {.msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	struct cmsghdr *head;
+	int listener = -1;
+
+	if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
+		return -1;
+	head = CMSG_FIRSTHDR(&message);
+	if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&listener, CMSG_DATA(head), sizeof(int));
+	return listener;
+}
+
+/* The child. Unlocking its end of the socket changes nothing. */
+static _Noreturn void chain_be_child(int socket)
+{
+	const struct flock64 lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = CHAIN_START};
+	const int listener = filter_install();
+
+	if (listener < 0)
+		_exit(-listener);
+	if (chain_send(socket, listener) < 0)
+		_exit(CHAIN_FAILED);
+	close(listener);
+	_exit(sys(fcntl, socket, ABI_OFD_SETLK, &lock) == 0 ? 0 : CHAIN_FAILED);
+}
+
+int chain_try(int socket)
+{
+	/* Without a signal at its end: the job must not find one pending. */
+	const long child = starter_fork(0);
+	int status;
+
+	if (child == 0)
+		chain_be_child(socket);
+	if (child < 0)
+		return (int)-child;
+	while (sys(wait4, child, &status, __WCLONE, NULL) == -EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : CHAIN_FAILED;
+}
+
+/* Everything that net/decide.c does with a thread. */
+static const char *chain_look(struct thread *t, const struct seccomp_notif *notif, int opened)
+{
+	static const char rights[] =
+		"the net may not look into the job's processes: only root may where kernel.yama.ptrace_scope is not 0, /proc "
+		"is mounted with hidepid, or a container forbids pidfd_getfd and ptrace";
+	unsigned char bytes[LOCKCALL_BYTES];
+	struct lockcall call;
+	int copy;
+
+	lockcall_read(&notif->data, &call);
+	copy = opened < 0 ? opened : thread_copy(t, call.fd);
+	if (copy >= 0)
+		close(copy);
+	if (copy == -ENOSYS)
+		return "this kernel is too old for the net, which needs Linux 5.19";
+	if (copy < 0 || thread_read(t, call.at, bytes, sizeof(bytes)) < 0 ||
+	    thread_write(t, call.at, bytes, sizeof(bytes)) < 0 || thread_is_signalled(t) < 0)
+		return rights;
+	return lockcall_parse(call.form, bytes).l_start == CHAIN_START ? NULL : rights;
+}
+
+const char *chain_answer(int listener)
+{
+	struct pollfd in = {.fd = listener, .events = POLLIN};
+	struct seccomp_notif notif = {.id = 0};
+	struct seccomp_notif_resp response = {.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
+	const char *why;
+	struct thread t;
+	int opened;
+
+	if (poll(&in, 1, PATIENCE_MS) != 1 || ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &notif) < 0)
+		return "a lock call of a process under the filter does not reach the net";
+	opened = thread_open(&t, listener, &notif);
+	why = chain_look(&t, &notif, opened);
+	thread_close(&t);
+	response.id = notif.id;
+	if (ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 && !why)
+		why = "a lock call that the net has received cannot be continued";
+	return why;
+}

@@ -1,0 +1,219 @@
+/*
+ * See decide.h. Why two hosts cannot both succeed: the keeper writes the call down as under way before it answers WIRE_GRANTED, and
+ * its host's lease stays until it has seen the thread out of the call (wire/msg.h). Only a call with that answer is
+ * continued; and one whose file is not protected. What cannot be found out is refused.
+ */
+#include "net/decide.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "net/getlk.h"
+#include "net/ground.h"
+#include "net/kept.h"
+#include "net/lockcall.h"
+#include "net/note_out.h"
+#include "net/thread.h"
+#include "net/want.h"
+#include "shim/await.h"
+#include "shim/call.h"
+#include "shim/note.h"
+#include "shim/protect.h"
+#include "shim/sys.h"
+
+/* Begin with the look at the descriptor. Not an errno. */
+#define DECIDE_ANEW 3
+
+/* How often a grant may have ended before the call could be continued. */
+#define LATE_GRANTS 100
+
+/* After a shorter time than this, the look at the descriptor counts still: the kernel, too, looks only once. */
+#define LOOK_AGAIN_NS (10 * INT64_C(1000000))
+
+struct decision {
+	struct call call; /* first: it is what the operations get */
+	struct kept kept;
+	int64_t until_ns;
+};
+
+/* As the kernel does in a conversion that waits or fails. A record lock that is converted stays. */
+static int decide_let_go(struct call *c)
+{
+	if (c->want->space == WIRE_FLOCK)
+		flock(c->fd, LOCK_UN);
+	return 0;
+}
+
+static int decide_grant(struct decision *d, const struct wire_reply *reply)
+{
+	struct call *c = &d->call;
+
+	if (sys_clock_ns(CLOCK_BOOTTIME) < reply->until_ns) {
+		d->until_ns = reply->until_ns;
+		return 0;
+	}
+	if (c->late++ < LATE_GRANTS)
+		return CALL_AGAIN;
+	note_refused(c->fd, "the keeper's grants have ended before they come; this machine has too much to do", NULL);
+	return -ENOLCK;
+}
+
+static int decide_take_answer(struct call *c, const struct wire_reply *reply)
+{
+	switch (reply->verdict) {
+	case WIRE_GRANTED:
+		return decide_grant((struct decision *)c, reply);
+	case WIRE_NOT_PROTECTED:
+		return 0;
+	case WIRE_WOULD_BLOCK:
+		if (!c->want->nonblock)
+			return -EPROTO;
+		decide_let_go(c);
+		return -EWOULDBLOCK;
+	case WIRE_DEADLOCK:
+		return c->want->space == WIRE_RECORD && !c->want->nonblock ? -EDEADLK : -EPROTO;
+	default:
+		return -EPROTO;
+	}
+}
+
+/* With on_refused = "wait", asks until a keeper has served the call. */
+static int decide_ask(struct decision *d, bool elsewhere)
+{
+	struct call *c = &d->call;
+	unsigned tries = 0;
+	int ret;
+
+	do {
+		c->look->waits = !c->want->nonblock;
+		ret = ground_ask(c->fd, c->look, elsewhere);
+		if (ret != 0)
+			return ret;
+		ret = call_run(c);
+		if (ret != ASK_LATER)
+			return ret;
+		decide_let_go(c);
+		ret = await_keeper(&c->ask, &c->look->by, tries++);
+	} while (ret == 0);
+	return ret;
+}
+
+/* With on_refused = "busy", a call that does not wait fails as if another process had the lock. */
+static int decide_refused(struct call *c)
+{
+	if (!c->want->nonblock || (c->on_refused ? c->on_refused : protect_on_refused(c->fd)) != WIRE_ON_REFUSED_BUSY)
+		return -ENOLCK;
+	decide_let_go(c);
+	return -EWOULDBLOCK;
+}
+
+/* Only the wait of a call that waits is ended from outside: one that does not may not fail with EINTR. */
+static int decide_kept(struct decision *d, const struct thread *t, bool elsewhere)
+{
+	int ret;
+
+	if (d->call.want->nonblock)
+		return decide_ask(d, elsewhere);
+	kept_begin(&d->kept, t);
+	ret = decide_ask(d, elsewhere);
+	kept_end(&d->kept);
+	if (d->kept.gone)
+		return DECIDE_GONE;
+	/* Another signal than ours may have come: none of T's, so it goes on waiting. */
+	if (ret == -EINTR)
+		return d->kept.signalled ? -DECIDE_RESTARTSYS : DECIDE_ANEW;
+	return ret;
+}
+
+static int decide_take(struct thread *t, const struct lockcall *call, struct want *want, bool elsewhere,
+		       struct protect_look *look, int64_t *until_ns)
+{
+	static const struct call_taking taking = {.let_go = decide_let_go};
+	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = decide_take_answer, .taking = &taking};
+	struct decision d = {
+		.call = {.kind = &kind, .fd = want->fd, .want = &want->intent, .look = look},
+	};
+	const int64_t since_ns = sys_clock_ns(CLOCK_MONOTONIC);
+	int ret;
+
+	d.call.ask.thread = t->tid;
+	d.call.ask.call = t->id;
+	d.call.ask.command = t->command;
+	ret = decide_kept(&d, t, elsewhere);
+	if (ret == -ENOLCK)
+		return decide_refused(&d.call);
+	if (ret != 0)
+		return ret == GROUND_KERNEL ? DECIDE_CONTINUE : ret;
+	if (sys_clock_ns(CLOCK_MONOTONIC) - since_ns >= LOOK_AGAIN_NS && !want_is_same(want, t, call))
+		return DECIDE_ANEW;
+	*until_ns = d.until_ns;
+	return DECIDE_CONTINUE;
+}
+
+/* An error of a look: what the call may fail with, or -ENOLCK after a line. */
+static int decide_error(int fd, int ret)
+{
+	if (ret >= 0 || ret == -ESRCH || ret == -EINVAL || ret == -EOVERFLOW || ret == -EFAULT || ret == -ENOLCK)
+		return ret;
+	note_refused_errno(fd, "what its thread locks cannot be found out", -ret);
+	return -ENOLCK;
+}
+
+/* What is found out of the call, and what follows. The copy in *want stays open. */
+static int decide_look(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want,
+		       int64_t *until_ns)
+{
+	struct protect_look look;
+	bool elsewhere;
+	int ret = want_open(want, t, call, caught->has_question ? &caught->question : NULL);
+
+	if (ret != 0)
+		return ret == WANT_KERNEL ? DECIDE_CONTINUE : decide_error(want->fd, ret);
+	elsewhere = thread_is_elsewhere(t);
+	if (!thread_is_in_call(t))
+		return DECIDE_GONE;
+	ret = ground_look(want->fd, &look, elsewhere);
+	if (ret != 0)
+		return ret == GROUND_KERNEL ? DECIDE_CONTINUE : ret;
+	/* A bad range is refused here: the file may grow before the kernel looks, and then it would accept the range. */
+	ret = want_resolve(want, call);
+	if (ret < 0)
+		return protect_is_kernels(want->fd) ? DECIDE_CONTINUE : decide_error(want->fd, ret);
+	if (call->kind == LOCKCALL_TEST)
+		return decide_error(want->fd, getlk(caught, t, call, want, elsewhere, &look));
+	return decide_take(t, call, want, elsewhere, &look, until_ns);
+}
+
+static int decide_for(struct caught *caught, struct thread *t, const struct lockcall *call, int64_t *until_ns)
+{
+	struct want want;
+	int ret;
+
+	do {
+		*until_ns = 0;
+		ret = decide_look(caught, t, call, &want, until_ns);
+		want_close(&want);
+	} while (ret == DECIDE_ANEW);
+	return ret;
+}
+
+int decide(struct caught *caught, int listener, int64_t *until_ns)
+{
+	struct lockcall call;
+	struct thread t;
+	int ret;
+
+	*until_ns = 0;
+	lockcall_read(&caught->notif.data, &call);
+	if (call.kind == LOCKCALL_OTHER)
+		return DECIDE_CONTINUE;
+	if (call.kind == LOCKCALL_HELLO)
+		return 0;
+	ret = thread_open(&t, listener, &caught->notif);
+	note_out_for(&t);
+	ret = ret == 0 ? decide_for(caught, &t, &call, until_ns) : decide_error(-1, ret);
+	note_out_for(NULL);
+	thread_close(&t);
+	return ret == -ESRCH ? DECIDE_GONE : ret;
+}

@@ -1,0 +1,60 @@
+/*
+ * The lines of the net. The supervisors have none of the job's descriptors, so a line goes to descriptor 2 of the thread that
+ * makes the call, through a copy of it that is closed at once.
+ *
+ * shim/note_out.c writes only if descriptor 2 is what it was when the program started. Nobody knows that of a program under the
+ * net. So it must be what it was when the job started, or be of a kind that a program opens for messages: a terminal, a pipe, or
+ * a file open for writing alone. A program's data or connection under that number is none of these.
+ */
+#include "net/note_out.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "net/shared.h"
+#include "shim/note_out.h"
+
+static __thread const struct thread *note_out_thread;
+
+void note_out_for(const struct thread *t)
+{
+	note_out_thread = t;
+}
+
+static bool note_out_is_fit(int out, const struct stat *st)
+{
+	if (shared && shared->has_stderr && st->st_dev == shared->stderr_dev && st->st_ino == shared->stderr_ino)
+		return true;
+	if (S_ISREG(st->st_mode))
+		return (fcntl(out, F_GETFL) & O_ACCMODE) == O_WRONLY;
+	return S_ISFIFO(st->st_mode) || (S_ISCHR(st->st_mode) && isatty(out));
+}
+
+bool note_out_may(int fd)
+{
+	const int out = note_out_thread ? thread_copy(note_out_thread, 2) : -1;
+	struct stat st, locked;
+	bool fit;
+
+	if (out < 0)
+		return false;
+	fit = fstat(out, &st) == 0 && note_out_is_fit(out, &st) &&
+	      (fstat(fd, &locked) < 0 || locked.st_dev != st.st_dev || locked.st_ino != st.st_ino);
+	close(out);
+	return fit;
+}
+
+/* Signals that a write may raise are ignored in this process, and no terminal is its own. */
+void note_out_write(const char *line, size_t len)
+{
+	struct pollfd out = {.fd = thread_copy(note_out_thread, 2), .events = POLLOUT};
+
+	if (out.fd < 0)
+		return;
+	if (poll(&out, 1, 0) == 1 && write(out.fd, line, len) < 0) {
+		/* The line is lost, as one to a full pipe is. */
+	}
+	close(out.fd);
+}

@@ -1,0 +1,210 @@
+/*
+ * See supervisor.h. One thread at a time receives: it has the token. When it has received a call, another thread that has
+ * nothing to do takes the token, or a new one is started; so no call waits for what another one waits for, and the reading of
+ * memory or files that hang delays nobody. Threads that have nothing to do and are many end.
+ *
+ * The receiver polls before it receives: on kernels before 6.11, NOTIF_RECV does not return when the last process has gone.
+ */
+#include "net/supervisor.h"
+
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "net/decide.h"
+#include "net/kept.h"
+#include "net/shared.h"
+#include "shim/sys.h"
+
+/* Enough for a few paths and messages; what is not touched costs no memory. */
+#define STACK_BYTES (256 << 10)
+#define IDLE_MAX    4
+#define PAUSE_NS    10000000
+
+/* A signal that comes before a call was received ends the call, whatever it is (docs/net.md, finding 6); so root's supervisors run before
+ * their job. */
+#define NICE -10
+
+static pthread_mutex_t token = PTHREAD_MUTEX_INITIALIZER;
+static int idle; /* threads that have the token or wait for it */
+
+int supervisor_is_over(void)
+{
+	struct pollfd listener = {.fd = SUPERVISOR_LISTENER, .events = POLLIN};
+
+	return poll(&listener, 1, 0) > 0 && listener.revents & (POLLHUP | POLLERR | POLLNVAL);
+}
+
+static void supervisor_pause(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+}
+
+static void supervisor_answer(uint64_t id, int answer)
+{
+	struct seccomp_notif_resp response = {.id = id};
+
+	if (answer == DECIDE_CONTINUE)
+		response.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+	else
+		response.error = answer;
+	/* Any other error: the thread was killed. */
+	while (ioctl(SUPERVISOR_LISTENER, SECCOMP_IOCTL_NOTIF_SEND, &response) < 0 && errno == EINTR)
+		;
+}
+
+static void supervisor_handle(struct caught *caught)
+{
+	int64_t until_ns;
+	int answer;
+
+	do
+		answer = decide(caught, SUPERVISOR_LISTENER, &until_ns);
+	while (answer == DECIDE_CONTINUE && until_ns && sys_clock_ns(CLOCK_BOOTTIME) >= until_ns);
+	if (answer != DECIDE_GONE)
+		supervisor_answer(caught->notif.id, answer);
+	shared_free(caught);
+}
+
+/* The next call, in shared memory. Does not return when no process is left. */
+static struct caught *supervisor_receive(void)
+{
+	struct pollfd listener = {.fd = SUPERVISOR_LISTENER, .events = POLLIN};
+	struct caught *caught;
+
+	for (;;) {
+		if (poll(&listener, 1, -1) <= 0)
+			continue;
+		if (!(listener.revents & POLLIN))
+			_exit(0);
+		caught = shared_find();
+		if (!caught) {
+			supervisor_pause();
+			continue;
+		}
+		/* The caller may have been killed, or its call sent back by a signal, since the poll. */
+		if (ioctl(SUPERVISOR_LISTENER, SECCOMP_IOCTL_NOTIF_RECV, &caught->notif) < 0)
+			continue;
+		if (caught->notif.pid != 0)
+			return caught;
+		/* A thread that this process cannot see: of no child pid namespace of its own. */
+		supervisor_answer(caught->notif.id, -ENOLCK);
+	}
+}
+
+static bool supervisor_start_thread(struct caught *caught);
+
+/* NULL: there are threads enough. */
+static struct caught *supervisor_next(void)
+{
+	struct caught *caught;
+
+	if (__atomic_fetch_add(&idle, 1, __ATOMIC_RELAXED) >= IDLE_MAX) {
+		__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED);
+		return NULL;
+	}
+	pthread_mutex_lock(&token);
+	caught = supervisor_receive();
+	/* Without memory for a thread, the others receive when they have done their calls. */
+	if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) == 0)
+		supervisor_start_thread(NULL);
+	pthread_mutex_unlock(&token);
+	return caught;
+}
+
+static void *supervisor_work(void *first)
+{
+	struct caught *caught = first;
+
+	while (caught || (caught = supervisor_next())) {
+		supervisor_handle(caught);
+		caught = NULL;
+	}
+	return NULL;
+}
+
+/* `caught`: the call that it decides first, or NULL. */
+static bool supervisor_start_thread(struct caught *caught)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+	int err;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attributes, STACK_BYTES);
+	err = pthread_create(&thread, &attributes, supervisor_work, caught);
+	pthread_attr_destroy(&attributes);
+	return err == 0;
+}
+
+/* A call that was not continued has not begun, so it is decided as if nothing had happened. One that was answered is found to be
+ * gone. */
+static void supervisor_take_over(void)
+{
+	struct caught *caught;
+	unsigned at = 0;
+
+	while ((caught = shared_next(&at)))
+		while (!supervisor_start_thread(caught))
+			supervisor_pause();
+}
+
+int supervisor_start(void)
+{
+	int ret = kept_start();
+
+	if (ret < 0)
+		return ret;
+	supervisor_take_over();
+	return supervisor_start_thread(NULL) ? 0 : -EAGAIN;
+}
+
+/* The job may have limited itself, and the supervisors serve all that it starts. */
+static void supervisor_raise_limits(void)
+{
+	struct rlimit limit;
+
+	for (int which = 0; which < RLIM_NLIMITS; which++) {
+		if (which == RLIMIT_CORE || which == RLIMIT_STACK || getrlimit(which, &limit) < 0)
+			continue;
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(which, &limit);
+	}
+}
+
+void supervisor_settle(void)
+{
+	static const int kept[] = {SIGCHLD, SIGCONT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+	const struct sigaction ignore = {.sa_handler = SIG_IGN}, usual = {.sa_handler = SIG_DFL};
+	sigset_t none;
+
+	for (int sig = 1; sig < _NSIG; sig++)
+		sigaction(sig, &ignore, NULL);
+	for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+		sigaction(kept[i], &usual, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	supervisor_raise_limits();
+	setpriority(PRIO_PROCESS, 0, NICE);
+	prctl(PR_SET_NAME, "dflock-net");
+}
+
+int supervisor_place(int fd, int number)
+{
+	int ret;
+
+	if (fd == number)
+		return fcntl(fd, F_SETFD, 0) < 0 ? -errno : 0;
+	ret = dup2(fd, number) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}

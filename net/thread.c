@@ -1,0 +1,170 @@
+/* See thread.h. */
+#include "net/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kcmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "procfs/procfs.h"
+#include "procfs/procfs_process.h"
+#include "wire/sys.h"
+
+#ifndef PIDFD_THREAD
+#define PIDFD_THREAD O_EXCL /* Linux 6.9 */
+#endif
+
+#define NAME_BYTES 64
+
+bool thread_is_in_call(const struct thread *t)
+{
+	int ret;
+
+	do
+		ret = ioctl(t->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &t->id);
+	while (ret < 0 && errno == EINTR);
+	return ret == 0;
+}
+
+/* The process of a thread, by its status; -1: not known. */
+static pid_t thread_process(pid_t tid)
+{
+	char name[NAME_BYTES], text[4096], *line;
+
+	snprintf(name, sizeof(name), "/proc/%d/status", (int)tid);
+	if (procfs_head(AT_FDCWD, name, text, sizeof(text)) <= 0)
+		return -1;
+	line = strstr(text, "\nTgid:");
+	return line ? (pid_t)strtol(line + strlen("\nTgid:"), NULL, 10) : -1;
+}
+
+/* Before Linux 6.9 a pidfd is that of a process. It will do if the thread has the descriptors of the process's first
+ * thread, which nearly all have. */
+static long thread_open_process(pid_t tid)
+{
+	const pid_t process = thread_process(tid);
+
+	if (process < 0)
+		return -ESRCH;
+	if (process != tid && sys_raw(SYS_kcmp, tid, process, KCMP_FILES, 0, 0) != 0)
+		return -EXDEV;
+	return sys_raw(SYS_pidfd_open, process, 0);
+}
+
+static void thread_read_command(struct thread *t)
+{
+	char name[NAME_BYTES], text[WIRE_COMMAND_BYTES + 1];
+
+	memset(t->command, 0, sizeof(t->command));
+	snprintf(name, sizeof(name), "/proc/%d/comm", (int)t->tid);
+	if (procfs_head(AT_FDCWD, name, text, sizeof(text)) <= 0)
+		return;
+	text[strcspn(text, "\n")] = '\0';
+	memcpy(t->command, text, strlen(text));
+}
+
+int thread_open(struct thread *t, int listener, const struct seccomp_notif *notif)
+{
+	long pidfd;
+
+	*t = (struct thread){
+		.listener = listener, .id = notif->id, .tid = (pid_t)notif->pid, .pidfd = -1, .memory = -1};
+	pidfd = sys_raw(SYS_pidfd_open, t->tid, PIDFD_THREAD);
+	if (pidfd == -EINVAL)
+		pidfd = thread_open_process(t->tid);
+	if (pidfd >= 0)
+		t->pidfd = (int)pidfd;
+	thread_read_command(t);
+	if (!thread_is_in_call(t))
+		return -ESRCH;
+	return pidfd < 0 ? (int)pidfd : 0;
+}
+
+void thread_close(struct thread *t)
+{
+	if (t->pidfd >= 0)
+		close(t->pidfd);
+	if (t->memory >= 0)
+		close(t->memory);
+	t->pidfd = t->memory = -1;
+}
+
+int thread_copy(const struct thread *t, int fd)
+{
+	return fd < 0 ? -EBADF : (int)sys_raw(SYS_pidfd_getfd, t->pidfd, fd, 0);
+}
+
+static int thread_open_memory(struct thread *t)
+{
+	char name[NAME_BYTES];
+	int err;
+
+	if (t->memory >= 0)
+		return 0;
+	snprintf(name, sizeof(name), "/proc/%d/mem", (int)t->tid);
+	t->memory = open(name, O_RDWR | O_CLOEXEC);
+	err = errno;
+	if (!thread_is_in_call(t))
+		return -ESRCH;
+	return t->memory < 0 ? -err : 0;
+}
+
+/* The kernel reads and writes page by page, and ends at the first one that is not there, with EIO if that was the
+ * first. 0 bytes: T's memory is gone. */
+static int thread_moved(ssize_t n, size_t size)
+{
+	if (n == (ssize_t)size)
+		return 0;
+	return n < 0 && errno != EIO ? -errno : n == 0 ? -ESRCH : -EFAULT;
+}
+
+int thread_read(struct thread *t, uint64_t at, void *bytes, size_t size)
+{
+	int ret = thread_open_memory(t);
+
+	if (ret < 0)
+		return ret;
+	return (off_t)at < 0 ? -EFAULT : thread_moved(pread(t->memory, bytes, size, (off_t)at), size);
+}
+
+int thread_write(struct thread *t, uint64_t at, const void *bytes, size_t size)
+{
+	int ret = thread_open_memory(t);
+
+	if (ret < 0)
+		return ret;
+	return (off_t)at < 0 ? -EFAULT : thread_moved(pwrite(t->memory, bytes, size, (off_t)at), size);
+}
+
+static bool thread_has_another(const struct thread *t, const char *what, const char *mine)
+{
+	char name[NAME_BYTES];
+	struct stat theirs, own;
+
+	snprintf(name, sizeof(name), "/proc/%d/%s", (int)t->tid, what);
+	return stat(name, &theirs) < 0 || stat(mine, &own) < 0 || theirs.st_dev != own.st_dev ||
+	       theirs.st_ino != own.st_ino;
+}
+
+bool thread_is_elsewhere(const struct thread *t)
+{
+	return thread_has_another(t, "ns/mnt", "/proc/self/ns/mnt") || thread_has_another(t, "root", "/");
+}
+
+int thread_is_signalled(const struct thread *t)
+{
+	char name[NAME_BYTES];
+	struct procfs_stat stat;
+	bool known;
+
+	snprintf(name, sizeof(name), "/proc/%d/task/%d/stat", (int)t->tid, (int)t->tid);
+	known = procfs_stat_read(AT_FDCWD, name, &stat);
+	if (!thread_is_in_call(t))
+		return -ESRCH;
+	return known ? stat.state == 'D' : -EACCES;
+}

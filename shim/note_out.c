@@ -1,0 +1,74 @@
+/* The lines of a program that has libdflock.so: they go to its own descriptor 2. */
+#include "shim/note_out.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "shim/settings.h"
+#include "shim/sys.h"
+
+/* The kernel's own signal set: libc's functions leave out the signals that libc uses itself. */
+#define SET_BYTES (_NSIG / 8)
+struct kernel_set {
+	unsigned long bits[SET_BYTES / sizeof(unsigned long)];
+};
+
+static void add_signal(struct kernel_set *set, int sig)
+{
+	set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] |= 1ul << ((size_t)(sig - 1) % (8 * sizeof(long)));
+}
+
+static bool has_signal(const struct kernel_set *set, int sig)
+{
+	return set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] >> ((size_t)(sig - 1) % (8 * sizeof(long))) & 1;
+}
+
+/* Removes a signal that our write raised. One that was pending before is the program's, and stays. */
+static void consume(int sig, const struct kernel_set *before)
+{
+	struct kernel_set one = {{0}};
+	struct timespec now = {0, 0};
+
+	if (has_signal(before, sig))
+		return;
+	add_signal(&one, sig);
+	sys(rt_sigtimedwait, &one, NULL, &now, (long)SET_BYTES);
+}
+
+/* A write may raise SIGPIPE (a pipe without a reader), SIGXFSZ (a log past RLIMIT_FSIZE) and SIGTTOU (a terminal that
+ * belongs to another job). The program must get none of them, since it did not write. */
+void note_out_write(const char *line, size_t len)
+{
+	struct pollfd out = {.fd = 2, .events = POLLOUT};
+	struct kernel_set block = {{0}}, mask, before = {{0}};
+	struct timespec now = {0, 0};
+	long ret;
+
+	if (sys(ppoll, &out, 1L, &now, NULL, 0L) != 1)
+		return;
+	add_signal(&block, SIGPIPE);
+	add_signal(&block, SIGXFSZ);
+	add_signal(&block, SIGTTOU);
+	if (sys(rt_sigprocmask, SIG_BLOCK, &block, &mask, (long)SET_BYTES) < 0)
+		return;
+	sys(rt_sigpending, &before, (long)SET_BYTES);
+	ret = sys(write, 2, line, len);
+	if (ret == -EPIPE)
+		consume(SIGPIPE, &before);
+	if (ret == -EFBIG)
+		consume(SIGXFSZ, &before);
+	sys(rt_sigprocmask, SIG_SETMASK, &mask, NULL, (long)SET_BYTES);
+}
+
+bool note_out_may(int fd)
+{
+	const struct settings *s = settings_get();
+	struct stat out, locked;
+
+	if (!s || !s->has_stderr || sys_fstat(2, &out) < 0)
+		return false;
+	if (out.st_dev != s->stderr_dev || out.st_ino != s->stderr_ino)
+		return false;
+	return sys_fstat(fd, &locked) < 0 || locked.st_dev != out.st_dev || locked.st_ino != out.st_ino;
+}

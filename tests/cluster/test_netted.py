@@ -1,0 +1,433 @@
+"""`dflock run --net=on`: programs that no preload reaches, on two hosts."""
+import os
+import re
+import signal
+import struct
+import subprocess
+
+import pytest
+from harness import wait_until
+from harness.host import BUILD, CLI, Agent
+
+from keepers import held
+
+NET = os.path.join(BUILD, "tests/net")
+STATIC = os.path.join(NET, "agent")
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net")
+
+
+def netted(host, *words, start=subprocess.Popen, before=(), options=(), **more):
+    """Starts these words under the net of this host."""
+    env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
+    return start([*host.inside, *before, CLI, "run", "--net=on", *options, "--", *words], env=env, **more)
+
+
+def run(host, *words, **more):
+    return netted(host, *words, start=subprocess.run, capture_output=True, text=True, timeout=60, **more)
+
+
+class Netted(Agent):
+    """An agent under the net, a static program unless words say otherwise."""
+
+    def __init__(self, host, *words, **more):
+        self.process = netted(host, *(words or [STATIC]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **more)
+        self.pid = self.process.pid
+        host.agents.append(self)
+
+
+def opened(host, *words, name="f", flags="rwc", **more):
+    agent = Netted(host, *words, **more)
+    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
+    return agent
+
+
+def wanted_elsewhere(host):
+    wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
+
+
+def stat(pid):
+    """State, parent, session ...: what follows the command in /proc/PID/stat. None: it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def supervisors(host):
+    """[first, second] of the nets of this host: the second is a child of the first."""
+    found = {}
+    for pid in host.program_pids():
+        fields = stat(pid)
+        try:
+            with open(f"/proc/{pid}/comm") as f:
+                if f.read() == "dflock-net\n" and fields[0] != "Z":
+                    found[pid] = int(fields[1])
+        except OSError:
+            continue
+    return sorted(found, key=lambda pid: found[pid] in found)
+
+
+def both(host, other_than=()):
+    """When both are there and wait."""
+    def look():
+        pids = supervisors(host)
+        return pids if len(pids) == 2 and not set(pids) & set(other_than) else None
+    return wait_until(look, "two supervisors")
+
+
+@pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True), ("sh", "sh", False)])
+def test_flock(two, first, second, excludes):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do(f"flock 0 {first}") == "ok"
+    assert b.do(f"flock 0 {second} nb") == ("EAGAIN" if excludes else "ok")
+    assert a.do("flock 0 un") == "ok"
+    assert b.do(f"flock 0 {second} nb") == "ok"
+
+
+def test_a_waiter_gets_it_after_unlock(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    assert b.silent(0.05)
+    unlocked = a.say("flock 0 un").heard()[1]
+    word, got = b.heard()
+    assert word == "ok" and got > unlocked - 2_000_000
+    assert a.do("flock 0 sh nb") == "EAGAIN"
+
+
+def test_two_of_one_host(two):
+    """The kernel lets them wait for each other."""
+    a, b = opened(two[0]), opened(two[0])
+    assert a.do("flock 0 ex") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    b.say("flock 0 ex")
+    assert b.silent(0.05)
+    assert a.do("flock 0 un") == "ok"
+    assert b.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("ofd", ["", " ofd"])
+def test_record(two, ofd):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 ex 0 10" + ofd) == "ok"
+    assert b.do("setlk 0 ex 5 10" + ofd) == "EAGAIN"
+    assert b.do("setlk 0 ex 10 10" + ofd) == "ok"
+    assert b.do("getlk 0 ex 0 5" + ofd).startswith("ex:0:10:")
+    assert a.do("getlk 0 ex 10 1" + ofd).startswith("ex:10:10:")
+    b.say("setlk 0 ex 0 1 w" + ofd)
+    wanted_elsewhere(two[0])
+    assert a.do("setlk 0 un 0 10" + ofd) == "ok"
+    assert b.heard()[0] == "ok"
+    assert b.do("getlk 0 ex 0 1" + ofd) == "un"
+
+
+def test_from_the_end(two):
+    """The lease reaches to the end of all files, since the file may grow."""
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("size 0 100") == "ok" and b.do("size 0 100") == "ok"
+    assert a.do("setlk 0 ex -10 5 end") == "ok"
+    assert b.do("setlk 0 ex 90 1") == "EAGAIN"
+    assert b.do("setlk 0 ex 0 90") == "ok"
+
+
+def test_conversion_loses_the_lock(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 sh") == "ok" and b.do("flock 0 sh") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    assert a.do("flock 0 ex nb") == "ok"  # b has none any more
+
+
+@pytest.mark.parametrize("words,errno", [("flock 0 sh ex", "EINVAL"), ("flock 1 ex", "EBADF"), ("setlk 0 ex -1 5", "EINVAL"),
+                                         ("setlk 1 ex 0 5", "EBADF"), ("setlk 2 ex 0 5", "EBADF")])
+def test_errors_are_the_kernels(two, words, errno):
+    a = opened(two[0])
+    assert a.do(f"open 2 {two[0].path('f')} r") == "ok"
+    assert a.do(words) == errno
+
+
+@pytest.mark.parametrize("command", ["flock 0 ex", "setlk 0 ex 0 1 w"])
+def test_a_signal_ends_the_wait(two, command):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do(command) == "ok"
+    b.do("alarm 200")
+    assert b.say(command).heard()[0] == "EINTR"
+    b.do("restart 100")
+    b.say(command)
+    wanted_elsewhere(two[0])
+    assert b.silent(0.5)
+    assert a.do("close 0") == "ok"
+    assert b.heard()[0] == "ok"
+
+
+def test_killed_while_it_waits(two):
+    """Nothing of it is left: no caller, no copy of its descriptors, no supervisor."""
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    os.kill(b.pid, signal.SIGKILL)
+    b.process.wait()
+    wait_until(lambda: not supervisors(two[1]), "the supervisors end")
+    wait_until(lambda: not any(lease["waiting"] for lease in two[1].status()["leases"]), "no caller is left")
+    assert a.do("flock 0 un") == "ok"
+
+
+def test_the_job_stays_what_it_is(two):
+    """Its pid, its parent and its exit status; its output ends with it, and not with the supervisors."""
+    job = netted(two[0], "sh", "-c", "echo $$ $PPID; read line; exit 7", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert job.stdout.readline() == f"{job.pid} {os.getpid()}\n"
+    pids = both(two[0])
+    for pid in pids:
+        assert stat(pid)[3] != stat(job.pid)[3]  # another session
+    job.stdin.close()
+    assert job.stdout.read() == "" and job.wait(20) == 7
+    job.stdout.close()
+    wait_until(lambda: not supervisors(two[0]), "the supervisors end")
+
+
+def test_its_output_ends_before_what_it_leaves(two):
+    """The supervisors hold none of the job's descriptors: a pipe ends when the job has closed it."""
+    job = netted(two[0], "sh", "-c", "exec >&- 2>&-; read line", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert job.stdout.read() == b"" and job.stderr.read() == b""
+    assert supervisors(two[0]) and job.poll() is None
+    job.communicate(timeout=20)
+
+
+def test_the_supervisors_outlive_the_job(two):
+    """Until what it left in the background has ended, too."""
+    a = opened(two[1])
+    background = f"( read line; {STATIC} ) & exit 0"
+    job = netted(two[0], "sh", "-c", f"exec 9<&0; {background.replace('( read', '( exec <&9; read')}", stdin=subprocess.PIPE,
+                 stdout=subprocess.PIPE, bufsize=0)
+    assert job.wait(20) == 0
+    assert a.do("flock 0 ex") == "ok"
+    job.stdin.write(b"\nopen 0 %s rwc\nflock 0 ex nb\n" % two[0].path("f").encode())
+    assert job.stdout.readline().startswith(b"ok") and job.stdout.readline().startswith(b"EAGAIN")
+    job.stdin.close()
+    job.stdout.close()
+    wait_until(lambda: not supervisors(two[0]), "the supervisors end")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_supervisor_is_killed_at_rest(two, which):
+    a, b = opened(two[0]), opened(two[1])
+    pids = both(two[1])
+    os.kill(pids[which], signal.SIGKILL)
+    assert a.do("flock 0 ex") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    both(two[1], pids[which:which + 1])
+    assert a.do("flock 0 un") == "ok"
+    assert b.do("flock 0 ex nb") == "ok"
+
+
+@pytest.mark.parametrize("command", ["flock 0 ex", "setlk 0 ex 0 1 w"])
+def test_supervisors_are_killed_one_after_the_other(two, command):
+    """While a call is kept: the next one takes it up."""
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do(command) == "ok"
+    b.say(command)
+    wanted_elsewhere(two[0])
+    for _ in range(3):
+        pids = both(two[1])
+        os.kill(pids[0], signal.SIGKILL)
+        both(two[1], pids[:1])
+    assert b.silent(0.1)
+    assert a.do("close 0") == "ok"
+    assert b.heard()[0] == "ok"
+    assert opened(two[0]).do(command.replace(" w", "").replace(" ex", " ex nb") if "flock" in command else "setlk 0 ex 0 1") == "EAGAIN"
+
+
+def test_both_are_killed(two):
+    b = opened(two[1])
+    for pid in both(two[1]):
+        os.kill(pid, signal.SIGSTOP)
+    for pid in supervisors(two[1]):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not supervisors(two[1]), "they are gone")
+    assert b.do("flock 0 ex nb") == "ENOSYS"
+
+
+FORBID = """
+import ctypes, os, platform, struct, sys
+number = {"x86_64": 317, "aarch64": 277}[platform.machine()]
+code = b"".join(struct.pack("<HBBI", *i) for i in ((0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000)))
+libc = ctypes.CDLL(None, use_errno=True)
+text = ctypes.create_string_buffer(code, len(code))
+prog = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", 4, ctypes.addressof(text)))
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.syscall(number, 1, 0, prog) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_where_seccomp_is_forbidden(two):
+    done = run(two[0], "true", before=["/usr/bin/python3", "-c", FORBID])
+    assert done.returncode == 125
+    assert done.stderr == "dflock: not started: the net needs seccomp, which is forbidden here (by a container?): Operation not permitted\n"
+
+
+def test_a_net_in_a_net(two):
+    a, b = opened(two[0]), opened(two[1], CLI, "run", "--net=on", STATIC)
+    assert len(both(two[1])) == 2
+    assert a.do("flock 0 ex") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+
+
+def test_beside_the_preload(two):
+    """A program that the preload reaches passes both."""
+    dynamic = os.path.join(BUILD, "tests/agents/agent")
+    a, b = opened(two[0], dynamic), opened(two[1], dynamic)
+    assert a.do("flock 0 ex") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    assert a.do("flock 0 un") == "ok"
+    assert b.heard()[0] == "ok"
+    assert b.do("setlk 0 ex 0 10") == "ok"
+    assert a.do("setlk 0 ex 5 1") == "EAGAIN"
+    assert a.do("getlk 0 ex 5 1").startswith("ex:0:10:")
+
+
+@pytest.mark.parametrize("words", [["unshare", "-m"], ["env", "-i"], ["unshare", "-f", "-p"], ["setsid", "-w"], ["busybox", "env", "-i"]])
+def test_around_it(two, words):
+    a, b = opened(two[0]), opened(two[1], *words, STATIC)
+    assert a.do("flock 0 ex") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    assert a.do("flock 0 un") == "ok"
+    assert b.do("flock 0 ex nb") == "ok"
+
+
+def test_require_takes_a_static_program(two):
+    done = run(two[0], STATIC, options=["--require"], input="")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run(two[0], "/nowhere/job")
+    assert (done.returncode, done.stderr) == (127, "dflock: cannot run /nowhere/job: No such file or directory\n")
+
+
+def test_init_and_report(two):
+    done = run(two[0], "sh", "-c", "exit 5", options=["--init", "--report"])
+    assert done.returncode == 5
+
+
+def test_a_refusal_is_said_to_the_program(two, redis):
+    a = opened(two[0], stderr=subprocess.PIPE)
+    redis.stop()
+    wait_until(lambda: a.do("flock 0 ex nb") == "ENOLCK" or a.do("flock 0 un") == "ok" and False, "a refusal")
+    assert re.match(rb"dflock: .*redis.*\n", a.process.stderr.readline())
+
+
+def test_an_unprotected_file(two, folder):
+    a = Netted(two[0])
+    assert a.do(f"open 0 {folder}/other rwc") == "ok"
+    assert a.do("flock 0 ex") == "ok" and a.do("setlk 0 ex 0 1") == "ok" and a.do("getlk 0 ex 0 1") == "un"
+
+
+BARE = ["-O2", "-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector", "-fno-pie"]
+
+
+@pytest.mark.parametrize("record", [False, True], ids=["flock", "record"])
+@pytest.mark.parametrize("flags", [[], ["-m32"]], ids=["native", "narrow"])
+def test_without_a_libc(two, folder, flags, record):
+    if flags and os.uname().machine != "x86_64":
+        pytest.skip("x86-64 only")
+    bare = os.path.join(folder, "bare")
+    subprocess.run(["gcc", *flags, *BARE, os.path.join(SOURCES, "bare.c"), "-o", bare], check=True)
+    b = opened(two[1])
+    open(two[0].path("f"), "w").close()
+    job = netted(two[0], bare, two[0].path("f"), *(["record"] if record else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert job.stdout.readline() == b"had\n"
+    assert b.do("setlk 0 ex 7 1" if record else "flock 0 ex nb") == "EAGAIN"
+    job.communicate(timeout=20)
+    wait_until(lambda: b.do("setlk 0 ex 7 1" if record else "flock 0 ex nb") == "ok", "it is free")
+
+
+@pytest.mark.parametrize("signals", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["flock", "posix", "ofd"])
+def test_two_hosts(two, folder, kind, signals):
+    """Two players on each host, under a thousand signals a second: never two inside, and each counts what it had."""
+    ground = os.path.join(folder, "ground")
+    for host in two:
+        open(host.path("f"), "w").close()
+    jobs = [netted(two[i % 2], os.path.join(NET, "player"), two[i % 2].path("f"), ground, kind, "150", str(i + 1), str(signals), "50",
+                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for i in range(4)]
+    said = "".join(job.communicate(timeout=200)[0] for job in jobs)
+    with open(ground, "rb") as f:
+        inside, entries, overlaps = struct.unpack("i4xqq", f.read(24))
+    assert said.count("had ") == 4 and said.count("refused 0 ") == 4, said
+    assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said
+
+
+def test_a_keeper_is_started(redis, make_host):
+    """By a supervisor, also by one that was the second."""
+    make_host("opener")
+    c = make_host("c", foreground=False)
+    agent = opened(c)
+    os.kill(both(c)[0], signal.SIGKILL)
+    assert agent.do("flock 0 ex nb") == "ok"
+    assert c.keeper_pids()
+
+
+@pytest.mark.parametrize("who", ["keeper", "keeper and parent"])
+def test_a_keeper_dies_while_a_call_waits(two, who):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    pids = two[1].keeper_pids()
+    for pid in pids if "parent" in who else pids[1:]:
+        os.kill(pid, signal.SIGKILL)
+    assert b.silent(0.2)
+    assert a.do("flock 0 un") == "ok"
+    assert b.heard()[0] == "ok"
+
+
+def test_an_ordinary_user(two, folder):
+    """Has the net, or one line says why not; setuid programs have no rights below it."""
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    done = run(two[0], "sh", "-c", "grep NoNewPrivs /proc/self/status; exit 3", before=user)
+    scope = subprocess.run(["cat", "/proc/sys/kernel/yama/ptrace_scope"], capture_output=True, text=True).stdout
+    traced = scope in ("", "0\n")
+    assert (done.returncode, done.stdout.split()[1:]) == ((3, ["1"]) if traced else (125, [])), done.stderr
+
+
+def test_many_calls_wait_at_once(two):
+    """None delays another one."""
+    a = opened(two[0])
+    assert a.do("flock 0 ex") == "ok"
+    waiters = [opened(two[1]) for _ in range(3)]
+    for waiter in waiters:
+        waiter.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    other = opened(two[1], name="other")
+    assert other.do("flock 0 ex nb") == "ok"
+    assert a.do("flock 0 un") == "ok"
+    while waiters:
+        ready = wait_until(lambda: [w for w in waiters if not w.silent(0.01)], "one has it")[0]
+        assert ready.heard()[0] == "ok" and ready.do("flock 0 un") == "ok"
+        waiters = [w for w in waiters if w is not ready]
+
+
+@pytest.mark.parametrize("kind", ["flock", "posix"])
+def test_supervisors_are_killed_under_load(two, folder, kind):
+    """Again and again, whatever they are doing: no call fails with an errno of its own, none is lost, and never are two inside."""
+    ground = os.path.join(folder, "ground")
+    for host in two:
+        open(host.path("f"), "w").close()
+    jobs = [netted(two[i % 2], "sh", "-c", f"{NET}/player $0 {ground} {kind} 300 {i + 1} 2 50 & {NET}/player $0 {ground} {kind} 300 {i + 11} 0 0; wait",
+                   two[i % 2].path("f"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for i in range(2)]
+    killed, before = 0, {}
+    while any(job.poll() is None for job in jobs):
+        for host in two:
+            pids = supervisors(host)
+            # The second one must be there, and know that it is.
+            if len(pids) == 2 and pids != before.get(host) and b"--standby" in open(f"/proc/{pids[1]}/cmdline", "rb").read():
+                os.kill(pids[killed % 2], signal.SIGKILL)
+                before[host] = pids
+                killed += 1
+    said = "".join(job.communicate(timeout=200)[0] for job in jobs)
+    with open(ground, "rb") as f:
+        inside, entries, overlaps = struct.unpack("i4xqq", f.read(24))
+    assert killed > 4
+    assert said.count("had ") == 4 and said.count("refused 0 ") == 4, said
+    assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said

@@ -1,0 +1,121 @@
+/* Which calls the filter hands over: its program is played, for the calls of each kind of program. */
+#include <check.h>
+#include <linux/seccomp.h>
+#include <string.h>
+#include <sys/file.h>
+
+/* dflock-net is no part of the library that unit tests are linked with. */
+#include "net/filter.c"
+#include "tests/unit/suite.h"
+
+#define OVER SECCOMP_RET_USER_NOTIF
+#define PASS SECCOMP_RET_ALLOW
+
+static unsigned play(const struct seccomp_data *data)
+{
+	struct filter filter;
+	unsigned loaded = 0;
+
+	filter_build(&filter);
+	ck_assert_uint_le(filter.length, FILTER_MAX);
+	for (unsigned at = 0; at < filter.length; at++) {
+		const struct sock_filter *i = &filter.code[at];
+
+		switch (i->code) {
+		case BPF_LD | BPF_W | BPF_ABS:
+			ck_assert_uint_le(i->k + sizeof(loaded), sizeof(*data));
+			memcpy(&loaded, (const char *)data + i->k, sizeof(loaded));
+			break;
+		case BPF_ALU | BPF_AND | BPF_K:
+			loaded &= i->k;
+			break;
+		case BPF_JMP | BPF_JEQ | BPF_K:
+			at += loaded == i->k ? i->jt : i->jf;
+			break;
+		case BPF_RET | BPF_K:
+			return i->k;
+		default:
+			ck_abort_msg("unknown instruction %x", i->code);
+		}
+	}
+	ck_abort_msg("the program does not end");
+	return 0;
+}
+
+static unsigned said(unsigned arch, unsigned number, uint64_t second)
+{
+	const struct seccomp_data data = {.nr = (int)number, .arch = arch, .args = {3, second, 0x1234}};
+
+	return play(&data);
+}
+
+/* The number of flock(), those of fcntl() and their commands, by the kind of program. */
+static const struct {
+	unsigned arch, flock, fcntl;
+	uint64_t caught; /* a bit for each command */
+} kinds[] = {
+#define BITS(a, b, c)   (UINT64_C(1) << (a) | UINT64_C(1) << (b) | UINT64_C(1) << (c))
+#define NATIVE_COMMANDS (BITS(5, 6, 7) | BITS(36, 37, 38))
+	{ABI_NATIVE, SYS_flock, SYS_fcntl, NATIVE_COMMANDS},
+	{ABI_NATIVE, SYS_flock | ABI_X32_BIT, SYS_fcntl | ABI_X32_BIT, NATIVE_COMMANDS},
+	{ABI_NARROW, ABI_NARROW_FLOCK, ABI_NARROW_FCNTL, BITS(5, 6, 7)},
+	{ABI_NARROW, ABI_NARROW_FLOCK, ABI_NARROW_FCNTL64, BITS(5, 6, 7) | BITS(12, 13, 14) | BITS(36, 37, 38)},
+};
+
+START_TEST(flock_calls)
+{
+	static const struct {
+		uint64_t op;
+		unsigned said;
+	} ops[] = {
+		{LOCK_SH, OVER},
+		{LOCK_EX, OVER},
+		{LOCK_EX | LOCK_NB, OVER},
+		{LOCK_UN, PASS},
+		{LOCK_UN | LOCK_NB, PASS},
+		{LOCK_UN | LOCK_EX, OVER},
+		{0, OVER},
+		{UINT64_C(1) << 32 | LOCK_UN, PASS}, /* the kernel looks at the low half */
+		{UINT64_C(1) << 32 | LOCK_EX, OVER},
+	};
+
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+		ck_assert_uint_eq(said(kinds[_i].arch, kinds[_i].flock, ops[i].op), ops[i].said);
+}
+END_TEST
+
+START_TEST(fcntl_calls)
+{
+	for (unsigned command = 0; command < 64; command++)
+		ck_assert_uint_eq(said(kinds[_i].arch, kinds[_i].fcntl, command),
+				  kinds[_i].caught >> command & 1 ? OVER : PASS);
+	ck_assert_uint_eq(said(kinds[_i].arch, kinds[_i].fcntl, 1030), PASS);
+	ck_assert_uint_eq(said(kinds[_i].arch, kinds[_i].fcntl, UINT64_C(7) << 32 | 7), OVER);
+}
+END_TEST
+
+START_TEST(other_calls)
+{
+	for (unsigned number = 0; number < 600; number++) {
+		if (number != kinds[0].flock && number != kinds[0].fcntl)
+			ck_assert_uint_eq(said(ABI_NATIVE, number, 7), PASS);
+		if (number != ABI_NARROW_FLOCK && number != ABI_NARROW_FCNTL && number != ABI_NARROW_FCNTL64)
+			ck_assert_uint_eq(said(ABI_NARROW, number, 7), PASS);
+		ck_assert_uint_eq(said(0x12345678, number, 7), PASS);
+	}
+	ck_assert_uint_eq(said(ABI_NATIVE, ~0u, 7), PASS); /* a tracer has taken the call away */
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("net filter");
+	const int count = sizeof(kinds) / sizeof(kinds[0]);
+	TCase *calls = tcase_create("calls");
+
+	tcase_add_loop_test(calls, flock_calls, 0, count);
+	tcase_add_loop_test(calls, fcntl_calls, 0, count);
+	tcase_add_test(calls, other_calls);
+	suite_add_tcase(suite, calls);
+	return suite_run(suite);
+}
