@@ -8,7 +8,7 @@
  * A program that means to go past the net can read K in its environment. It can also lock nothing, or take the lock of another
  * file: the net is for programs that want to be protected.
  *
- * F_SETLKW and F_OFD_SETLKW through libc are cancellation points, so libc makes them, without a key; the supervisor then asks once more.
+ * F_SETLKW, F_OFD_SETLKW and F_LOCK through libc are cancellation points, so libc makes them, without a key; the supervisor then asks once more.
  */
 #ifndef DFLOCK_SHIM_NETTED_H
 #define DFLOCK_SHIM_NETTED_H
