@@ -73,7 +73,8 @@ def test_the_register_is_clear_afterwards(two, still, how):
     assert job.stdout.readline() == "second\n"
     assert job.wait(20) == 0
     wait_until(lambda: not supervisors(two[1]), "the first net is gone")
-    waits = netted(two[1], "sh", "-c", f"read x; exec {AFTER} {two[1].path('f')} {how}", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    waits = netted(two[1], "sh", "-c", f"echo there; read x; exec {AFTER} {two[1].path('f')} {how}", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert waits.stdout.readline() == "there\n"  # not dflock-net any more
     still(two[1])
     waits.stdin.write("go\n")
     waits.stdin.flush()
