@@ -1,13 +1,17 @@
 /*
  * The seccomp filter that hands lock calls over to the supervisors: flock() except LOCK_UN, and the commands of fcntl() that
  * take or test a record lock. All other calls pass. F_UNLCK is handed over, too, since a filter cannot read struct flock.
+ *
+ * A call whose sixth argument is key ^ descriptor ^ command passes: it comes from the shim, which has asked the keeper itself
+ * (shim/netted.h). 32-bit programs have no key.
  */
 #ifndef DFLOCK_NET_FILTER_H
 #define DFLOCK_NET_FILTER_H
 
 #include <linux/filter.h>
+#include <stdint.h>
 
-#define FILTER_MAX 64
+#define FILTER_MAX 96
 
 struct filter {
 	struct sock_filter code[FILTER_MAX];
@@ -15,7 +19,7 @@ struct filter {
 };
 
 /* The program of the filter. Pure. */
-void filter_build(struct filter *filter);
+void filter_build(struct filter *filter, uint64_t key);
 
 /*
  * Puts this process, and all that it starts or becomes, under the filter. The listener, which is closed by exec; or -errno:
@@ -23,6 +27,6 @@ void filter_build(struct filter *filter);
  * -EINVAL  the kernel is older than 5.19
  * A process without CAP_SYS_ADMIN first gives up what setuid programs would bring (no_new_privs). System calls only.
  */
-int filter_install(void);
+int filter_install(uint64_t key);
 
 #endif

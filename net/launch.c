@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "net/chain.h"
 #include "net/filter.h"
 #include "net/lockcall.h"
+#include "shim/netted.h"
 #include "shim/sys.h"
 
 static int launch_refuse(const char *why, const char *detail)
@@ -76,13 +79,27 @@ static int launch_try(int socket)
 	return err ? launch_refuse("a lock call under the net fails", NULL) : 0;
 }
 
+/* The key of the shim's own calls, in the job's environment. */
+static int launch_make_key(uint64_t *key)
+{
+	char text[17];
+
+	if (getrandom(key, sizeof(*key), 0) != sizeof(*key))
+		return -EIO;
+	snprintf(text, sizeof(text), "%016" PRIx64, *key);
+	return setenv(NETTED_VARIABLE, text, 1) < 0 ? -errno : 0;
+}
+
 /* From here on, each lock call of this process is caught. */
 static int launch_enter(int socket)
 {
 	char line[BIRTH_LINE_BYTES];
-	const int listener = filter_install();
-	int ret;
+	uint64_t key;
+	int ret = launch_make_key(&key), listener;
 
+	if (ret < 0)
+		return launch_refuse("no key for the net", strerror(-ret));
+	listener = filter_install(key);
 	if (listener < 0)
 		return launch_refuse_filter(-listener);
 	ret = chain_send(socket, listener);

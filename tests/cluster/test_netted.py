@@ -289,6 +289,13 @@ def test_beside_the_preload(two):
     assert a.do("getlk 0 ex 5 1").startswith("ex:0:10:")
 
 
+def test_the_key_of_the_preload(two):
+    """A new one for each net; a net in a net has that of the outer one."""
+    keys = [run(two[0], "sh", "-c", "echo $DFLOCK_NET").stdout for _ in range(2)]
+    assert re.fullmatch("[0-9a-f]{16}\n", keys[0]) and keys[0] != keys[1]
+    assert len(set(run(two[0], "sh", "-c", f"echo $DFLOCK_NET; exec {CLI} run --net=on sh -c 'echo $DFLOCK_NET'").stdout.split())) == 1
+
+
 @pytest.mark.parametrize("words", [["unshare", "-m"], ["env", "-i"], ["unshare", "-f", "-p"], ["setsid", "-w"], ["busybox", "env", "-i"]])
 def test_around_it(two, words):
     a, b = opened(two[0]), opened(two[1], *words, STATIC)

@@ -10,13 +10,14 @@
 
 #define OVER SECCOMP_RET_USER_NOTIF
 #define PASS SECCOMP_RET_ALLOW
+#define KEY  UINT64_C(0x0123456789abcdef)
 
 static unsigned play(const struct seccomp_data *data)
 {
 	struct filter filter;
-	unsigned loaded = 0;
+	unsigned loaded = 0, other = 0;
 
-	filter_build(&filter);
+	filter_build(&filter, KEY);
 	ck_assert_uint_le(filter.length, FILTER_MAX);
 	for (unsigned at = 0; at < filter.length; at++) {
 		const struct sock_filter *i = &filter.code[at];
@@ -28,6 +29,12 @@ static unsigned play(const struct seccomp_data *data)
 			break;
 		case BPF_ALU | BPF_AND | BPF_K:
 			loaded &= i->k;
+			break;
+		case BPF_ALU | BPF_XOR | BPF_X:
+			loaded ^= other;
+			break;
+		case BPF_MISC | BPF_TAX:
+			other = loaded;
 			break;
 		case BPF_JMP | BPF_JEQ | BPF_K:
 			at += loaded == i->k ? i->jt : i->jf;
@@ -107,6 +114,32 @@ START_TEST(other_calls)
 }
 END_TEST
 
+START_TEST(the_key)
+{
+	const unsigned fd = 7, op = LOCK_EX;
+	struct seccomp_data data = {.nr = SYS_flock, .arch = ABI_NATIVE, .args = {fd, op, 0, 0, 0, KEY ^ fd ^ op}};
+
+	ck_assert_uint_eq(play(&data), PASS);
+	for (int bit = 0; bit < 64; bit++) {
+		data.args[5] ^= UINT64_C(1) << bit;
+		ck_assert_uint_eq(play(&data), OVER);
+		data.args[5] ^= UINT64_C(1) << bit;
+	}
+	data.args[0]++; /* what another call has left in the register */
+	ck_assert_uint_eq(play(&data), OVER);
+	data.args[0]--;
+	data.args[1] = LOCK_SH;
+	ck_assert_uint_eq(play(&data), OVER);
+	data.nr = SYS_fcntl;
+	data.args[1] = ABI_SETLK;
+	data.args[5] = KEY ^ fd ^ ABI_SETLK;
+	ck_assert_uint_eq(play(&data), PASS);
+	data.arch = ABI_NARROW;
+	data.nr = ABI_NARROW_FCNTL;
+	ck_assert_uint_eq(play(&data), OVER);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("net filter");
@@ -116,6 +149,7 @@ int main(void)
 	tcase_add_loop_test(calls, flock_calls, 0, count);
 	tcase_add_loop_test(calls, fcntl_calls, 0, count);
 	tcase_add_test(calls, other_calls);
+	tcase_add_test(calls, the_key);
 	suite_add_tcase(suite, calls);
 	return suite_run(suite);
 }
