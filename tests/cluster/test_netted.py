@@ -365,14 +365,17 @@ def test_two_hosts(two, folder, kind, signals):
     assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said
 
 
-def test_a_keeper_is_started(redis, make_host):
-    """By a supervisor, also by one that was the second."""
+@pytest.mark.parametrize("agent", [STATIC, os.path.join(BUILD, "tests/agents/agent")], ids=["static", "preloaded"])
+def test_a_keeper_is_started(redis, make_host, agent):
+    """By a supervisor, also by one that was the second; the keeper itself is not under the net."""
     make_host("opener")
     c = make_host("c", foreground=False)
-    agent = opened(c)
+    agent = opened(c, agent)
     os.kill(both(c)[0], signal.SIGKILL)
     assert agent.do("flock 0 ex nb") == "ok"
-    assert c.keeper_pids()
+    for pid in c.keeper_pids():
+        with open(f"/proc/{pid}/status") as f:
+            assert "\nSeccomp:\t0\n" in f.read()
 
 
 @pytest.mark.parametrize("who", ["keeper", "keeper and parent"])
