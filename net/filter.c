@@ -41,69 +41,70 @@ static void filter_if(struct filter *f, unsigned value, unsigned char yes, unsig
 	filter_add(f, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, yes, no));
 }
 
-/* A jump forward from instruction `from` to the next one that is added. */
-static void filter_else_here(struct filter *f, unsigned from)
-{
-	f->code[from].jf = (unsigned char)(f->length - from - 1);
-}
-
-/* Hands the call over, unless it has the key. */
-static void filter_hand_over(struct filter *f, const uint64_t *key)
-{
-	if (key) {
-		filter_load(f, offsetof(struct seccomp_data, args[0]));
-		filter_add(f, (struct sock_filter)BPF_STMT(BPF_MISC | BPF_TAX, 0));
-		filter_load(f, offsetof(struct seccomp_data, args[1]));
-		filter_add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_XOR | BPF_X, 0));
-		filter_add(f, (struct sock_filter)BPF_STMT(BPF_MISC | BPF_TAX, 0));
-		filter_load(f, offsetof(struct seccomp_data, args[5]));
-		filter_add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_XOR | BPF_X, 0));
-		filter_if(f, (uint32_t)*key, 0, 3);
-		filter_load(f, offsetof(struct seccomp_data, args[5]) + sizeof(uint32_t));
-		filter_if(f, (uint32_t)(*key >> 32), 0, 1);
-		filter_return(f, SECCOMP_RET_ALLOW);
-	}
-	filter_return(f, SECCOMP_RET_USER_NOTIF);
-}
-
 /* The call's number is loaded. If it is that of flock(): LOCK_UN passes, the rest is handed over. */
-static void filter_flock(struct filter *f, unsigned number, const uint64_t *key)
+static void filter_flock(struct filter *f, unsigned number)
 {
-	const unsigned start = f->length;
-
-	filter_if(f, number, 0, 0);
+	filter_if(f, number, 0, 5);
 	filter_load(f, offsetof(struct seccomp_data, args[1]));
 	filter_add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~(unsigned)LOCK_NB));
 	filter_if(f, LOCK_UN, 0, 1);
 	filter_return(f, SECCOMP_RET_ALLOW);
-	filter_hand_over(f, key);
-	filter_else_here(f, start);
+	filter_return(f, SECCOMP_RET_USER_NOTIF);
 }
 
 /* The call's number is loaded. If it is that of fcntl(): these commands are handed over, the rest passes. */
-static void filter_fcntl(struct filter *f, unsigned number, const unsigned char *commands, unsigned char count,
-			 const uint64_t *key)
+static void filter_fcntl(struct filter *f, unsigned number, const unsigned char *commands, unsigned char count)
 {
-	const unsigned start = f->length;
-
-	filter_if(f, number, 0, 0);
+	filter_if(f, number, 0, (unsigned char)(count + 3));
 	filter_load(f, offsetof(struct seccomp_data, args[1]));
 	for (unsigned char i = 0; i < count; i++)
 		filter_if(f, commands[i], (unsigned char)(count - i), 0);
 	filter_return(f, SECCOMP_RET_ALLOW);
-	filter_hand_over(f, key);
-	filter_else_here(f, start);
+	filter_return(f, SECCOMP_RET_USER_NOTIF);
 }
 
-static void filter_native(struct filter *f, const uint64_t *key)
+/* The two halves of the sixth argument are those of key ^ fd ^ command, the latter two without a sign. 32-bit programs have no key. */
+static void filter_key(struct filter *f, uint64_t key)
+{
+	const struct sock_filter with_last = BPF_STMT(BPF_ALU | BPF_XOR | BPF_X, 0),
+				 keep = BPF_STMT(BPF_MISC | BPF_TAX, 0);
+	unsigned short skip;
+
+	filter_if(f, SYS_flock, 1, 0);
+	skip = f->length;
+	filter_if(f, SYS_fcntl, 0, 0);
+	filter_load(f, offsetof(struct seccomp_data, args[5]));
+	filter_add(f, keep);
+	filter_load(f, offsetof(struct seccomp_data, args[0]));
+	filter_add(f, with_last);
+	filter_add(f, keep);
+	filter_load(f, offsetof(struct seccomp_data, args[1]));
+	filter_add(f, with_last);
+	filter_if(f, (unsigned)key, 0, 3);
+	filter_load(f, offsetof(struct seccomp_data, args[5]) + sizeof(unsigned));
+	filter_if(f, (unsigned)(key >> 32), 0, 1);
+	filter_return(f, SECCOMP_RET_ALLOW);
+	f->code[skip].jf = (unsigned char)(f->length - skip - 1);
+}
+
+static void filter_load_number(struct filter *f)
+{
+	filter_load(f, offsetof(struct seccomp_data, nr));
+	filter_add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~ABI_X32_BIT));
+}
+
+static void filter_native(struct filter *f, uint64_t key)
 {
 	static const unsigned char commands[] = {ABI_GETLK,     ABI_SETLK,     ABI_SETLKW,
 						 ABI_OFD_GETLK, ABI_OFD_SETLK, ABI_OFD_SETLKW};
 
-	filter_load(f, offsetof(struct seccomp_data, nr));
-	filter_add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~ABI_X32_BIT));
-	filter_flock(f, SYS_flock, key);
-	filter_fcntl(f, SYS_fcntl, commands, sizeof(commands), key);
+	filter_load_number(f);
+	if (key) {
+		filter_key(f, key);
+		filter_load_number(f);
+	}
+	filter_flock(f, SYS_flock);
+	filter_fcntl(f, SYS_fcntl, commands, sizeof(commands));
 	filter_return(f, SECCOMP_RET_ALLOW);
 }
 
@@ -113,22 +114,22 @@ static void filter_narrow(struct filter *f)
 						 ABI_SETLKW64, ABI_OFD_GETLK, ABI_OFD_SETLK, ABI_OFD_SETLKW};
 
 	filter_load(f, offsetof(struct seccomp_data, nr));
-	filter_flock(f, ABI_NARROW_FLOCK, NULL);
-	filter_fcntl(f, ABI_NARROW_FCNTL, commands, 3, NULL);
-	filter_fcntl(f, ABI_NARROW_FCNTL64, commands, sizeof(commands), NULL);
+	filter_flock(f, ABI_NARROW_FLOCK);
+	filter_fcntl(f, ABI_NARROW_FCNTL, commands, 3);
+	filter_fcntl(f, ABI_NARROW_FCNTL64, commands, sizeof(commands));
 	filter_return(f, SECCOMP_RET_ALLOW);
 }
 
 void filter_build(struct filter *filter, uint64_t key)
 {
-	unsigned jump;
+	unsigned short jump;
 
 	filter->length = 0;
 	filter_load(filter, offsetof(struct seccomp_data, arch));
 	jump = filter->length;
 	filter_if(filter, ABI_NATIVE, 0, 0);
-	filter_native(filter, &key);
-	filter_else_here(filter, jump);
+	filter_native(filter, key);
+	filter->code[jump].jf = (unsigned char)(filter->length - jump - 1);
 	filter_if(filter, ABI_NARROW, 1, 0);
 	filter_return(filter, SECCOMP_RET_ALLOW);
 	filter_narrow(filter);

@@ -79,27 +79,13 @@ static int launch_try(int socket)
 	return err ? launch_refuse("a lock call under the net fails", NULL) : 0;
 }
 
-/* The key of the shim's own calls, in the job's environment. */
-static int launch_make_key(uint64_t *key)
-{
-	char text[17];
-
-	if (getrandom(key, sizeof(*key), 0) != sizeof(*key))
-		return -EIO;
-	snprintf(text, sizeof(text), "%016" PRIx64, *key);
-	return setenv(NETTED_VARIABLE, text, 1) < 0 ? -errno : 0;
-}
-
 /* From here on, each lock call of this process is caught. */
-static int launch_enter(int socket)
+static int launch_enter(int socket, uint64_t key)
 {
 	char line[BIRTH_LINE_BYTES];
-	uint64_t key;
-	int ret = launch_make_key(&key), listener;
+	const int listener = filter_install(key);
+	int ret;
 
-	if (ret < 0)
-		return launch_refuse("no key for the net", strerror(-ret));
-	listener = filter_install(key);
 	if (listener < 0)
 		return launch_refuse_filter(-listener);
 	ret = chain_send(socket, listener);
@@ -107,6 +93,18 @@ static int launch_enter(int socket)
 	if (ret < 0 || !birth_hear(socket, line))
 		return launch_refuse("the net's supervisor has ended", NULL);
 	return 0;
+}
+
+/* Without randomness there is none, and the preload's calls are caught like others. */
+static uint64_t launch_key(void)
+{
+	uint64_t key = 0;
+	char text[17];
+
+	if (getrandom(&key, sizeof(key), 0) != sizeof(key))
+		key = 0;
+	snprintf(text, sizeof(text), "%016" PRIx64, key);
+	return key && setenv(NETTED_VARIABLE, text, 1) == 0 ? key : 0;
 }
 
 static int launch_net(char *program)
@@ -122,7 +120,7 @@ static int launch_net(char *program)
 	else
 		ret = launch_try(pair[0]);
 	if (ret == 0)
-		ret = launch_enter(pair[0]);
+		ret = launch_enter(pair[0], launch_key());
 	close(pair[0]);
 	return ret;
 }

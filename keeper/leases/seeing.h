@@ -40,6 +40,7 @@ struct seeing {
 		struct underway_call call;
 		bool wanted, running;
 		bool gently;       /* nobody waits for it: only if that disturbs no thread */
+		int64_t since_ns;  /* since when another host, or an operator, waits for it */
 		bool asked_gently; /* ... when it was started */
 	} wanted[UNDERWAY_CALLS];
 	uint64_t seen, refused; /* since the start: threads that were seen out; that could not be */
@@ -48,6 +49,9 @@ struct seeing {
 /* unpinned: called for a lock that a call under way does not keep from its leases any more (waiters_unpinned()). 0 or -errno. */
 int seeing_start(struct keeper *k, void (*unpinned)(struct lock *lock));
 void seeing_stop(struct keeper *k);
+
+/* How many entries there are. */
+size_t seeing_under_way(const struct keeper *k);
 
 /*
  * A question on behalf of this thread has come: ends the entries of its earlier calls. False: the question is of an earlier call than

@@ -10,14 +10,15 @@
 
 #define OVER SECCOMP_RET_USER_NOTIF
 #define PASS SECCOMP_RET_ALLOW
-#define KEY  UINT64_C(0x0123456789abcdef)
+
+static uint64_t key;
 
 static unsigned play(const struct seccomp_data *data)
 {
 	struct filter filter;
-	unsigned loaded = 0, other = 0;
+	unsigned loaded = 0, kept = 0;
 
-	filter_build(&filter, KEY);
+	filter_build(&filter, key);
 	ck_assert_uint_le(filter.length, FILTER_MAX);
 	for (unsigned at = 0; at < filter.length; at++) {
 		const struct sock_filter *i = &filter.code[at];
@@ -31,10 +32,10 @@ static unsigned play(const struct seccomp_data *data)
 			loaded &= i->k;
 			break;
 		case BPF_ALU | BPF_XOR | BPF_X:
-			loaded ^= other;
+			loaded ^= kept;
 			break;
 		case BPF_MISC | BPF_TAX:
-			other = loaded;
+			kept = loaded;
 			break;
 		case BPF_JMP | BPF_JEQ | BPF_K:
 			at += loaded == i->k ? i->jt : i->jf;
@@ -114,31 +115,42 @@ START_TEST(other_calls)
 }
 END_TEST
 
-START_TEST(the_key)
+/* With a key, what it lets pass, and nothing else. */
+#define KEY UINT64_C(0x123456789abcdef0)
+static unsigned keyed(unsigned number, uint64_t fd, uint64_t command, uint64_t sixth)
 {
-	const unsigned fd = 7, op = LOCK_EX;
-	struct seccomp_data data = {.nr = SYS_flock, .arch = ABI_NATIVE, .args = {fd, op, 0, 0, 0, KEY ^ fd ^ op}};
+	const struct seccomp_data data = {
+		.nr = (int)number, .arch = ABI_NATIVE, .args = {fd, command, 0x1234, 0, 0, sixth}};
 
-	ck_assert_uint_eq(play(&data), PASS);
-	for (int bit = 0; bit < 64; bit++) {
-		data.args[5] ^= UINT64_C(1) << bit;
-		ck_assert_uint_eq(play(&data), OVER);
-		data.args[5] ^= UINT64_C(1) << bit;
-	}
-	data.args[0]++; /* what another call has left in the register */
-	ck_assert_uint_eq(play(&data), OVER);
-	data.args[0]--;
-	data.args[1] = LOCK_SH;
-	ck_assert_uint_eq(play(&data), OVER);
-	data.nr = SYS_fcntl;
-	data.args[1] = ABI_SETLK;
-	data.args[5] = KEY ^ fd ^ ABI_SETLK;
-	ck_assert_uint_eq(play(&data), PASS);
-	data.arch = ABI_NARROW;
-	data.nr = ABI_NARROW_FCNTL;
-	ck_assert_uint_eq(play(&data), OVER);
+	return play(&data);
+}
+
+START_TEST(keys)
+{
+	key = KEY;
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, KEY ^ 3 ^ LOCK_EX), PASS);
+	ck_assert_uint_eq(keyed(SYS_fcntl, 3, ABI_OFD_SETLK, KEY ^ 3 ^ ABI_OFD_SETLK), PASS);
+	ck_assert_uint_eq(keyed(SYS_fcntl, UINT64_C(0xffffffff), ABI_SETLK, KEY ^ 0xffffffffu ^ ABI_SETLK), PASS);
+	for (int bit = 0; bit < 64; bit++)
+		ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, KEY ^ 3 ^ LOCK_EX ^ UINT64_C(1) << bit), OVER);
+	ck_assert_uint_eq(keyed(SYS_flock, 4, LOCK_EX, KEY ^ 3 ^ LOCK_EX), OVER); /* another call's */
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_SH, KEY ^ 3 ^ LOCK_EX), OVER);
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, 0), OVER);
+	ck_assert_uint_eq(keyed(SYS_fcntl, 3, ABI_SETLKW, 0), OVER);
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_UN, 0), PASS);
+	ck_assert_uint_eq(keyed(SYS_fcntl, 3, F_GETFL, 0), PASS);
+	ck_assert_uint_eq(keyed(SYS_read, 3, LOCK_EX, 0), PASS);
+	key = 0;
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, KEY ^ 3 ^ LOCK_EX), OVER);
+	ck_assert_uint_eq(keyed(SYS_flock, 3, 3, 0), OVER); /* 0 ^ 3 ^ 3 */
 }
 END_TEST
+
+/* The other tests, with a key. */
+static void with_key(void)
+{
+	key = KEY;
+}
 
 int main(void)
 {
@@ -149,7 +161,13 @@ int main(void)
 	tcase_add_loop_test(calls, flock_calls, 0, count);
 	tcase_add_loop_test(calls, fcntl_calls, 0, count);
 	tcase_add_test(calls, other_calls);
-	tcase_add_test(calls, the_key);
+	tcase_add_test(calls, keys);
+	suite_add_tcase(suite, calls);
+	calls = tcase_create("calls, with a key");
+	tcase_add_checked_fixture(calls, with_key, NULL);
+	tcase_add_loop_test(calls, flock_calls, 0, count);
+	tcase_add_loop_test(calls, fcntl_calls, 0, count);
+	tcase_add_test(calls, other_calls);
 	suite_add_tcase(suite, calls);
 	return suite_run(suite);
 }
