@@ -108,7 +108,7 @@ $(BUILD)/tests/%: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -MMD -MP -pthread -o $@ $< -ldl
-$(BUILD)/tests/net/player $(BUILD)/tests/net/agent: CFLAGS += -static # programs that a preload does not reach
+$(BUILD)/tests/net/player $(BUILD)/tests/net/agent $(BUILD)/tests/net/sequence: CFLAGS += -static # programs that a preload does not reach
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))

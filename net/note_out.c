@@ -58,3 +58,9 @@ void note_out_write(const char *line, size_t len)
 	}
 	close(out.fd);
 }
+
+/* Of a process with several threads, the one whose call it is. */
+pid_t note_out_pid(void)
+{
+	return note_out_thread ? note_out_thread->tid : 0;
+}

@@ -138,7 +138,7 @@ void note_debug(int fd, const char *what)
 		return;
 	text_init(&line, buf, sizeof(buf));
 	text_add(&line, "dflock: debug: pid ");
-	text_add_number(&line, getpid());
+	text_add_number(&line, note_out_pid());
 	text_add(&line, ": ");
 	add_path(&line, fd);
 	text_add(&line, ": ");

@@ -72,3 +72,8 @@ bool note_out_may(int fd)
 		return false;
 	return sys_fstat(fd, &locked) < 0 || locked.st_dev != out.st_dev || locked.st_ino != out.st_ino;
 }
+
+pid_t note_out_pid(void)
+{
+	return getpid();
+}

@@ -7,9 +7,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* May a line be written that is about the lock call on `fd` (or NOTE_JOB)? note.h says when not. */
 bool note_out_may(int fd);
+
+/* The process that the lines are about. */
+pid_t note_out_pid(void);
 
 /* Writes it with one call, or not at all if that would wait. Only after note_out_may(). */
 void note_out_write(const char *line, size_t len);

@@ -22,7 +22,9 @@ SUBJECTS = [
 
 
 class Author:
-    def __init__(self, seed):
+    def __init__(self, seed, ends=True):
+        """ends: ranges may count from the end of the file. Under the net, a lock that does reaches up to the end of all files (docs/net.md)."""
+        self.whences = [8, 1, 1 if ends else 0]
         self.rng = random.Random(seed)
         rng = self.rng
         self.subject = rng.choice(SUBJECTS)
@@ -50,7 +52,7 @@ class Author:
         rng, most = self.rng, self.subject["bytes"]
         if rng.random() < 0.03:
             return f"{LAST - rng.randint(10, 40)} {rng.choice([0, 1, 2, 5, 5, 30])}"
-        whence = rng.choices(["", " cur", " end"], [8, 1, 1])[0]
+        whence = rng.choices(["", " cur", " end"], self.whences)[0]
         start = rng.randrange(most) - (most // 2 if whence else 0)
         length = rng.choices([rng.randint(1, max(1, most // 2)), 0, -rng.randint(1, 4), 1], [10, 2, 1, 3])[0]
         return f"{start} {length}{whence}"

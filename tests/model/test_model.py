@@ -14,6 +14,7 @@ import pytest
 from author import Author
 from found import FOUND
 from harness import BUILD
+from harness.host import CLI
 from harness.mistakes import MODEL
 from harness.mutants import mutant
 from play import Difference, Sequence, compare, play_hosts, shorten
@@ -29,17 +30,25 @@ TIMES = "ttl_ms = 60000; fair_ms = 20; probe_ms = 10000; pin_ms = 100; "
 LINGER = {"a": "linger_ms = 1000;", "b": "linger_ms = 20;", "c": "linger_ms = 200;"}
 
 
+def place_of(name, host, net):
+    """net: the players are static programs under the net."""
+    if not net:
+        return Place(name, host.files, host.env())
+    env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
+    return Place(name, host.files, env, (CLI, "run", "--net=on", "--", os.path.join(BUILD, "tests/net/sequence")))
+
+
 @pytest.fixture
 def stages(make_host, folder):
     """stages(...) is (one kernel, hosts); the arguments go to the hosts."""
     made = []
 
-    def make(**options):
+    def make(net=False, **options):
         hosts = {name: make_host(name, lease=TIMES + LINGER[name], **options) for name in "abc"}
         env = {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
         outside = Place("outside", os.path.join(folder, "one"), env)
         made.append(Stage(dict.fromkeys("abc", outside), outside, folder, "one"))
-        made.append(Stage({name: Place(name, host.files, host.env()) for name, host in hosts.items()}, outside, folder, "hosts"))
+        made.append(Stage({name: place_of(name, host, net) for name, host in hosts.items()}, outside, folder, "hosts"))
         return made[-2:]
 
     yield make
@@ -54,14 +63,16 @@ def report(one, hosts, seed, sequence, difference):
 
 
 @pytest.mark.long
-def test_hosts_do_what_one_kernel_does(stages):
-    one, hosts = stages()
+@pytest.mark.parametrize("net", [False, True], ids=["preload", "net"])
+def test_hosts_do_what_one_kernel_does(stages, net):
+    one, hosts = stages(net=net)
     seeds = itertools.repeat(SEED) if "/" in SEED else (f"{SEED}/{i}" for i in itertools.count())
     end, steps = time.monotonic() + SEQUENCES / LEAST_PER_SECOND, 0
     print(f"seed {SEED}")
-    for count, seed in enumerate(itertools.islice(seeds, SEQUENCES)):
+    sequences = SEQUENCES // 4 if net else SEQUENCES  # each call takes far longer
+    for count, seed in enumerate(itertools.islice(seeds, sequences)):
         assert time.monotonic() < end, f"only {count} sequences in time"
-        author = Author(seed)
+        author = Author(seed, ends=not net)
         try:
             sequence, expected = author.write(one)
         except AssertionError as problem:
@@ -71,7 +82,7 @@ def test_hosts_do_what_one_kernel_does(stages):
         except Difference as difference:
             pytest.fail(report(one, hosts, seed, sequence, difference), pytrace=False)
         steps += len(expected)
-    print(f"{SEQUENCES} sequences, {steps} steps")
+    print(f"{sequences} sequences, {steps} steps")
 
 
 def test_what_was_found_before(stages):
