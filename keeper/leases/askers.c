@@ -37,6 +37,16 @@ void askers_tell(struct lease *lease)
 	queue_tell_in_use(lease);
 }
 
+void askers_forget_shared(struct lease *lease)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < lease->asker_count; i++)
+		if (lease->askers[i].range.mode != WIRE_SHARED)
+			lease->askers[kept++] = lease->askers[i];
+	lease->asker_count = kept;
+}
+
 void askers_forget(struct lease *lease)
 {
 	lease->asker_count = 0;

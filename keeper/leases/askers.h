@@ -9,6 +9,8 @@
 void askers_add(struct lease *lease, const struct asker *asker);
 /* The lease is in use: tells the askers what is in their way, and sessions of `dflock stop` (queue_tell_in_use()). */
 void askers_tell(struct lease *lease);
+/* All, or those that asked for a shared lease, since there is one now: the store has granted theirs. */
 void askers_forget(struct lease *lease);
+void askers_forget_shared(struct lease *lease);
 
 #endif

@@ -102,6 +102,10 @@ static bool recall_is_served(const struct lease *lease, enum lease_event event)
 
 void recall_opened(struct lease *lease, enum lease_event event)
 {
+	if (event == LEASE_EV_SHRUNK) { /* mutant: asked-shared */
+		askers_forget_shared(lease);
+		lease->recall_shared = false;
+	}
 	if (!recall_is_served(lease, event))
 		return;
 	lease->recall = RECALL_NONE;

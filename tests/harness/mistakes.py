@@ -259,6 +259,8 @@ UNIT = {
         "callers are granted while the kernel is asked": SIMULATOR["callers are granted while the kernel is asked"],
         "grants everything": MODEL["grants everything"],
     },
+    "test_act_recall": {
+        "who asked for a shared lease is kept when it is shared": [condition("asked-shared", "false")]},
     "test_bereft_calls": {
         "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
     "test_underway": {

@@ -195,6 +195,14 @@ void askers_tell(struct lease *lease)
 	say("askers told");
 }
 
+static unsigned shared_forgotten; /* how often */
+
+void askers_forget_shared(struct lease *lease)
+{
+	(void)lease;
+	shared_forgotten++;
+}
+
 void askers_forget(struct lease *lease)
 {
 	lease->asker_count = 0;
@@ -318,6 +326,7 @@ static inline void prepare(void)
 	said[0] = '\0';
 	takes = true;
 	splits = in_use = needs_more = false;
+	shared_forgotten = 0;
 }
 
 static inline void clean(void)

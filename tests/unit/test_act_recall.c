@@ -73,6 +73,24 @@ START_TEST(asked_and_in_use)
 }
 END_TEST
 
+/* One host asks for a shared lease, and one for an exclusive one: when it is shared, the first has what it wants. It would never be told
+ * that the lease is in use, and the keeper would ask the kernel for ever. */
+START_TEST(asked_by_two_and_shrunk)
+{
+	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+
+	recall(lease, WIRE_SHARED, true);
+	recall(lease, WIRE_EXCLUSIVE, true);
+	lease->probe = NULL;
+	happens(lease, LEASE_EV_SHARED);
+	ck_assert_int_eq(lease->state, LEASE_SHRINKING);
+	ck_assert_uint_eq(shared_forgotten, 0);
+	happens(lease, LEASE_EV_SHRUNK);
+	ck_assert_uint_eq(shared_forgotten, 1);
+	ck_assert(!lease->recall_shared && lease->recall_exclusive);
+}
+END_TEST
+
 /* A probe that waits for the end of exclusive locks does not do for one that wants all. */
 START_TEST(recalled_while_the_probe_waits)
 {
@@ -141,6 +159,7 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, recalled_for_shared);
 	tcase_add_test(tests, recalled_and_split);
 	tcase_add_test(tests, asked_and_in_use);
+	tcase_add_test(tests, asked_by_two_and_shrunk);
 	tcase_add_test(tests, recalled_while_the_probe_waits);
 	tcase_add_test(tests, lingers);
 	tcase_add_test(tests, lingers_while_pinned);
