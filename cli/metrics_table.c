@@ -70,6 +70,14 @@ const struct metric metrics_table[] = {
 	 "Lock calls and tests that the keeper refused (ENOLCK), and connections that it turned away."},
 	{"lock_deadlocks_total", METRIC_COUNTER, {NULL}, "Lock calls that got EDEADLK because of a circle over hosts."},
 	{"lock_abandoned_total", METRIC_COUNTER, {NULL}, "Lock calls whose program went away while it waited."},
+	{"calls_under_way",
+	 METRIC_GAUGE,
+	 {NULL},
+	 "Lock calls of programs under the net that were granted, and whose threads were not seen out of them: most have ended."},
+	{"calls_seen_out_total",
+	 METRIC_COUNTER,
+	 {NULL},
+	 "Threads that were seen out of such calls, since another host wanted the lock."},
 	{"waited_too_long_total", METRIC_COUNTER, {NULL}, "Lock calls that waited for longer than wait_warn_ms."},
 
 	/* past dflock */

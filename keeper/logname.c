@@ -24,6 +24,7 @@ static const struct logname {
 	[LINE_TAKEN_BEFORE] = {"taken-before", LOG_INFO},
 	[LINE_TAKEN_PAST_OVER] = {"taken-past-over", LOG_INFO},
 	[LINE_PROBE_FAILED] = {"probe-failed", LOG_WARNING},
+	[LINE_CALL_UNDER_WAY] = {"call-under-way", LOG_WARNING},
 	[LINE_SEARCH_FAILED] = {"search-failed", LOG_ERR},
 	[LINE_PROCESS_KILLED] = {"process-killed", LOG_ERR},
 	[LINE_NOT_STOPPABLE] = {"not-stoppable", LOG_ERR},

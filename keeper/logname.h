@@ -27,6 +27,7 @@ enum event_kind {
 	LINE_TAKEN_BEFORE,
 	LINE_TAKEN_PAST_OVER,
 	LINE_PROBE_FAILED,
+	LINE_CALL_UNDER_WAY,
 	LINE_SEARCH_FAILED,
 	/* Processes that are stopped or ended: */
 	LINE_PROCESS_KILLED,

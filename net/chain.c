@@ -69,7 +69,7 @@ int chain_receive(int socket)
 static _Noreturn void chain_be_child(int socket)
 {
 	const struct flock64 lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = CHAIN_START};
-	const int listener = filter_install();
+	const int listener = filter_install(0);
 
 	if (listener < 0)
 		_exit(-listener);

@@ -63,13 +63,46 @@ static void filter_fcntl(struct filter *f, unsigned number, const unsigned char 
 	filter_return(f, SECCOMP_RET_USER_NOTIF);
 }
 
-static void filter_native(struct filter *f)
+/* The two halves of the sixth argument are those of key ^ fd ^ command, the latter two without a sign. 32-bit programs have no key. */
+static void filter_key(struct filter *f, uint64_t key)
+{
+	const struct sock_filter with_last = BPF_STMT(BPF_ALU | BPF_XOR | BPF_X, 0),
+				 keep = BPF_STMT(BPF_MISC | BPF_TAX, 0);
+	unsigned short skip;
+
+	filter_if(f, SYS_flock, 1, 0);
+	skip = f->length;
+	filter_if(f, SYS_fcntl, 0, 0);
+	filter_load(f, offsetof(struct seccomp_data, args[5]));
+	filter_add(f, keep);
+	filter_load(f, offsetof(struct seccomp_data, args[0]));
+	filter_add(f, with_last);
+	filter_add(f, keep);
+	filter_load(f, offsetof(struct seccomp_data, args[1]));
+	filter_add(f, with_last);
+	filter_if(f, (unsigned)key, 0, 3);
+	filter_load(f, offsetof(struct seccomp_data, args[5]) + sizeof(unsigned));
+	filter_if(f, (unsigned)(key >> 32), 0, 1);
+	filter_return(f, SECCOMP_RET_ALLOW);
+	f->code[skip].jf = (unsigned char)(f->length - skip - 1);
+}
+
+static void filter_load_number(struct filter *f)
+{
+	filter_load(f, offsetof(struct seccomp_data, nr));
+	filter_add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~ABI_X32_BIT));
+}
+
+static void filter_native(struct filter *f, uint64_t key)
 {
 	static const unsigned char commands[] = {ABI_GETLK,     ABI_SETLK,     ABI_SETLKW,
 						 ABI_OFD_GETLK, ABI_OFD_SETLK, ABI_OFD_SETLKW};
 
-	filter_load(f, offsetof(struct seccomp_data, nr));
-	filter_add(f, (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~ABI_X32_BIT));
+	filter_load_number(f);
+	if (key) {
+		filter_key(f, key);
+		filter_load_number(f);
+	}
 	filter_flock(f, SYS_flock);
 	filter_fcntl(f, SYS_fcntl, commands, sizeof(commands));
 	filter_return(f, SECCOMP_RET_ALLOW);
@@ -87,7 +120,7 @@ static void filter_narrow(struct filter *f)
 	filter_return(f, SECCOMP_RET_ALLOW);
 }
 
-void filter_build(struct filter *filter)
+void filter_build(struct filter *filter, uint64_t key)
 {
 	unsigned short jump;
 
@@ -95,20 +128,20 @@ void filter_build(struct filter *filter)
 	filter_load(filter, offsetof(struct seccomp_data, arch));
 	jump = filter->length;
 	filter_if(filter, ABI_NATIVE, 0, 0);
-	filter_native(filter);
+	filter_native(filter, key);
 	filter->code[jump].jf = (unsigned char)(filter->length - jump - 1);
 	filter_if(filter, ABI_NARROW, 1, 0);
 	filter_return(filter, SECCOMP_RET_ALLOW);
 	filter_narrow(filter);
 }
 
-int filter_install(void)
+int filter_install(uint64_t key)
 {
 	struct filter filter;
 	struct sock_fprog program = {.filter = filter.code};
 	long ret;
 
-	filter_build(&filter);
+	filter_build(&filter, key);
 	program.len = filter.length;
 	ret = sys_raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, FLAGS, &program);
 	if (ret == -EACCES && sys_raw(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "net/chain.h"
 #include "net/filter.h"
 #include "net/lockcall.h"
+#include "shim/netted.h"
 #include "shim/sys.h"
 
 static int launch_refuse(const char *why, const char *detail)
@@ -77,10 +80,10 @@ static int launch_try(int socket)
 }
 
 /* From here on, each lock call of this process is caught. */
-static int launch_enter(int socket)
+static int launch_enter(int socket, uint64_t key)
 {
 	char line[BIRTH_LINE_BYTES];
-	const int listener = filter_install();
+	const int listener = filter_install(key);
 	int ret;
 
 	if (listener < 0)
@@ -90,6 +93,18 @@ static int launch_enter(int socket)
 	if (ret < 0 || !birth_hear(socket, line))
 		return launch_refuse("the net's supervisor has ended", NULL);
 	return 0;
+}
+
+/* Without randomness there is none, and the preload's calls are caught like others. */
+static uint64_t launch_key(void)
+{
+	uint64_t key = 0;
+	char text[17];
+
+	if (getrandom(&key, sizeof(key), 0) != sizeof(key))
+		key = 0;
+	snprintf(text, sizeof(text), "%016" PRIx64, key);
+	return key && setenv(NETTED_VARIABLE, text, 1) == 0 ? key : 0;
 }
 
 static int launch_net(char *program)
@@ -105,7 +120,7 @@ static int launch_net(char *program)
 	else
 		ret = launch_try(pair[0]);
 	if (ret == 0)
-		ret = launch_enter(pair[0]);
+		ret = launch_enter(pair[0], launch_key());
 	close(pair[0]);
 	return ret;
 }

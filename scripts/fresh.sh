@@ -81,6 +81,7 @@ inside() { # inside ROOT COMMAND...
 		mount --bind "$root" "$root"
 		mount -t proc proc "$root/proc"
 		mount --rbind /dev "$root/dev"
+		mount --rbind /sys "$root/sys" # without it, the journal of Debian 13 does not start
 		mount -t tmpfs tmpfs "$root/dev/shm"
 		mount -t tmpfs -o mode=755 tmpfs "$root/run"
 		mkdir -m 1777 "$root/run/lock"

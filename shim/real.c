@@ -40,15 +40,14 @@ static int raw_fcntl(int fd, int cmd, ...)
 	return (int)sys_libc(sys_raw(SYS_FCNTL, fd, cmd, arg));
 }
 
-/* As in libc: a lock of the process, from the current offset on. */
-static int raw_lockf64(int fd, int cmd, off64_t len)
+int real_lockf_by(real_fcntl_fn *fcntl64, int fd, int cmd, off64_t len)
 {
 	struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
 
 	switch (cmd) {
 	case F_TEST:
 		lock.l_type = F_RDLCK;
-		if (raw_fcntl(fd, F_GETLK64, &lock) < 0)
+		if (fcntl64(fd, F_GETLK64, &lock) < 0)
 			return -1;
 		if (lock.l_type == F_UNLCK || lock.l_pid == getpid())
 			return 0;
@@ -56,15 +55,20 @@ static int raw_lockf64(int fd, int cmd, off64_t len)
 		return -1;
 	case F_ULOCK:
 		lock.l_type = F_UNLCK;
-		return raw_fcntl(fd, F_SETLK64, &lock);
+		return fcntl64(fd, F_SETLK64, &lock);
 	case F_LOCK:
-		return raw_fcntl(fd, F_SETLKW64, &lock);
+		return fcntl64(fd, F_SETLKW64, &lock);
 	case F_TLOCK:
-		return raw_fcntl(fd, F_SETLK64, &lock);
+		return fcntl64(fd, F_SETLK64, &lock);
 	default:
 		errno = EINVAL;
 		return -1;
 	}
+}
+
+static int raw_lockf64(int fd, int cmd, off64_t len)
+{
+	return real_lockf_by(raw_fcntl, fd, cmd, len);
 }
 
 static int raw_chroot(const char *path)

@@ -34,6 +34,9 @@ int real_syscall_flock(int fd, int op);
 /* syscall(SYS_fcntl, fd, cmd, arg), or SYS_fcntl64 where there is one: no cancellation point. */
 int real_syscall_fcntl(int fd, int cmd, ...);
 
+/* lockf(), as libc makes it: a lock of the process, from the current offset on, by calls of fcntl64. */
+int real_lockf_by(real_fcntl_fn *fcntl64, int fd, int cmd, off64_t len);
+
 /* Does this process have only one thread? Before real_init(), and with a glibc before 2.32, /proc says it; false if
  * that cannot be read. errno may change. */
 bool real_single_threaded(void);

@@ -90,6 +90,8 @@ static void set_callers(json_t *doc, const struct keeper *k)
 		set_number(group, refusals[i], s->counts.refused[i]);
 	set_number(doc, "lock_deadlocks_total", s->counts.deadlocks);
 	set_number(doc, "lock_abandoned_total", s->counts.abandoned);
+	set_number(doc, "calls_under_way", seeing_under_way(k));
+	set_number(doc, "calls_seen_out_total", k->seeing.seen);
 	set_number(doc, "waited_too_long_total", longwait_count(k));
 	set_number(doc, "connections", s->count);
 	set_number(doc, "connections_max", k->listener->limit);

@@ -5,13 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "keeper/clock.h"
 #include "keeper/kernel/onbehalf.h"
 #include "keeper/kernel/seeout.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/log.h"
 
 #define SEEING_AGAIN_MS 20
+#define SEEING_LATE_MS  5000
 #define SEEING_OF_ALL   4 /* an ordinary user gets this part of the room */
 
 static void on_seeing_again(uv_timer_t *timer);
@@ -21,29 +24,61 @@ static bool seeing_is_same(const struct underway_call *a, const struct underway_
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+static void seeing_look_again(struct keeper *k, uint64_t ms)
+{
+	if (!uv_is_active((uv_handle_t *)&k->seeing.again))
+		uv_timer_start(&k->seeing.again, on_seeing_again, ms, 0);
+}
+
 /* Begins what can be begun. The rest, and what was refused, is tried again. */
 static void seeing_run(struct keeper *k)
 {
 	struct seeing *s = &k->seeing;
-	bool left = false;
+	bool left = false, urgent = false;
 
 	for (size_t i = 0; i < UNDERWAY_CALLS; i++) {
 		struct seeing_wanted *w = &s->wanted[i];
 
-		if (!w->wanted || w->running)
+		if (!w->wanted)
+			continue;
+		urgent |= !w->gently;
+		if (w->running)
 			continue;
 		w->asked_gently = w->gently;
 		w->running = seeout_start(s->seeouts, w->call.thread, w->call.started, w->gently, w->call.uid, i) == 0;
 		left |= !w->running;
 	}
-	if (left && !uv_is_active((uv_handle_t *)&s->again))
-		uv_timer_start(&s->again, on_seeing_again, SEEING_AGAIN_MS, 0);
+	if (left)
+		seeing_look_again(k, SEEING_AGAIN_MS);
+	else if (urgent) /* the kernel may keep it for long */
+		seeing_look_again(k, SEEING_LATE_MS);
+}
+
+/* People see a lease that another host waits for, and no holder. */
+static void seeing_say_late(struct keeper *k)
+{
+	const int64_t before_ns = clock_now_ns() - SEEING_LATE_MS * NS_PER_MS;
+
+	for (size_t i = 0; i < UNDERWAY_CALLS; i++) {
+		const struct seeing_wanted *w = &k->seeing.wanted[i];
+		struct file *file;
+
+		if (!w->wanted || w->gently || w->since_ns > before_ns)
+			continue;
+		file = file_find(k, w->call.dev, w->call.ino);
+		log_about(
+			LINE_CALL_UNDER_WAY, &(struct log_about){.lock = file ? file->name : NULL, .pid = w->call.pid},
+			"%s: another host waits, and pid %d (thread %d) has not been seen out of its lock call for %d s: does a "
+			"debugger trace it, or does it hang in the kernel? The lock stays here until it has left the call",
+			file ? file->path : "a file", (int)w->call.pid, (int)w->call.thread, SEEING_LATE_MS / 1000);
+	}
 }
 
 static void on_seeing_again(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
+	seeing_say_late(k);
 	seeing_run(k);
 	queue_settle(k);
 }
@@ -57,12 +92,15 @@ static void seeing_want(struct keeper *k, const struct underway_call *call, bool
 		if (!s->wanted[i].wanted)
 			free_at = i;
 		else if (seeing_is_same(&s->wanted[i].call, call)) {
+			if (s->wanted[i].gently && !gently)
+				s->wanted[i].since_ns = clock_now_ns();
 			s->wanted[i].gently &= gently;
 			return;
 		}
 	}
 	if (free_at < UNDERWAY_CALLS) /* else: asked for again when one of them has ended */
-		s->wanted[free_at] = (struct seeing_wanted){.call = *call, .wanted = true, .gently = gently};
+		s->wanted[free_at] = (struct seeing_wanted){
+			.call = *call, .wanted = true, .gently = gently, .since_ns = clock_now_ns()};
 }
 
 /* The leases of the entry's lock may go on. */
@@ -99,8 +137,8 @@ static void on_seeing_answer(void *arg, size_t tag, enum seeout_answer answer)
 		seeing_run(k);
 	} else {
 		k->seeing.refused++;
-		if (!uv_is_active((uv_handle_t *)&k->seeing.again))
-			uv_timer_start(&k->seeing.again, on_seeing_again, SEEING_AGAIN_MS, 0);
+		uv_timer_stop(&k->seeing.again);
+		seeing_look_again(k, SEEING_AGAIN_MS);
 	}
 	queue_settle(k);
 }
@@ -125,13 +163,16 @@ void seeing_stop(struct keeper *k)
 	k->seeing.seeouts = NULL;
 }
 
-bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number)
+bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number, bool *again)
 {
 	struct underway_call ended[UNDERWAY_CALLS / 64], call;
 	size_t count = 0;
 
+	*again = false;
 	for (size_t next = 0; underway_next(&k->table->underway, &next, &call);)
-		if (call.thread == who->thread && call.number != number && count < UNDERWAY_CALLS / 64)
+		if (call.thread == who->thread && call.started == who->started && call.number == number)
+			*again = true;
+		else if (call.thread == who->thread && count < UNDERWAY_CALLS / 64)
 			ended[count++] = call;
 	if (!underway_begin(&k->table->underway, who->thread, who->started, number))
 		return false;
@@ -150,6 +191,13 @@ static size_t seeing_count(const struct keeper *k, uid_t uid, size_t *of_user)
 	for (size_t next = 0; underway_next(&k->table->underway, &next, &call); count++)
 		*of_user += call.uid == uid;
 	return count;
+}
+
+size_t seeing_under_way(const struct keeper *k)
+{
+	size_t of_user;
+
+	return seeing_count(k, 0, &of_user);
 }
 
 /* Before there is no room left: most of these threads have been out of their calls for long. */

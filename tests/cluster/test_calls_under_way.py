@@ -121,6 +121,16 @@ def test_the_lease_stays_until_it_was_seen_out(two, stuck):
     assert other.heard()[0] == "ok"
 
 
+def test_the_log_says_why_it_does_not_come(two, stuck):
+    p, tracer = stuck
+    other = opened(two[1]).say("flock 0 ex")
+    wait_until(lambda: f"pid {p.pid} (thread {p.pid}) has not been seen out of its lock call" in two[0].log(), "the log says it")
+    assert "dflock_calls_under_way 1" in two[0].cli("metrics").stdout
+    tracer.let_go()
+    assert other.heard()[0] == "ok"
+    assert "dflock_calls_under_way 0" in two[0].cli("metrics").stdout
+
+
 def test_the_next_keeper_knows_it(two, stuck):
     p, tracer = stuck
     a = two[0]

@@ -35,8 +35,7 @@ bash -euc 'echo $$ >"$2/cgroup.procs"; exec unshare --mount --propagation privat
 	mount -t proc proc "$root/proc"
 	mount --bind "$root/proc/sys" "$root/proc/sys"
 	mount -o remount,bind,ro "$root/proc/sys"
-	mount -t tmpfs tmpfs "$root/sys"
-	mkdir -p "$root/sys/fs/cgroup"
+	mount -t sysfs -o ro sysfs "$root/sys" # without it, the journal of Debian 13 does not start
 	mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 	mount -t tmpfs -o mode=755 tmpfs "$root/dev"
 	for device in null zero full random urandom tty; do

@@ -11,12 +11,14 @@
 #define OVER SECCOMP_RET_USER_NOTIF
 #define PASS SECCOMP_RET_ALLOW
 
+static uint64_t key;
+
 static unsigned play(const struct seccomp_data *data)
 {
 	struct filter filter;
-	unsigned loaded = 0;
+	unsigned loaded = 0, kept = 0;
 
-	filter_build(&filter);
+	filter_build(&filter, key);
 	ck_assert_uint_le(filter.length, FILTER_MAX);
 	for (unsigned at = 0; at < filter.length; at++) {
 		const struct sock_filter *i = &filter.code[at];
@@ -28,6 +30,12 @@ static unsigned play(const struct seccomp_data *data)
 			break;
 		case BPF_ALU | BPF_AND | BPF_K:
 			loaded &= i->k;
+			break;
+		case BPF_ALU | BPF_XOR | BPF_X:
+			loaded ^= kept;
+			break;
+		case BPF_MISC | BPF_TAX:
+			kept = loaded;
 			break;
 		case BPF_JMP | BPF_JEQ | BPF_K:
 			at += loaded == i->k ? i->jt : i->jf;
@@ -107,12 +115,56 @@ START_TEST(other_calls)
 }
 END_TEST
 
+/* With a key, what it lets pass, and nothing else. */
+#define KEY UINT64_C(0x123456789abcdef0)
+static unsigned keyed(unsigned number, uint64_t fd, uint64_t command, uint64_t sixth)
+{
+	const struct seccomp_data data = {
+		.nr = (int)number, .arch = ABI_NATIVE, .args = {fd, command, 0x1234, 0, 0, sixth}};
+
+	return play(&data);
+}
+
+START_TEST(keys)
+{
+	key = KEY;
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, KEY ^ 3 ^ LOCK_EX), PASS);
+	ck_assert_uint_eq(keyed(SYS_fcntl, 3, ABI_OFD_SETLK, KEY ^ 3 ^ ABI_OFD_SETLK), PASS);
+	ck_assert_uint_eq(keyed(SYS_fcntl, UINT64_C(0xffffffff), ABI_SETLK, KEY ^ 0xffffffffu ^ ABI_SETLK), PASS);
+	for (int bit = 0; bit < 64; bit++)
+		ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, KEY ^ 3 ^ LOCK_EX ^ UINT64_C(1) << bit), OVER);
+	ck_assert_uint_eq(keyed(SYS_flock, 4, LOCK_EX, KEY ^ 3 ^ LOCK_EX), OVER); /* another call's */
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_SH, KEY ^ 3 ^ LOCK_EX), OVER);
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, 0), OVER);
+	ck_assert_uint_eq(keyed(SYS_fcntl, 3, ABI_SETLKW, 0), OVER);
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_UN, 0), PASS);
+	ck_assert_uint_eq(keyed(SYS_fcntl, 3, F_GETFL, 0), PASS);
+	ck_assert_uint_eq(keyed(SYS_read, 3, LOCK_EX, 0), PASS);
+	key = 0;
+	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, KEY ^ 3 ^ LOCK_EX), OVER);
+	ck_assert_uint_eq(keyed(SYS_flock, 3, 3, 0), OVER); /* 0 ^ 3 ^ 3 */
+}
+END_TEST
+
+/* The other tests, with a key. */
+static void with_key(void)
+{
+	key = KEY;
+}
+
 int main(void)
 {
 	Suite *suite = suite_create("net filter");
 	const int count = sizeof(kinds) / sizeof(kinds[0]);
 	TCase *calls = tcase_create("calls");
 
+	tcase_add_loop_test(calls, flock_calls, 0, count);
+	tcase_add_loop_test(calls, fcntl_calls, 0, count);
+	tcase_add_test(calls, other_calls);
+	tcase_add_test(calls, keys);
+	suite_add_tcase(suite, calls);
+	calls = tcase_create("calls, with a key");
+	tcase_add_checked_fixture(calls, with_key, NULL);
 	tcase_add_loop_test(calls, flock_calls, 0, count);
 	tcase_add_loop_test(calls, fcntl_calls, 0, count);
 	tcase_add_test(calls, other_calls);

@@ -1,0 +1,109 @@
+"""
+The preload beside the net: its own calls pass the filter, and no other call does. Supervisors that are stopped answer nothing, so what
+ends while they are has not asked them.
+"""
+import os
+import signal
+import subprocess
+
+import pytest
+from harness import wait_until
+from harness.host import BUILD
+
+from test_netted import both, netted, opened, supervisors
+
+AGENT = os.path.join(BUILD, "tests/agents/agent")
+AFTER = os.path.join(BUILD, "tests/agents/afterkey")
+
+
+@pytest.fixture
+def still(two):
+    """still(host): from now on its supervisors do nothing; until go(host)."""
+    stopped = []
+
+    def stop(host):
+        for pid in both(host):
+            os.kill(pid, signal.SIGSTOP)
+            stopped.append(pid)
+
+    yield stop
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+
+
+def cont(host):
+    for pid in supervisors(host):
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("take, give", [("flock 0 ex nb", "flock 0 un"), ("flock 0 sh", "flock 0 un"), ("setlk 0 ex 0 10", "setlk 0 un 0 10"),
+                                        ("setlk 0 ex 0 10 ofd", "setlk 0 un 0 10 ofd"), ("lockf 0 tlock 5", "lockf 0 ulock 5")])
+def test_the_preloads_calls_pass(two, still, take, give):
+    a = opened(two[0], AGENT)
+    still(two[0])
+    for _ in range(3):
+        assert a.do(take) == "ok"
+        assert a.do(give) == "ok"
+    assert a.do("getlk 0 ex 0 10") == "un"
+
+
+def test_and_exclude(two, still):
+    a, b = opened(two[0], AGENT), opened(two[1], AGENT)
+    still(two[0])
+    still(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    b.say("flock 0 ex")
+    assert a.do("flock 0 un") == "ok"
+    assert b.heard()[0] == "ok"
+
+
+def test_files_that_no_rule_names_cost_nothing(two, still, folder):
+    a = opened(two[0], AGENT, name=os.path.join(folder, "elsewhere"))
+    still(two[0])
+    assert a.do("flock 0 ex nb") == "ok"
+    assert a.do("setlk 0 ex 0 10") == "ok"
+
+
+@pytest.mark.parametrize("how", ["flock", "fcntl"])
+def test_the_register_is_clear_afterwards(two, still, how):
+    """The second call is the same as the first, so the first one's key would fit."""
+    job = netted(two[1], AFTER, two[1].path("f"), how, stdout=subprocess.PIPE, text=True)
+    assert job.stdout.readline() == "first\n"
+    assert job.stdout.readline() == "second\n"
+    assert job.wait(20) == 0
+    wait_until(lambda: not supervisors(two[1]), "the first net is gone")
+    waits = netted(two[1], "sh", "-c", f"echo there; read x; exec {AFTER} {two[1].path('f')} {how}", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert waits.stdout.readline() == "there\n"  # not dflock-net any more
+    still(two[1])
+    waits.stdin.write("go\n")
+    waits.stdin.flush()
+    wait_until(lambda: in_seccomp(waits.pid), "its second call waits for the supervisor")
+    cont(two[1])
+    assert waits.stdout.readline() == "first\n"
+    assert waits.wait(20) == 0
+
+
+def in_seccomp(pid):
+    with open(f"/proc/{pid}/wchan") as f:
+        return "seccomp" in f.read()
+
+
+@pytest.mark.parametrize("take", ["flock 0 ex", "flock 0 ex nb", "setlk 0 ex 0 10 w", "setlk 0 sh 0 10 ofd", "lockf 0 lock 5"])
+def test_without_a_keeper(redis, make_host, take):
+    """One that the program started would be under the net, too: so the supervisor starts it."""
+    make_host("opener")
+    c = make_host("c", foreground=False)
+    agent = opened(c, AGENT)
+    assert agent.do(take) == "ok"
+    keeper, = c.keeper_pids()[1:]
+    with open(f"/proc/{keeper}/status") as f:
+        assert "\nSeccomp:\t0\n" in f.read()
+    assert agent.do("getlk 0 ex 100 10") == "un"
+
+
+def test_without_a_keeper_a_test_finds_nothing(redis, make_host):
+    make_host("opener")
+    agent = opened(make_host("c", foreground=False), AGENT)
+    assert agent.do("getlk 0 ex 0 10") == "un"
+    assert agent.do("lockf 0 test 0") == "ok"
