@@ -289,6 +289,13 @@ def test_beside_the_preload(two):
     assert a.do("getlk 0 ex 5 1").startswith("ex:0:10:")
 
 
+def test_the_key_of_the_preload(two):
+    """A new one for each net; a net in a net has that of the outer one."""
+    keys = [run(two[0], "sh", "-c", "echo $DFLOCK_NET").stdout for _ in range(2)]
+    assert re.fullmatch("[0-9a-f]{16}\n", keys[0]) and keys[0] != keys[1]
+    assert len(set(run(two[0], "sh", "-c", f"echo $DFLOCK_NET; exec {CLI} run --net=on sh -c 'echo $DFLOCK_NET'").stdout.split())) == 1
+
+
 @pytest.mark.parametrize("words", [["unshare", "-m"], ["env", "-i"], ["unshare", "-f", "-p"], ["setsid", "-w"], ["busybox", "env", "-i"]])
 def test_around_it(two, words):
     a, b = opened(two[0]), opened(two[1], *words, STATIC)
@@ -358,14 +365,17 @@ def test_two_hosts(two, folder, kind, signals):
     assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said
 
 
-def test_a_keeper_is_started(redis, make_host):
-    """By a supervisor, also by one that was the second."""
+@pytest.mark.parametrize("agent", [STATIC, os.path.join(BUILD, "tests/agents/agent")], ids=["static", "preloaded"])
+def test_a_keeper_is_started(redis, make_host, agent):
+    """By a supervisor, also by one that was the second; the keeper itself is not under the net."""
     make_host("opener")
     c = make_host("c", foreground=False)
-    agent = opened(c)
+    agent = opened(c, agent)
     os.kill(both(c)[0], signal.SIGKILL)
     assert agent.do("flock 0 ex nb") == "ok"
-    assert c.keeper_pids()
+    for pid in c.keeper_pids():
+        with open(f"/proc/{pid}/status") as f:
+            assert "\nSeccomp:\t0\n" in f.read()
 
 
 @pytest.mark.parametrize("who", ["keeper", "keeper and parent"])
