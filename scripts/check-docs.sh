@@ -138,7 +138,7 @@ for page in $documents man/*.[1-8]; do
 done
 
 # Messages that are explained are said: each part between dots is in a string of the sources.
-perl -0pe 's/"\s*\n\s*"//g; s/\\"/"/g' $(find shim keeper store tls config procfs wire cli -name '*.c') >"$work/strings"
+perl -0pe 's/"\s*\n\s*"//g; s/\\"/"/g' $(find shim keeper store tls config procfs wire cli net -name '*.c') >"$work/strings"
 sed -n 's/^| `\([^|]*\)` |.*/\1/p' docs/troubleshooting.md | sed 's/` *<br> *`/\n/g' >"$work/messages"
 [ -s "$work/messages" ] || wrong "docs/troubleshooting.md: no messages were found"
 while IFS= read -r message; do
