@@ -74,25 +74,17 @@ static int seeout_signal(int status)
 	return status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
 }
 
-/* A thread that has ended cannot be seized, but is there until its parent has waited for it. */
-static bool seeout_has_ended(pid_t tid)
-{
-	char state = family_state(tid);
-
-	return state == 0 || state == 'Z' || state == 'X';
-}
-
 enum seeout_answer seeout_now(pid_t tid, uint64_t started, bool gently)
 {
 	int status;
 	pid_t ret;
 
-	if (family_started(tid) != started || seeout_sleeps_elsewhere(tid))
+	if (family_has_ended(tid, started) || seeout_sleeps_elsewhere(tid))
 		return SEEOUT_OUT;
 	if (gently)
 		return SEEOUT_REFUSED;
-	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0)
-		return seeout_has_ended(tid) ? SEEOUT_OUT : SEEOUT_REFUSED;
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0) /* it may have ended just now */
+		return family_has_ended(tid, started) ? SEEOUT_OUT : SEEOUT_REFUSED;
 	ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
 	do
 		ret = waitpid(tid, &status, __WALL | __WNOTHREAD);

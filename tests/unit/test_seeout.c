@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,6 +132,27 @@ START_TEST(another_process_traces_it)
 }
 END_TEST
 
+/* A keeper without a free descriptor sees nothing, and that proves nothing: neither that the thread has ended, nor that it sleeps. */
+START_TEST(without_a_descriptor)
+{
+	const struct rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+	pid_t pid = start(RUNS, -1), looker;
+	uint64_t started = family_started(pid);
+	int status;
+
+	ck_assert_int_eq(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
+	looker = fork();
+	if (looker == 0)
+		_exit(setrlimit(RLIMIT_NOFILE, &none) == 0 && seeout_now(pid, started, true) == SEEOUT_REFUSED &&
+				      seeout_now(pid, started, false) == SEEOUT_REFUSED
+			      ? 0
+			      : 1);
+	ck_assert_int_eq(waitpid(looker, &status, 0), looker);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	end(pid);
+}
+END_TEST
+
 /* It stays stopped, and goes on when it is told to. */
 START_TEST(is_stopped)
 {
@@ -208,6 +230,7 @@ int main(void)
 	tcase_add_test(tests, has_ended);
 	tcase_add_test(tests, another_one_has_its_number);
 	tcase_add_test(tests, another_process_traces_it);
+	tcase_add_test(tests, without_a_descriptor);
 	tcase_add_test(tests, is_stopped);
 	tcase_add_test(tests, one_user_has_a_part_of_the_room);
 	return suite_run_case("seeout", tests);
