@@ -86,12 +86,14 @@ enum seeout_answer seeout_now(pid_t tid, uint64_t started, bool gently)
 	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0) /* it may have ended just now */
 		return family_has_ended(tid, started) ? SEEOUT_OUT : SEEOUT_REFUSED;
 	ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+	/* It is the only one that this thread traces. Not by its number: execve() gives it that of its process, and who waits for the old
+	 * one is never woken. */
 	do
-		ret = waitpid(tid, &status, __WALL | __WNOTHREAD);
+		ret = waitpid(-1, &status, __WALL | __WNOTHREAD); /* mutant: seeout-exec */
 	while (ret < 0 && errno == EINTR);
-	if (ret == tid && WIFSTOPPED(status))
-		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)seeout_signal(status));
-	return ret == tid ? SEEOUT_OUT : SEEOUT_REFUSED;
+	if (ret > 0 && WIFSTOPPED(status))
+		ptrace(PTRACE_DETACH, ret, NULL, (void *)(long)seeout_signal(status));
+	return ret > 0 ? SEEOUT_OUT : SEEOUT_REFUSED;
 }
 
 /* --- many --- */

@@ -268,6 +268,7 @@ UNIT = {
         "a question from the past ends a call": [condition("underway-stale", "false")]},
     "test_seeout": {
         "whoever sleeps has left the lock call": [put("seeout-elsewhere", "!seeout_may_be_lock_call(number)", "true")],
+        "who executes another program is waited for by its old number": [put("seeout-exec", "waitpid(-1,", "waitpid(tid,")],
         "what cannot be read has ended": [become("family-ended", "return true;")],
         "one user may have all threads": [become("seeout-room", "return count < SEEOUT_MAX;")]},
     "test_onbehalf": {

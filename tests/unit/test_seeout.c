@@ -3,8 +3,10 @@
 
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -132,6 +134,67 @@ START_TEST(another_process_traces_it)
 }
 END_TEST
 
+static int go[2], told[2];
+
+/* Many arguments, so that execve() takes long before it changes the thread's number. */
+static void *execute(void *arg)
+{
+	static char word[100000], *words[12] = {"true"};
+	pid_t tid = gettid();
+	char c;
+
+	memset(word, 'x', sizeof(word) - 1);
+	for (int i = 1; i < 11; i++)
+		words[i] = word;
+	if (write(told[1], &tid, sizeof(tid)) == sizeof(tid) && read(go[0], &c, 1) == 1)
+		execv("/bin/true", words);
+	return arg;
+}
+
+static bool has_ended_by_itself(pid_t pid, int *status)
+{
+	return waitpid(pid, status, WNOHANG) == pid;
+}
+
+/* A thread that is not its process's first one gets the number of that by execve(). Neither who looks nor the program hangs. */
+START_TEST(executes_meanwhile)
+{
+	const struct timespec delay = {.tv_nsec = 20000L * _i};
+	pid_t pid, tid, looker;
+	pthread_t thread;
+	uint64_t started;
+	int status;
+
+	ck_assert(pipe(go) == 0 && pipe(told) == 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (pthread_create(&thread, NULL, execute, NULL) == 0)
+			pause();
+		_exit(1);
+	}
+	ck_assert_int_eq(read(told[0], &tid, sizeof(tid)), sizeof(tid));
+	started = family_started(tid);
+	wait_until(sleeps(tid));
+	looker = fork();
+	if (looker == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (write(go[1], "x", 1) != 1)
+			_exit(1);
+		nanosleep(&delay, NULL);
+		seeout_now(tid, started, false);
+		pause(); /* the kernel would let go of what a process traces that ends */
+	}
+	wait_until(has_ended_by_itself(pid, &status));
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	end(looker);
+	for (int i = 0; i < 2; i++) {
+		close(go[i]);
+		close(told[i]);
+	}
+}
+END_TEST
+
 /* A keeper without a free descriptor sees nothing, and that proves nothing: neither that the thread has ended, nor that it sleeps. */
 START_TEST(without_a_descriptor)
 {
@@ -230,6 +293,7 @@ int main(void)
 	tcase_add_test(tests, has_ended);
 	tcase_add_test(tests, another_one_has_its_number);
 	tcase_add_test(tests, another_process_traces_it);
+	tcase_add_loop_test(tests, executes_meanwhile, 0, 60);
 	tcase_add_test(tests, without_a_descriptor);
 	tcase_add_test(tests, is_stopped);
 	tcase_add_test(tests, one_user_has_a_part_of_the_room);
