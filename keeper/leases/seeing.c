@@ -21,19 +21,55 @@ static bool seeing_is_same(const struct underway_call *a, const struct underway_
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
-/* Begins what can be begun. The rest, and what was refused, is tried again. */
+/* Has the entry not ended since? */
+static bool seeing_is_there(const struct keeper *k, const struct seeing_wanted *w)
+{
+	struct underway_call there;
+	size_t next = w->at;
+
+	/* Where it was, unless it has ended and was noted anew. */
+	if (underway_next(&k->table->underway, &next, &there) && seeing_is_same(&there, &w->call))
+		return true;
+	for (next = 0; underway_next(&k->table->underway, &next, &there);)
+		if (seeing_is_same(&there, &w->call))
+			return true;
+	return false;
+}
+
+/* Forgets entries that have ended since: a thread whose debugger stays makes call after call, and is never seen out. A free place, or
+ * SEEING_WANTED. */
+static size_t seeing_forget(struct keeper *k)
+{
+	size_t free_at = SEEING_WANTED;
+
+	for (size_t i = 0; i < SEEING_WANTED; i++) {
+		struct seeing_wanted *w = &k->seeing.wanted[i];
+
+		if (w->wanted && !w->running && !seeing_is_there(k, w)) /* mutant: seeing-forget */
+			w->wanted = false;
+		if (!w->wanted)
+			free_at = i;
+	}
+	return free_at;
+}
+
+/* Begins what can be begun. The rest, and what was refused, is tried again, each in its turn. */
 static void seeing_run(struct keeper *k)
 {
 	struct seeing *s = &k->seeing;
+	size_t first = s->first;
 	bool left = false;
 
-	for (size_t i = 0; i < UNDERWAY_CALLS; i++) {
+	for (size_t n = 0; n < SEEING_WANTED; n++) {
+		size_t i = (first + n) % SEEING_WANTED;
 		struct seeing_wanted *w = &s->wanted[i];
 
 		if (!w->wanted || w->running)
 			continue;
 		w->asked_gently = w->gently;
 		w->running = seeout_start(s->seeouts, w->call.thread, w->call.started, w->gently, w->call.uid, i) == 0;
+		if (w->running)
+			s->first = i + 1;
 		left |= !w->running;
 	}
 	if (left && !uv_is_active((uv_handle_t *)&s->again))
@@ -44,16 +80,18 @@ static void on_seeing_again(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
+	seeing_forget(k);
 	seeing_run(k);
 	queue_settle(k);
 }
 
-static void seeing_want(struct keeper *k, const struct underway_call *call, bool gently)
+/* at: where the entry is. */
+static void seeing_want(struct keeper *k, const struct underway_call *call, size_t at, bool gently)
 {
 	struct seeing *s = &k->seeing;
-	size_t free_at = UNDERWAY_CALLS;
+	size_t free_at = SEEING_WANTED;
 
-	for (size_t i = 0; i < UNDERWAY_CALLS; i++) {
+	for (size_t i = 0; i < SEEING_WANTED; i++) {
 		if (!s->wanted[i].wanted)
 			free_at = i;
 		else if (seeing_is_same(&s->wanted[i].call, call)) {
@@ -61,8 +99,11 @@ static void seeing_want(struct keeper *k, const struct underway_call *call, bool
 			return;
 		}
 	}
-	if (free_at < UNDERWAY_CALLS) /* else: asked for again when one of them has ended */
-		s->wanted[free_at] = (struct seeing_wanted){.call = *call, .wanted = true, .gently = gently};
+	if (free_at ==
+	    SEEING_WANTED) /* there are no more entries than places, and of those that have ended, SEEOUT_MAX run */
+		free_at = seeing_forget(k);
+	if (free_at < SEEING_WANTED)
+		s->wanted[free_at] = (struct seeing_wanted){.call = *call, .at = at, .wanted = true, .gently = gently};
 }
 
 /* The leases of the entry's lock may go on. */
@@ -127,11 +168,12 @@ void seeing_stop(struct keeper *k)
 
 bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number)
 {
-	struct underway_call ended[UNDERWAY_CALLS / 64], call;
+	static struct underway_call ended[UNDERWAY_CALLS];
+	struct underway_call call;
 	size_t count = 0;
 
 	for (size_t next = 0; underway_next(&k->table->underway, &next, &call);)
-		if (call.thread == who->thread && call.number != number && count < UNDERWAY_CALLS / 64)
+		if (call.thread == who->thread && call.number != number)
 			ended[count++] = call;
 	if (!underway_begin(&k->table->underway, who->thread, who->started, number))
 		return false;
@@ -158,7 +200,7 @@ static void seeing_tidy(struct keeper *k)
 	struct underway_call call;
 
 	for (size_t next = 0; underway_next(&k->table->underway, &next, &call);)
-		seeing_want(k, &call, true);
+		seeing_want(k, &call, next - 1, true);
 	seeing_run(k);
 }
 
@@ -196,7 +238,7 @@ bool seeing_is_wanted(const struct lock *lock, const struct store_range *range, 
 		if (!underway_is_on(&call, key->dev, key->ino, lock->space, range->from, range->to))
 			continue;
 		found = true;
-		seeing_want(k, &call, gently);
+		seeing_want(k, &call, next - 1, gently);
 	}
 	if (found)
 		seeing_run(k);
