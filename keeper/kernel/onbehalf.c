@@ -57,6 +57,7 @@ int onbehalf_look(const struct ucred *peer, pid_t thread, struct onbehalf *out)
 	out->started = family_started(thread);
 	if (!out->started || !onbehalf_status(thread, &out->pid, uids))
 		return -ESRCH;
+	out->uid = uids[0]; /* mutant: onbehalf-owner */
 	for (int i = 0; i < 4; i++)
 		if (peer->uid != 0 && uids[i] != peer->uid) /* mutant: onbehalf-user */
 			return -EPERM;

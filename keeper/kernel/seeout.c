@@ -193,7 +193,8 @@ static bool seeouts_have_room(const struct seeouts *all, uid_t uid)
 		count++;
 		users += job->uid == uid;
 	}
-	return count < SEEOUT_MAX && users < SEEOUT_USER_MAX; /* mutant: seeout-room */
+	/* mutant: seeout-room */
+	return users < SEEOUT_USER_MAX && count < (uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX);
 }
 
 /* No signal is for these threads. */

@@ -12,7 +12,7 @@
 #include "keeper/leases/queue.h"
 
 #define SEEING_AGAIN_MS 20
-#define SEEING_OF_ALL   4 /* an ordinary user gets this part of the room */
+#define SEEING_OF_ALL   4 /* an ordinary user gets this part of the room, and the last part of it is root's */
 
 static void on_seeing_again(uv_timer_t *timer);
 
@@ -224,6 +224,8 @@ int seeing_note(struct lock *lock, const struct store_range *range, const struct
 		seeing_tidy(k);
 	if (uid != 0 && k->system && of_user >= UNDERWAY_CALLS / SEEING_OF_ALL)
 		return -EDQUOT;
+	if (uid != 0 && k->system && count >= UNDERWAY_CALLS - UNDERWAY_CALLS / SEEING_OF_ALL)
+		return -ENOSPC;
 	return underway_note(&k->table->underway, &call);
 }
 

@@ -272,8 +272,10 @@ UNIT = {
         "whoever sleeps has left the lock call": [put("seeout-elsewhere", "!seeout_may_be_lock_call(number)", "true")],
         "who executes another program is waited for by its old number": [put("seeout-exec", "waitpid(-1,", "waitpid(tid,")],
         "what cannot be read has ended": [become("family-ended", "return true;")],
-        "one user may have all threads": [become("seeout-room", "return count < SEEOUT_MAX;")]},
+        "one user may have all threads": [put("seeout-room", "users < SEEOUT_USER_MAX && ", "")],
+        "other users may have root's threads": [put("seeout-room", "(uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX)", "SEEOUT_MAX")]},
     "test_onbehalf": {
+        "its calls count as those of whoever asks": [become("onbehalf-owner", "out->uid = peer->uid;")],
         "anybody may ask for anybody": [condition("onbehalf-user", "false")],
         "the numbers of another namespace are ours": [condition("onbehalf-numbers", "false")]},
     "test_bereft": {

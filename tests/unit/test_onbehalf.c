@@ -84,6 +84,7 @@ START_TEST(root_may_ask_for_all)
 	pid = start(1000, 1000, 1000);
 	ck_assert_int_eq(look(0, pid, &who), 0);
 	ck_assert_int_eq(who.pid, pid);
+	ck_assert_uint_eq(who.uid, 1000);
 	end(pid);
 }
 END_TEST

@@ -274,7 +274,38 @@ START_TEST(one_user_has_a_part_of_the_room)
 	wait_until(all_seen(&seen));
 	ck_assert_uint_eq(seen.answers[SEEOUT_OUT], SEEOUT_USER_MAX);
 	ck_assert_uint_eq(seen.tags, (1u << SEEOUT_USER_MAX) - 1);
-	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), false, 1000, 31), 0);
+	/* Gently: a thread of its parent that traces it would wait for its end in the place of end(). */
+	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), true, 1000, 31), 0);
+	seeouts_free(seen.all);
+	uv_close((uv_handle_t *)&alive, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	end(pid);
+}
+END_TEST
+
+/* The loop does not run meanwhile, so nobody gives a place back. */
+START_TEST(users_leave_room_for_root)
+{
+	pid_t pid = start(SLEEPS, -1);
+	struct seen seen = {0};
+	uv_idle_t alive;
+	size_t tag = 0;
+
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	uv_idle_init(&loop, &alive);
+	uv_idle_start(&alive, on_idle);
+	seen.all = seeouts_new(&loop, on_seen, &seen);
+	ck_assert_ptr_nonnull(seen.all);
+	while (tag < SEEOUT_MAX - SEEOUT_USER_MAX) {
+		ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 1000 + (uid_t)tag / SEEOUT_USER_MAX, 0), 0);
+		tag++;
+	}
+	ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 2000, 0), -EAGAIN);
+	for (int i = 0; i < SEEOUT_USER_MAX; i++)
+		ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 0, 0), 0);
+	ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 0, 0), -EAGAIN);
+	wait_until((uv_run(&loop, UV_RUN_NOWAIT), seen.answers[SEEOUT_OUT] == SEEOUT_MAX));
 	seeouts_free(seen.all);
 	uv_close((uv_handle_t *)&alive, NULL);
 	uv_run(&loop, UV_RUN_DEFAULT);
@@ -297,5 +328,6 @@ int main(void)
 	tcase_add_test(tests, without_a_descriptor);
 	tcase_add_test(tests, is_stopped);
 	tcase_add_test(tests, one_user_has_a_part_of_the_room);
+	tcase_add_test(tests, users_leave_room_for_root);
 	return suite_run_case("seeout", tests);
 }
