@@ -137,7 +137,7 @@ static bool is_newcomer(const struct session *s, const struct lease *lease, bool
 /* A call of the net counts as under way before it is granted. False: this has answered the caller. */
 static bool serve_note(struct session *s, const struct store_range *range)
 {
-	int ret = s->behalf.thread ? seeing_note(s->waiter.lock, range, &s->behalf, s->request.call, s->peer.uid) : 0;
+	int ret = s->behalf.thread ? seeing_note(s->waiter.lock, range, &s->behalf, s->request.call, s->behalf.uid) : 0;
 
 	if (ret == -EDQUOT)
 		caller_refuse_for_now(s, REFUSAL_ROOM,

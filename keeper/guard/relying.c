@@ -48,7 +48,7 @@ static int relying_search_calls(struct look *look)
 	int ret = 0;
 
 	for (size_t next = 0; ret == 0 && underway_next(&look->table->underway, &next, &call);)
-		if (call.pid != look->keeper && family_started(call.thread) == call.started &&
+		if (call.pid != look->keeper && !family_has_ended(call.thread, call.started) &&
 		    relying_is_meant(look, &call))
 			ret = look_add(look, call.pid);
 	return ret;

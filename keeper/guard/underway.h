@@ -30,7 +30,7 @@ struct underway_call {
 	uint64_t number;     /* grows with each of the thread's calls, and may pass from the largest to 0 */
 	uint64_t dev, ino;   /* the lock: file and space */
 	uint32_t space;      /* enum wire_space */
-	uint32_t uid;        /* of the peer that asked for the thread */
+	uint32_t uid;        /* onbehalf.h: of the thread */
 	int64_t from, to;    /* half open */
 	uint64_t sum;        /* of all of the above; 0: the entry is free */
 };

@@ -1,6 +1,7 @@
 /* See family.h. */
 #include "keeper/kernel/family.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -89,6 +90,19 @@ uint64_t family_started(pid_t pid)
 	struct procfs_stat stat;
 
 	return family_stat(pid, &stat) ? stat.started : 0;
+}
+
+bool family_has_ended(pid_t tid, uint64_t started)
+{
+	struct procfs_stat stat;
+	char path[32], text[1024]; /* as procfs_stat_read() */
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)tid);
+	n = procfs_head(AT_FDCWD, path, text, sizeof(text));
+	if (n <= 0)
+		return n == -ENOENT || n == -ESRCH; /* mutant: family-ended */
+	return procfs_stat(text, &stat) && (stat.started != started || stat.state == 'Z' || stat.state == 'X');
 }
 
 int family_all(struct procfs_stat **all, size_t *count)

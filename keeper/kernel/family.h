@@ -40,6 +40,9 @@ bool family_owner(pid_t pid, uid_t *owner);
 char family_state(pid_t pid);
 /* When it was started (procfs_stat); 0: it is gone. */
 uint64_t family_started(pid_t pid);
+/* Has the thread that had this number and was started then ended? A thread that nobody waits for (Z) has ended, too. False also if it
+ * cannot be told, for want of a descriptor or memory. */
+bool family_has_ended(pid_t tid, uint64_t started);
 /* Does none of its threads run: is each stopped (T, t) or at its end? True also if it is gone. */
 bool family_is_stopped(pid_t pid);
 /* The same, but a thread may also wait in the kernel where no signal wakes it (D). */

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "keeper/kernel/family.h"
 #include "procfs/procfs.h"
@@ -36,15 +35,21 @@ static bool onbehalf_status(pid_t thread, pid_t *pid, uid_t uids[4])
 	       sscanf(uid, "%u %u %u %u", &uids[0], &uids[1], &uids[2], &uids[3]) == 4;
 }
 
-/* Of a process that may not be looked into, it cannot be told; then its numbers are taken as ours, as in all other questions. */
+/* The status says a process's number in each pid namespace from ours down to its own, and may be read of any process. What cannot be
+ * told is not taken for ours: the entry would be of another thread, and nothing would keep the lease for the one that was meant. */
 static bool onbehalf_has_other_numbers(pid_t pid)
 {
-	struct stat ours, theirs;
-	char path[40];
+	char path[40], status[STATUS_BYTES];
+	const char *numbers;
+	int ours, others;
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pid);
-	return stat("/proc/self/ns/pid", &ours) == 0 && stat(path, &theirs) == 0 &&
-	       (ours.st_ino != theirs.st_ino || ours.st_dev != theirs.st_dev);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (procfs_head(AT_FDCWD, path, status, sizeof(status)) <= 0)
+		return true;
+	numbers = onbehalf_line(status, "\nNSpid:");
+	if (!numbers) /* a kernel without pid namespaces */
+		return false;
+	return sscanf(numbers, "%d%*[ \t]%d", &ours, &others) != 1;
 }
 
 int onbehalf_look(const struct ucred *peer, pid_t thread, struct onbehalf *out)
@@ -57,6 +62,7 @@ int onbehalf_look(const struct ucred *peer, pid_t thread, struct onbehalf *out)
 	out->started = family_started(thread);
 	if (!out->started || !onbehalf_status(thread, &out->pid, uids))
 		return -ESRCH;
+	out->uid = uids[0]; /* mutant: onbehalf-owner */
 	for (int i = 0; i < 4; i++)
 		if (peer->uid != 0 && uids[i] != peer->uid) /* mutant: onbehalf-user */
 			return -EPERM;

@@ -14,6 +14,7 @@ struct onbehalf {
 	pid_t thread;     /* 0: the peer asks for itself */
 	pid_t pid;        /* its process */
 	uint64_t started; /* of the thread: family_started() */
+	uid_t uid;        /* who started it: its real user. Whoever asks, its calls count as this user's */
 };
 
 /* 0; or -ESRCH: there is no such thread, -EPERM: the peer may not ask for it, -EXDEV: the peer's numbers of processes are

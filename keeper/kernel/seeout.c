@@ -74,32 +74,26 @@ static int seeout_signal(int status)
 	return status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
 }
 
-/* A thread that has ended cannot be seized, but is there until its parent has waited for it. */
-static bool seeout_has_ended(pid_t tid)
-{
-	char state = family_state(tid);
-
-	return state == 0 || state == 'Z' || state == 'X';
-}
-
 enum seeout_answer seeout_now(pid_t tid, uint64_t started, bool gently)
 {
 	int status;
 	pid_t ret;
 
-	if (family_started(tid) != started || seeout_sleeps_elsewhere(tid))
+	if (family_has_ended(tid, started) || seeout_sleeps_elsewhere(tid))
 		return SEEOUT_OUT;
 	if (gently)
 		return SEEOUT_REFUSED;
-	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0)
-		return seeout_has_ended(tid) ? SEEOUT_OUT : SEEOUT_REFUSED;
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0) /* it may have ended just now */
+		return family_has_ended(tid, started) ? SEEOUT_OUT : SEEOUT_REFUSED;
 	ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+	/* It is the only one that this thread traces. Not by its number: execve() gives it that of its process, and who waits for the old
+	 * one is never woken. */
 	do
-		ret = waitpid(tid, &status, __WALL | __WNOTHREAD);
+		ret = waitpid(-1, &status, __WALL | __WNOTHREAD); /* mutant: seeout-exec */
 	while (ret < 0 && errno == EINTR);
-	if (ret == tid && WIFSTOPPED(status))
-		ptrace(PTRACE_DETACH, tid, NULL, (void *)(long)seeout_signal(status));
-	return ret == tid ? SEEOUT_OUT : SEEOUT_REFUSED;
+	if (ret > 0 && WIFSTOPPED(status))
+		ptrace(PTRACE_DETACH, ret, NULL, (void *)(long)seeout_signal(status));
+	return ret > 0 ? SEEOUT_OUT : SEEOUT_REFUSED;
 }
 
 /* --- many --- */
@@ -199,7 +193,8 @@ static bool seeouts_have_room(const struct seeouts *all, uid_t uid)
 		count++;
 		users += job->uid == uid;
 	}
-	return count < SEEOUT_MAX && users < SEEOUT_USER_MAX; /* mutant: seeout-room */
+	/* mutant: seeout-room */
+	return users < SEEOUT_USER_MAX && count < (uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX);
 }
 
 /* No signal is for these threads. */

@@ -9,7 +9,7 @@
  *
  * A process may keep a thread in the kernel for as long as it likes (a mount that does not answer), and PTRACE_SEIZE waits for a
  * thread that hangs in execve(). So each thread that is seen out has a thread here that does nothing else. One user has at
- * most SEEOUT_USER_MAX of them.
+ * most SEEOUT_USER_MAX of them, and as many are left for root.
  */
 #ifndef DFLOCK_KEEPER_SEEOUT_H
 #define DFLOCK_KEEPER_SEEOUT_H

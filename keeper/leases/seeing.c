@@ -15,7 +15,9 @@
 
 #define SEEING_AGAIN_MS 20
 #define SEEING_LATE_MS  5000
-#define SEEING_OF_ALL   4 /* an ordinary user gets this part of the room */
+#define SEEING_REST_MS  1000 /* after so long, entries that nobody wants are looked at gently; doubles */
+#define SEEING_REST_MAX 32000
+#define SEEING_OF_ALL   4 /* an ordinary user gets this part of the room, and the last part of it is root's */
 
 static void on_seeing_again(uv_timer_t *timer);
 
@@ -30,13 +32,47 @@ static void seeing_look_again(struct keeper *k, uint64_t ms)
 		uv_timer_start(&k->seeing.again, on_seeing_again, ms, 0);
 }
 
-/* Begins what can be begun. The rest, and what was refused, is tried again. */
+/* Has the entry not ended since? */
+static bool seeing_is_there(const struct keeper *k, const struct seeing_wanted *w)
+{
+	struct underway_call there;
+	size_t next = w->at;
+
+	/* Where it was, unless it has ended and was noted anew. */
+	if (underway_next(&k->table->underway, &next, &there) && seeing_is_same(&there, &w->call))
+		return true;
+	for (next = 0; underway_next(&k->table->underway, &next, &there);)
+		if (seeing_is_same(&there, &w->call))
+			return true;
+	return false;
+}
+
+/* Forgets entries that have ended since: a thread whose debugger stays makes call after call, and is never seen out. A free place, or
+ * SEEING_WANTED. */
+static size_t seeing_forget(struct keeper *k)
+{
+	size_t free_at = SEEING_WANTED;
+
+	for (size_t i = 0; i < SEEING_WANTED; i++) {
+		struct seeing_wanted *w = &k->seeing.wanted[i];
+
+		if (w->wanted && !w->running && !seeing_is_there(k, w)) /* mutant: seeing-forget */
+			w->wanted = false;
+		if (!w->wanted)
+			free_at = i;
+	}
+	return free_at;
+}
+
+/* Begins what can be begun. The rest, and what was refused, is tried again, each in its turn. */
 static void seeing_run(struct keeper *k)
 {
 	struct seeing *s = &k->seeing;
+	size_t first = s->first;
 	bool left = false, urgent = false;
 
-	for (size_t i = 0; i < UNDERWAY_CALLS; i++) {
+	for (size_t n = 0; n < SEEING_WANTED; n++) {
+		size_t i = (first + n) % SEEING_WANTED;
 		struct seeing_wanted *w = &s->wanted[i];
 
 		if (!w->wanted)
@@ -46,6 +82,8 @@ static void seeing_run(struct keeper *k)
 			continue;
 		w->asked_gently = w->gently;
 		w->running = seeout_start(s->seeouts, w->call.thread, w->call.started, w->gently, w->call.uid, i) == 0;
+		if (w->running)
+			s->first = i + 1;
 		left |= !w->running;
 	}
 	if (left)
@@ -59,7 +97,7 @@ static void seeing_say_late(struct keeper *k)
 {
 	const int64_t before_ns = clock_now_ns() - SEEING_LATE_MS * NS_PER_MS;
 
-	for (size_t i = 0; i < UNDERWAY_CALLS; i++) {
+	for (size_t i = 0; i < SEEING_WANTED; i++) {
 		const struct seeing_wanted *w = &k->seeing.wanted[i];
 		struct file *file;
 
@@ -78,17 +116,19 @@ static void on_seeing_again(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
+	seeing_forget(k);
 	seeing_say_late(k);
 	seeing_run(k);
 	queue_settle(k);
 }
 
-static void seeing_want(struct keeper *k, const struct underway_call *call, bool gently)
+/* at: where the entry is. */
+static void seeing_want(struct keeper *k, const struct underway_call *call, size_t at, bool gently)
 {
 	struct seeing *s = &k->seeing;
-	size_t free_at = UNDERWAY_CALLS;
+	size_t free_at = SEEING_WANTED;
 
-	for (size_t i = 0; i < UNDERWAY_CALLS; i++) {
+	for (size_t i = 0; i < SEEING_WANTED; i++) {
 		if (!s->wanted[i].wanted)
 			free_at = i;
 		else if (seeing_is_same(&s->wanted[i].call, call)) {
@@ -98,9 +138,12 @@ static void seeing_want(struct keeper *k, const struct underway_call *call, bool
 			return;
 		}
 	}
-	if (free_at < UNDERWAY_CALLS) /* else: asked for again when one of them has ended */
+	if (free_at ==
+	    SEEING_WANTED) /* there are no more entries than places, and of those that have ended, SEEOUT_MAX run */
+		free_at = seeing_forget(k);
+	if (free_at < SEEING_WANTED)
 		s->wanted[free_at] = (struct seeing_wanted){
-			.call = *call, .wanted = true, .gently = gently, .since_ns = clock_now_ns()};
+			.call = *call, .at = at, .wanted = true, .gently = gently, .since_ns = clock_now_ns()};
 }
 
 /* The leases of the entry's lock may go on. */
@@ -143,6 +186,29 @@ static void on_seeing_answer(void *arg, size_t tag, enum seeout_answer answer)
 	queue_settle(k);
 }
 
+static void seeing_tidy(struct keeper *k);
+
+/* A thread that has left its call long ago must not be stopped, or end, as if it were in it. */
+static void on_seeing_rest(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	struct seeing *s = &k->seeing;
+
+	seeing_tidy(k);
+	s->rest_ms = s->rest_ms < SEEING_REST_MAX ? 2 * s->rest_ms : SEEING_REST_MAX;
+	if (seeing_under_way(k))
+		uv_timer_start(timer, on_seeing_rest, s->rest_ms, 0);
+	queue_settle(k);
+}
+
+/* An entry is there, of this keeper or an earlier one. */
+static void seeing_rest(struct keeper *k)
+{
+	k->seeing.rest_ms = SEEING_REST_MS;
+	if (!uv_is_active((uv_handle_t *)&k->seeing.rest))
+		uv_timer_start(&k->seeing.rest, on_seeing_rest, SEEING_REST_MS, 0);
+}
+
 int seeing_start(struct keeper *k, void (*unpinned)(struct lock *lock))
 {
 	k->seeing.unpinned = unpinned;
@@ -150,7 +216,9 @@ int seeing_start(struct keeper *k, void (*unpinned)(struct lock *lock))
 	if (!k->seeing.seeouts)
 		return -errno;
 	uv_timer_init(k->loop, &k->seeing.again);
-	k->seeing.again.data = k;
+	uv_timer_init(k->loop, &k->seeing.rest);
+	k->seeing.again.data = k->seeing.rest.data = k;
+	seeing_rest(k);
 	return 0;
 }
 
@@ -159,20 +227,22 @@ void seeing_stop(struct keeper *k)
 	if (!k->seeing.seeouts)
 		return;
 	uv_close((uv_handle_t *)&k->seeing.again, NULL);
+	uv_close((uv_handle_t *)&k->seeing.rest, NULL);
 	seeouts_free(k->seeing.seeouts);
 	k->seeing.seeouts = NULL;
 }
 
 bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number, bool *again)
 {
-	struct underway_call ended[UNDERWAY_CALLS / 64], call;
+	static struct underway_call ended[UNDERWAY_CALLS];
+	struct underway_call call;
 	size_t count = 0;
 
 	*again = false;
 	for (size_t next = 0; underway_next(&k->table->underway, &next, &call);)
 		if (call.thread == who->thread && call.started == who->started && call.number == number)
 			*again = true;
-		else if (call.thread == who->thread && count < UNDERWAY_CALLS / 64)
+		else if (call.thread == who->thread)
 			ended[count++] = call;
 	if (!underway_begin(&k->table->underway, who->thread, who->started, number))
 		return false;
@@ -206,7 +276,7 @@ static void seeing_tidy(struct keeper *k)
 	struct underway_call call;
 
 	for (size_t next = 0; underway_next(&k->table->underway, &next, &call);)
-		seeing_want(k, &call, true);
+		seeing_want(k, &call, next - 1, true);
 	seeing_run(k);
 }
 
@@ -230,6 +300,9 @@ int seeing_note(struct lock *lock, const struct store_range *range, const struct
 		seeing_tidy(k);
 	if (uid != 0 && k->system && of_user >= UNDERWAY_CALLS / SEEING_OF_ALL)
 		return -EDQUOT;
+	if (uid != 0 && k->system && count >= UNDERWAY_CALLS - UNDERWAY_CALLS / SEEING_OF_ALL)
+		return -ENOSPC;
+	seeing_rest(k);
 	return underway_note(&k->table->underway, &call);
 }
 
@@ -244,7 +317,7 @@ bool seeing_is_wanted(const struct lock *lock, const struct store_range *range, 
 		if (!underway_is_on(&call, key->dev, key->ino, lock->space, range->from, range->to))
 			continue;
 		found = true;
-		seeing_want(k, &call, gently);
+		seeing_want(k, &call, next - 1, gently);
 	}
 	if (found)
 		seeing_run(k);

@@ -23,6 +23,7 @@
 #include <uv.h>
 
 #include "keeper/guard/underway.h"
+#include "keeper/kernel/seeout.h"
 #include "store/store.h"
 
 struct keeper;
@@ -30,19 +31,26 @@ struct lock;
 struct onbehalf;
 struct seeouts;
 
+/* All entries, and those that have ended while a thread looks after them. */
+#define SEEING_WANTED (UNDERWAY_CALLS + SEEOUT_MAX)
+
 /* Part of struct keeper. */
 struct seeing {
 	struct seeouts *seeouts;
 	void (*unpinned)(struct lock *lock);
+	uv_timer_t rest; /* active while there are entries */
+	uint64_t rest_ms;
 	uv_timer_t again; /* active while there are wanted entries that no thread sees out */
 	/* The entries, in no order. An entry that has ended since is forgotten when its answer comes. */
 	struct seeing_wanted {
 		struct underway_call call;
+		size_t at; /* of underway_next() */
 		bool wanted, running;
 		bool gently;       /* nobody waits for it: only if that disturbs no thread */
 		int64_t since_ns;  /* since when another host, or an operator, waits for it */
 		bool asked_gently; /* ... when it was started */
-	} wanted[UNDERWAY_CALLS];
+	} wanted[SEEING_WANTED];
+	size_t first;           /* whose turn it is */
 	uint64_t seen, refused; /* since the start: threads that were seen out; that could not be */
 };
 

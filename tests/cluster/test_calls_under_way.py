@@ -174,6 +174,22 @@ def test_numbers_pass_from_the_largest_to_the_smallest(two, program):
     tracer.let_go()
 
 
+def test_a_thread_that_is_never_seen_out_leaves_room(two, program):
+    """Its debugger stays, and it makes more calls than the keeper can look after at once: those of the past do not count."""
+    a, b = two
+    p = program(RUNS)
+    tracer = Tracer(p.pid)
+    other = opened(b)
+    for call in (1, 2):
+        assert all(granted(a, p.pid, call, space=1, start=i, to=i + 1) for i in range(700))
+        assert other.do("setlk 0 ex 0 700") == "EAGAIN"
+    assert granted(a, p.pid, 3, name="1")
+    assert other.do("setlk 0 ex 0 700") == "ok"
+    assert granted(a, program(RUNS).pid, 1, name="2")
+    assert opened(b, "2").do("flock 0 ex nb") == "ok"
+    tracer.let_go()
+
+
 def test_bytes(two, program):
     p = program(RUNS)
     tracer = Tracer(p.pid)

@@ -118,6 +118,8 @@ PAST = {
 PROGRAMS = {
     "cluster/test_calls_under_way.py::test_the_lease_stays_until_it_was_seen_out": {
         "a call under way is no pin": [put("pinned-call", " || seeing_is_wanted(lock, range, false)", "")]},
+    "cluster/test_calls_under_way.py::test_a_thread_that_is_never_seen_out_leaves_room": {
+        "calls of the past are looked after for ever": [condition("seeing-forget", "false")]},
     "cluster/test_calls_under_way.py::test_a_thread_that_has_ended": {
         "a call that was seen out stays": [skip("seeing-end")]},
     "cluster/test_calls_under_way.py::test_it_is_stopped_in_an_outage": {
@@ -270,8 +272,12 @@ UNIT = {
         "a question from the past ends a call": [condition("underway-stale", "false")]},
     "test_seeout": {
         "whoever sleeps has left the lock call": [put("seeout-elsewhere", "!seeout_may_be_lock_call(number)", "true")],
-        "one user may have all threads": [become("seeout-room", "return count < SEEOUT_MAX;")]},
+        "who executes another program is waited for by its old number": [put("seeout-exec", "waitpid(-1,", "waitpid(tid,")],
+        "what cannot be read has ended": [become("family-ended", "return true;")],
+        "one user may have all threads": [put("seeout-room", "users < SEEOUT_USER_MAX && ", "")],
+        "other users may have root's threads": [put("seeout-room", "(uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX)", "SEEOUT_MAX")]},
     "test_onbehalf": {
+        "its calls count as those of whoever asks": [become("onbehalf-owner", "out->uid = peer->uid;")],
         "anybody may ask for anybody": [condition("onbehalf-user", "false")],
         "the numbers of another namespace are ours": [condition("onbehalf-numbers", "false")]},
     "test_bereft": {

@@ -276,6 +276,11 @@ uint64_t family_started(pid_t pid)
 	return p && p->state != PROGRAM_ENDED;
 }
 
+bool family_has_ended(pid_t tid, uint64_t started)
+{
+	return family_started(tid) != started;
+}
+
 /* In the window a stop is pending, and no more. */
 bool family_is_stopped(pid_t pid)
 {

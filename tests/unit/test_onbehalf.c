@@ -84,6 +84,7 @@ START_TEST(root_may_ask_for_all)
 	pid = start(1000, 1000, 1000);
 	ck_assert_int_eq(look(0, pid, &who), 0);
 	ck_assert_int_eq(who.pid, pid);
+	ck_assert_uint_eq(who.uid, 1000);
 	end(pid);
 }
 END_TEST
@@ -180,6 +181,41 @@ START_TEST(in_another_pid_namespace)
 }
 END_TEST
 
+/* A keeper of one user, and a supervisor of another one that it may not look into: its number is in a pid namespace of its own. */
+START_TEST(in_another_pid_namespace_of_another_user)
+{
+	struct ucred there = {.uid = 0};
+	struct onbehalf who;
+	int ready[2], status;
+	pid_t maker, looker;
+
+	if (getuid() != 0)
+		return;
+	ck_assert_int_eq(pipe(ready), 0);
+	maker = fork();
+	if (maker == 0) {
+		pid_t pid = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
+
+		if (pid == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+		_exit(write(ready[1], &pid, sizeof(pid)) == sizeof(pid) && pause());
+	}
+	ck_assert_int_eq(read(ready[0], &there.pid, sizeof(there.pid)), sizeof(there.pid));
+	looker = fork();
+	if (looker == 0)
+		_exit(setresuid(1000, 1000, 1000) == 0 && onbehalf_look(&there, getpid(), &who) == -EXDEV ? 0 : 1);
+	ck_assert_int_eq(waitpid(looker, &status, 0), looker);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	kill(there.pid, SIGKILL);
+	close(ready[0]);
+	close(ready[1]);
+	end(maker);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests = tcase_create("onbehalf");
@@ -190,5 +226,6 @@ int main(void)
 	tcase_add_test(tests, there_is_no_such_thread);
 	tcase_add_test(tests, a_name_that_lies);
 	tcase_add_test(tests, in_another_pid_namespace);
+	tcase_add_test(tests, in_another_pid_namespace_of_another_user);
 	return suite_run_case("onbehalf", tests);
 }

@@ -3,11 +3,14 @@
 
 #include <check.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,6 +134,88 @@ START_TEST(another_process_traces_it)
 }
 END_TEST
 
+static int go[2], told[2];
+
+/* Many arguments, so that execve() takes long before it changes the thread's number. */
+static void *execute(void *arg)
+{
+	static char word[100000], *words[12] = {"true"};
+	pid_t tid = gettid();
+	char c;
+
+	memset(word, 'x', sizeof(word) - 1);
+	for (int i = 1; i < 11; i++)
+		words[i] = word;
+	if (write(told[1], &tid, sizeof(tid)) == sizeof(tid) && read(go[0], &c, 1) == 1)
+		execv("/bin/true", words);
+	return arg;
+}
+
+static bool has_ended_by_itself(pid_t pid, int *status)
+{
+	return waitpid(pid, status, WNOHANG) == pid;
+}
+
+/* A thread that is not its process's first one gets the number of that by execve(). Neither who looks nor the program hangs. */
+START_TEST(executes_meanwhile)
+{
+	const struct timespec delay = {.tv_nsec = 20000L * _i};
+	pid_t pid, tid, looker;
+	pthread_t thread;
+	uint64_t started;
+	int status;
+
+	ck_assert(pipe(go) == 0 && pipe(told) == 0);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (pthread_create(&thread, NULL, execute, NULL) == 0)
+			pause();
+		_exit(1);
+	}
+	ck_assert_int_eq(read(told[0], &tid, sizeof(tid)), sizeof(tid));
+	started = family_started(tid);
+	wait_until(sleeps(tid));
+	looker = fork();
+	if (looker == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (write(go[1], "x", 1) != 1)
+			_exit(1);
+		nanosleep(&delay, NULL);
+		seeout_now(tid, started, false);
+		pause(); /* the kernel would let go of what a process traces that ends */
+	}
+	wait_until(has_ended_by_itself(pid, &status));
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	end(looker);
+	for (int i = 0; i < 2; i++) {
+		close(go[i]);
+		close(told[i]);
+	}
+}
+END_TEST
+
+/* A keeper without a free descriptor sees nothing, and that proves nothing: neither that the thread has ended, nor that it sleeps. */
+START_TEST(without_a_descriptor)
+{
+	const struct rlimit none = {.rlim_cur = 0, .rlim_max = 0};
+	pid_t pid = start(RUNS, -1), looker;
+	uint64_t started = family_started(pid);
+	int status;
+
+	ck_assert_int_eq(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
+	looker = fork();
+	if (looker == 0)
+		_exit(setrlimit(RLIMIT_NOFILE, &none) == 0 && seeout_now(pid, started, true) == SEEOUT_REFUSED &&
+				      seeout_now(pid, started, false) == SEEOUT_REFUSED
+			      ? 0
+			      : 1);
+	ck_assert_int_eq(waitpid(looker, &status, 0), looker);
+	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	end(pid);
+}
+END_TEST
+
 /* It stays stopped, and goes on when it is told to. */
 START_TEST(is_stopped)
 {
@@ -189,7 +274,38 @@ START_TEST(one_user_has_a_part_of_the_room)
 	wait_until(all_seen(&seen));
 	ck_assert_uint_eq(seen.answers[SEEOUT_OUT], SEEOUT_USER_MAX);
 	ck_assert_uint_eq(seen.tags, (1u << SEEOUT_USER_MAX) - 1);
-	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), false, 1000, 31), 0);
+	/* Gently: a thread of its parent that traces it would wait for its end in the place of end(). */
+	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), true, 1000, 31), 0);
+	seeouts_free(seen.all);
+	uv_close((uv_handle_t *)&alive, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	end(pid);
+}
+END_TEST
+
+/* The loop does not run meanwhile, so nobody gives a place back. */
+START_TEST(users_leave_room_for_root)
+{
+	pid_t pid = start(SLEEPS, -1);
+	struct seen seen = {0};
+	uv_idle_t alive;
+	size_t tag = 0;
+
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	uv_idle_init(&loop, &alive);
+	uv_idle_start(&alive, on_idle);
+	seen.all = seeouts_new(&loop, on_seen, &seen);
+	ck_assert_ptr_nonnull(seen.all);
+	while (tag < SEEOUT_MAX - SEEOUT_USER_MAX) {
+		ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 1000 + (uid_t)tag / SEEOUT_USER_MAX, 0), 0);
+		tag++;
+	}
+	ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 2000, 0), -EAGAIN);
+	for (int i = 0; i < SEEOUT_USER_MAX; i++)
+		ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 0, 0), 0);
+	ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 0, 0), -EAGAIN);
+	wait_until((uv_run(&loop, UV_RUN_NOWAIT), seen.answers[SEEOUT_OUT] == SEEOUT_MAX));
 	seeouts_free(seen.all);
 	uv_close((uv_handle_t *)&alive, NULL);
 	uv_run(&loop, UV_RUN_DEFAULT);
@@ -208,7 +324,10 @@ int main(void)
 	tcase_add_test(tests, has_ended);
 	tcase_add_test(tests, another_one_has_its_number);
 	tcase_add_test(tests, another_process_traces_it);
+	tcase_add_loop_test(tests, executes_meanwhile, 0, 60);
+	tcase_add_test(tests, without_a_descriptor);
 	tcase_add_test(tests, is_stopped);
 	tcase_add_test(tests, one_user_has_a_part_of_the_room);
+	tcase_add_test(tests, users_leave_room_for_root);
 	return suite_run_case("seeout", tests);
 }
