@@ -61,7 +61,7 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 	return rc < 0 ? -ECONNRESET : 0;
 }
 
-static int send_question(struct ask *ask, struct wire_request *request, const struct protect_by *by, int fd)
+int sim_send(struct ask *ask, struct wire_request *request, const struct protect_by *by, int fd)
 {
 	struct program *p = program_of_task();
 	union {
@@ -95,14 +95,14 @@ int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, cons
 {
 	struct wire_request request = ask_request(op, want, have);
 
-	return send_question(ask, &request, by, ask->fd);
+	return sim_send(ask, &request, by, ask->fd);
 }
 
 int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
 {
 	struct wire_request request = ask_before_request(from);
 
-	return send_question(ask, &request, by, -1);
+	return sim_send(ask, &request, by, -1);
 }
 
 int ask_receive(struct ask *ask, struct wire_reply *reply)
@@ -191,14 +191,21 @@ bool protect_page_is_near(const struct protect_look *look)
 	return true;
 }
 
+struct protect_by sim_by(const struct host *host)
+{
+	struct protect_by by = {.config = host->config, .euid = geteuid()};
+
+	place_config_id(host->config, &by.mine.id);
+	snprintf(by.dir, sizeof(by.dir), "%.90s", host->run);
+	return by;
+}
+
 enum protect protect_ask(int fd, struct protect_look *look)
 {
 	struct host *host = program_of_task()->host;
 
 	(void)fd;
-	look->by = (struct protect_by){.config = host->config, .euid = geteuid()};
-	place_config_id(host->config, &look->by.mine.id);
-	snprintf(look->by.dir, sizeof(look->by.dir), "%.90s", host->run);
+	look->by = sim_by(host);
 	if (!look->page && rng_chance(&program_of_task()->rng, 500))
 		look->page = host_page(host);
 	return PROTECT_ASK;

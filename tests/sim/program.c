@@ -32,8 +32,8 @@ void program_wake(struct program *p, uint64_t nap)
 {
 	if (p->state == PROGRAM_ENDED || p->nap != nap)
 		return;
-	p->wakes = p->frozen;
-	if (p->frozen)
+	p->wakes = p->frozen && !p->in_window;
+	if (p->wakes)
 		return;
 	p->nap = 0;
 	task_resume(p->task);
@@ -64,6 +64,8 @@ void program_freeze(struct program *p, bool frozen)
 		return;
 	p->frozen = frozen;
 	sim_trace("p%d: %s", p->id, frozen ? "frozen" : "goes on");
+	if (frozen && p->in_call && p->waits_for_lock) /* its stop ends the wait */
+		p->called_back = p->wakes = true;
 	if (frozen)
 		p->host->frozen += !host_is_disturbed(p->host);
 	else if (p->wakes)
@@ -160,7 +162,9 @@ static int call(struct program *p, const struct store_range *range, bool nonbloc
 	sim_trace("p%d: h%d %s: %s %s%s [%lld, %lld)", p->id, p->host->id, program_file_name(p->file),
 		  range->space == WIRE_FLOCK ? "flock" : "record", range->mode == WIRE_SHARED ? "shared" : "exclusive",
 		  nonblock ? ", without waiting" : "", (long long)range->from, (long long)range->to);
-	rc = range->space == WIRE_FLOCK ? acquire_flock(p->fd, op, &want, &look) : acquire_record(p->fd, &want, &look);
+	rc = p->caught                    ? caught_call(p, &want)
+	     : range->space == WIRE_FLOCK ? acquire_flock(p->fd, op, &want, &look)
+					  : acquire_record(p->fd, &want, &look);
 	sim_trace("p%d: %s", p->id, rc == 0 ? "has it" : strerror(-rc));
 	if (rc == 0) {
 		p->state = PROGRAM_HOLDING;
@@ -297,7 +301,7 @@ static struct program *program_new(struct host *host, int64_t start)
 
 void programs_start(int count)
 {
-	struct rng rng = rng_of("programs", 0);
+	struct rng rng = rng_of("programs", 0), caught = rng_of("caught", 0);
 	int64_t over = rng_between(&rng, 1, 8) * SEC;
 
 	for (int i = 0; i < count; i++) {
@@ -308,6 +312,7 @@ void programs_start(int count)
 		p->busy = rng_chance(&rng, 600);
 		p->faithful = rng_chance(&rng, 500);
 		p->converts = rng_chance(&rng, 300) || all_convert();
+		p->caught = rng_chance(&caught, 300);
 		if (faults_dropped('p', i))
 			program_kill(p, "left out");
 	}

@@ -13,6 +13,7 @@
  *   folders.c   what is made before a run: folders, files, configurations
  *   stopping.c  which programs hold locks and are stopped (keeper/kernel/holders.h, stopped.h, family.h)
  *   program.c   programs that lock
+ *   caught.c    programs under the net: their supervisors, and who sees them out of a call (keeper/kernel/seeout.h)
  *   ask.c       the shim's socket and page (shim/ask.h, protect.h)
  *   lock.c      the shim's kernel calls (shim/real.h)
  *   faults.c    which faults happen, and when
@@ -223,6 +224,11 @@ struct program {
 	bool frozen, wakes;  /* wakes: an event came while it was frozen */
 	bool receives;       /* waits for the keeper's answer */
 	bool waits_for_lock; /* in the kernel */
+	bool caught;         /* under the net: caught.c; the next three are that file's */
+	bool in_call;        /* from the question to the return of the call */
+	bool in_window;      /* the kernel goes on with it, and it has not tried to lock so far: neither a signal nor a stop gets through */
+	bool called_back;    /* it is to begin anew, if it waits */
+	uint64_t number;     /* of its present call */
 	bool converts;
 	bool final; /* checks at the end whether this one lock can be taken */
 	bool interrupted;
@@ -247,6 +253,15 @@ const char *program_file_name(int file);             /* the lock name */
 #define PROGRAM_FOREVER INT64_MAX
 void program_sleep(struct program *program, int64_t ns);
 struct program *program_of_task(void);
+
+/* --- caught.c, ask.c --- */
+struct ask;
+struct intent;
+struct protect_by;
+struct wire_request;
+int caught_call(struct program *program, const struct intent *want);
+struct protect_by sim_by(const struct host *host); /* which keeper a program of the host asks */
+int sim_send(struct ask *ask, struct wire_request *request, const struct protect_by *by, int fd);
 
 /* --- faults.c --- */
 void faults_plan(void);

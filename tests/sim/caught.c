@@ -1,0 +1,285 @@
+/*
+ * Programs under the net: a supervisor asks for them on behalf of the thread, and the kernel goes on with the call. Nobody looks a
+ * second time. What is simulated: the supervisor that says "continue" as late as it likes, and dies between question and answer; the window between
+ * that and the kernel lock; a thread that waits in the kernel and is called back; a stop, which a thread in the window notices only
+ * when it has its lock. And keeper/kernel/seeout.h and onbehalf.h: which thread has left its call, the simulation knows.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "keeper/kernel/family.h"
+#include "keeper/kernel/onbehalf.h"
+#include "keeper/kernel/seeout.h"
+#include "shim/ask.h"
+#include "shim/sys.h"
+#include "tests/sim/sim.h"
+
+#define SLOW  (900 * MS) /* longer than a pin */
+#define STUCK (5 * SEC)  /* longer than a ttl */
+#define AGAIN 1
+
+static struct program *caught_find(pid_t pid)
+{
+	for (int i = 0; i < sim_program_count; i++)
+		if (sim_programs[i].pid == pid)
+			return &sim_programs[i];
+	return NULL;
+}
+
+/* --- the supervisor --- */
+
+/* Before the call waits for another host, or fails because of one. */
+static void caught_let_go(struct program *p, const struct intent *want)
+{
+	if (want->space != WIRE_FLOCK)
+		return;
+	flock(p->fd, LOCK_UN);
+	kernel_changed(p->host);
+}
+
+static int caught_answer(struct program *p, const struct intent *want, const struct wire_reply *reply)
+{
+	switch (reply->verdict) {
+	case WIRE_GRANTED:
+		return sys_clock_ns(CLOCK_BOOTTIME) < reply->until_ns ? 0 : AGAIN;
+	case WIRE_WOULD_BLOCK:
+		caught_let_go(p, want);
+		return -EWOULDBLOCK;
+	case WIRE_REFUSED:
+		return -ENOLCK;
+	default:
+		sim_fail("p%d got the verdict %u", p->id, reply->verdict);
+	}
+}
+
+static int caught_converse(struct program *p, const struct intent *want, struct ask *ask)
+{
+	struct wire_reply reply;
+	int ret;
+
+	while ((ret = ask_receive(ask, &reply)) == 0 && reply.verdict == WIRE_WAITING)
+		caught_let_go(p, want);
+	return ret < 0 ? ret : caught_answer(p, want, &reply);
+}
+
+/* 0: the call may go on. A supervisor that dies is followed by one that asks about the same call. */
+static int caught_ask(struct program *p, const struct intent *want, uint64_t number)
+{
+	const struct protect_by by = sim_by(p->host);
+	int ret;
+
+	do {
+		struct wire_request request = ask_request(WIRE_LOCK, want, false);
+		struct ask ask;
+
+		request.thread = p->pid;
+		request.call = number;
+		ret = ask_open(&ask, &by, want, p->fd, 0);
+		if (ret == 0)
+			ret = sim_send(&ask, &request, &by, p->fd);
+		if (ret == 0 && rng_chance(&p->rng, 50))
+			ret = AGAIN;
+		else if (ret == 0)
+			ret = caught_converse(p, want, &ask);
+		ask_close(&ask);
+		if (ret == 0 && rng_chance(&p->rng, 50))
+			ret = AGAIN;
+	} while (ret == AGAIN || ret == -ECONNRESET);
+	return ret;
+}
+
+/* --- the call in the kernel --- */
+
+static int caught_try(struct program *p, const struct intent *want)
+{
+	struct flock lock = {.l_type = want->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+			     .l_whence = SEEK_SET,
+			     .l_start = want->first,
+			     .l_len = intent_len(want->first, want->last)};
+	int ret;
+
+	if (want->space == WIRE_FLOCK)
+		ret = flock(p->fd, (want->mode == WIRE_SHARED ? LOCK_SH : LOCK_EX) | LOCK_NB);
+	else
+		ret = fcntl(p->fd, F_OFD_SETLK, &lock);
+	ret = ret < 0 ? -errno : 0;
+	kernel_changed(p->host); /* it may be less than before */
+	return ret == -EAGAIN ? -EWOULDBLOCK : ret;
+}
+
+static int caught_in_kernel(struct program *p, const struct intent *want)
+{
+	int ret;
+
+	p->in_window = true;
+	program_sleep(p, rng_chance(&p->rng, 50) ? rng_between(&p->rng, 0, STUCK) : rng_delay(&p->rng, SLOW));
+	ret = caught_try(p, want);
+	p->in_window = false;
+	while (ret == -EWOULDBLOCK && !want->nonblock) {
+		if (p->called_back || p->frozen)
+			return AGAIN;
+		if (!program_wait_for_lock(p))
+			return -EINTR;
+		if (p->called_back)
+			return AGAIN;
+		ret = caught_try(p, want);
+	}
+	return ret;
+}
+
+int caught_call(struct program *p, const struct intent *want)
+{
+	int ret;
+
+	do {
+		p->number++;
+		p->called_back = false;
+		p->in_call = true;
+		ret = caught_ask(p, want, p->number);
+		if (ret == -EINTR && p->called_back)
+			ret = AGAIN;
+		if (ret == 0) {
+			ret = caught_in_kernel(p, want);
+			/* A stop comes before the thread is back in the program. */
+			while (p->frozen) {
+				p->wakes = true;
+				program_sleep(p, PROGRAM_FOREVER);
+			}
+		}
+		p->in_call = false;
+	} while (ret == AGAIN);
+	return ret;
+}
+
+/* --- keeper/kernel/seeout.h --- */
+
+struct seeouts {
+	struct host *host;
+	unsigned life;
+	seeout_cb *cb;
+	void *arg;
+};
+
+struct seeing_one {
+	struct seeouts *all;
+	struct program *p;
+	bool gently;
+	size_t tag;
+	uint64_t number; /* of the call that the program was in */
+	enum seeout_answer answer;
+};
+
+static bool lives(const struct seeouts *all)
+{
+	return all->host->keeper && all->host->life == all->life;
+}
+
+static void answer_item(void *arg, uint64_t number)
+{
+	struct seeing_one one = *(struct seeing_one *)arg;
+
+	(void)number;
+	free(arg);
+	one.all->cb(one.all->arg, one.tag, one.answer);
+}
+
+static void wake_receiver(void *arg, uint64_t nap)
+{
+	program_wake(arg, nap);
+}
+
+/* What waits begins anew: in the kernel, or with the supervisor, which sees that the thread was woken. */
+static void call_back(struct program *p)
+{
+	p->called_back = true;
+	p->interrupted |= p->receives;
+	if (p->waits_for_lock)
+		programs_look_again(p->host);
+	else if (p->receives)
+		sim_after(0, wake_receiver, p, p->nap);
+}
+
+static void look(void *arg, uint64_t number)
+{
+	struct seeing_one *one = arg;
+	struct program *p = one->p;
+
+	(void)number;
+	if (!lives(one->all)) {
+		free(one);
+		return;
+	}
+	one->answer = SEEOUT_OUT;
+	if (p && p->state != PROGRAM_ENDED && p->in_call && p->number == one->number &&
+	    !(p->frozen && p->waits_for_lock)) {
+		if (one->gently || rng_chance(&p->host->rng, 100)) {
+			one->answer = SEEOUT_REFUSED;
+		} else {
+			call_back(p); /* it stops when it leaves the kernel */
+			sim_after(rng_delay(&p->host->rng, 20 * MS), look, one, 0);
+			return;
+		}
+	}
+	host_post(one->all->host, answer_item, one, 0);
+}
+
+struct seeouts *seeouts_new(uv_loop_t *loop, seeout_cb *cb, void *arg)
+{
+	struct seeouts *all = malloc(sizeof(*all));
+	struct host *host = loop->data;
+
+	if (all)
+		*all = (struct seeouts){.host = host, .life = host->life, .cb = cb, .arg = arg};
+	return all;
+}
+
+/* An answer may be under way: it stays. */
+void seeouts_free(struct seeouts *all)
+{
+	all->life = 0;
+}
+
+int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, bool gently, uid_t uid, size_t tag)
+{
+	struct seeing_one *one = malloc(sizeof(*one));
+
+	(void)started, (void)uid;
+	if (!one)
+		abort();
+	*one = (struct seeing_one){.all = all, .p = caught_find(tid), .gently = gently, .tag = tag};
+	one->number = one->p ? one->p->number : 0;
+	sim_after(rng_delay(&all->host->rng, 50 * MS), look, one, 0);
+	return 0;
+}
+
+/* --- keeper/kernel/onbehalf.h, family.h --- */
+
+int onbehalf_look(const struct ucred *peer, pid_t thread, struct onbehalf *out)
+{
+	(void)peer;
+	*out = (struct onbehalf){.thread = thread, .pid = thread, .started = 1};
+	return 0;
+}
+
+const char *onbehalf_why(int ret)
+{
+	sim_fail("a question for a thread was not believed: %s", strerror(-ret));
+}
+
+uint64_t family_started(pid_t pid)
+{
+	const struct program *p = caught_find(pid);
+
+	return p && p->state != PROGRAM_ENDED;
+}
+
+/* In the window a stop is pending, and no more. */
+bool family_is_stopped(pid_t pid)
+{
+	const struct program *p = caught_find(pid);
+
+	return !p || p->state == PROGRAM_ENDED || (p->frozen && !p->in_window);
+}
