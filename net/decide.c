@@ -10,10 +10,10 @@
 #include <sys/file.h>
 
 #include "net/getlk.h"
+#include "net/ground.h"
 #include "net/kept.h"
 #include "net/lockcall.h"
 #include "net/note_out.h"
-#include "net/ground.h"
 #include "net/thread.h"
 #include "net/want.h"
 #include "shim/await.h"
@@ -183,7 +183,7 @@ static int decide_look(struct caught *caught, struct thread *t, const struct loc
 	if (ret < 0)
 		return decide_error(want->fd, ret);
 	if (call->kind == LOCKCALL_TEST)
-		return decide_error(want->fd, getlk(caught, t, call, want, &look));
+		return decide_error(want->fd, getlk(caught, t, call, want, elsewhere, &look));
 	return decide_take(t, call, want, elsewhere, &look, until_ns);
 }
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "net/decide.h"
+#include "net/ground.h"
 #include "shim/blocker.h"
 
 /* If this process dies between the two steps, the other one must not take the answer for the question. */
@@ -26,15 +27,18 @@ static int getlk_write(struct caught *caught, struct thread *t, const struct loc
 	return thread_write(t, call->at, bytes, size);
 }
 
-int getlk(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want,
+int getlk(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want, bool elsewhere,
 	  struct protect_look *look)
 {
 	const struct ask behalf = {.thread = t->tid, .call = t->id, .command = t->command};
 	struct flock64 found;
-	int ret;
+	int ret = ground_ask(want->fd, look, elsewhere);
 
-	want->intent.nonblock = true;
-	ret = blocker_find_for(&behalf, want->fd, &want->intent, look, &found);
+	want->intent.nonblock = true; /* a test never waits */
+	if (ret == 0)
+		ret = blocker_ask(&behalf, want->fd, &want->intent, look, &found);
+	else if (ret == GROUND_KERNEL)
+		return DECIDE_CONTINUE;
 	if (ret == 0 || ret == -EBADF)
 		return DECIDE_CONTINUE;
 	return ret < 0 ? ret : getlk_write(caught, t, call, want, &found);

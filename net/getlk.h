@@ -8,8 +8,9 @@
 #include "net/want.h"
 #include "shim/protect.h"
 
-/* An answer as decide() gives it; -ENOLCK after a line. *look is that of ground_look(), and *want is resolved. */
-int getlk(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want,
+/* An answer as decide() gives it; -ENOLCK after a line; another -errno: a look has failed. *look is that of ground_look(), and *want is
+ * resolved. */
+int getlk(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want, bool elsewhere,
 	  struct protect_look *look);
 
 #endif

@@ -47,14 +47,23 @@ static bool blocker_is_leased(const struct intent *want, const struct protect_lo
 	return look->page && leases_shown(&look->page->leases, &look->file, &wanted) && protect_page_is_near(look);
 }
 
-static __attribute__((noinline)) int blocker_ask(const struct ask *behalf, int fd, const struct intent *want,
-						 struct protect_look *look, struct flock64 *found)
+__attribute__((noinline)) int blocker_ask(const struct ask *behalf, int fd, const struct intent *want,
+					  struct protect_look *look, struct flock64 *found)
 {
 	static const struct call_kind blocker_kind = {.op = WIRE_TEST, .answer = blocker_take_answer};
 	struct test_call t = {.call = {.kind = &blocker_kind, .fd = fd, .want = want, .look = look, .ask = *behalf},
 			      .found = found};
-	int ret;
+	int ret = call_run(&t.call);
 
+	return ret < 0 ? ret : t.blocked;
+}
+
+int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found)
+{
+	static const struct ask own;
+
+	if (blocker_is_leased(want, look))
+		return 0;
 	switch (protect_ask(fd, look)) {
 	case PROTECT_NO:
 		return 0;
@@ -63,20 +72,5 @@ static __attribute__((noinline)) int blocker_ask(const struct ask *behalf, int f
 	case PROTECT_ASK:
 		break;
 	}
-	ret = call_run(&t.call);
-
-	return ret < 0 ? ret : t.blocked;
-}
-
-int blocker_find_for(const struct ask *behalf, int fd, const struct intent *want, struct protect_look *look,
-		     struct flock64 *found)
-{
-	return blocker_is_leased(want, look) ? 0 : blocker_ask(behalf, fd, want, look, found);
-}
-
-int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found)
-{
-	static const struct ask own;
-
-	return blocker_find_for(&own, fd, want, look, found);
+	return blocker_ask(&own, fd, want, look, found);
 }

@@ -13,8 +13,8 @@
  * wherever fcntl() is. */
 int blocker_find(int fd, const struct intent *want, struct protect_look *look, struct flock64 *found);
 
-/* The same on behalf of the thread that behalf->thread, call and command say. */
-int blocker_find_for(const struct ask *behalf, int fd, const struct intent *want, struct protect_look *look,
-		     struct flock64 *found);
+/* Only the question, on behalf of the thread that behalf->thread, call and command say: look->by is filled. The same results. */
+int blocker_ask(const struct ask *behalf, int fd, const struct intent *want, struct protect_look *look,
+		struct flock64 *found);
 
 #endif

@@ -356,3 +356,53 @@ def test_two_hosts(two, folder, kind, signals):
         inside, entries, overlaps = struct.unpack("i4xqq", f.read(24))
     assert said.count("had ") == 4 and said.count("refused 0 ") == 4, said
     assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said
+
+
+def test_a_keeper_is_started(redis, make_host):
+    """By a supervisor, also by one that was the second."""
+    make_host("opener")
+    c = make_host("c", foreground=False)
+    agent = opened(c)
+    os.kill(both(c)[0], signal.SIGKILL)
+    assert agent.do("flock 0 ex nb") == "ok"
+    assert c.keeper_pids()
+
+
+@pytest.mark.parametrize("who", ["keeper", "keeper and parent"])
+def test_a_keeper_dies_while_a_call_waits(two, who):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    pids = two[1].keeper_pids()
+    for pid in pids if "parent" in who else pids[1:]:
+        os.kill(pid, signal.SIGKILL)
+    assert b.silent(0.2)
+    assert a.do("flock 0 un") == "ok"
+    assert b.heard()[0] == "ok"
+
+
+def test_an_ordinary_user(two, folder):
+    """Has the net, or one line says why not; setuid programs have no rights below it."""
+    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    done = run(two[0], "sh", "-c", "grep NoNewPrivs /proc/self/status; exit 3", before=user)
+    scope = subprocess.run(["cat", "/proc/sys/kernel/yama/ptrace_scope"], capture_output=True, text=True).stdout
+    traced = scope in ("", "0\n")
+    assert (done.returncode, done.stdout.split()[1:]) == ((3, ["1"]) if traced else (125, [])), done.stderr
+
+
+def test_many_calls_wait_at_once(two):
+    """None delays another one."""
+    a = opened(two[0])
+    assert a.do("flock 0 ex") == "ok"
+    waiters = [opened(two[1]) for _ in range(3)]
+    for waiter in waiters:
+        waiter.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    other = opened(two[1], name="other")
+    assert other.do("flock 0 ex nb") == "ok"
+    assert a.do("flock 0 un") == "ok"
+    while waiters:
+        ready = wait_until(lambda: [w for w in waiters if not w.silent(0.01)], "one has it")[0]
+        assert ready.heard()[0] == "ok" and ready.do("flock 0 un") == "ok"
+        waiters = [w for w in waiters if w is not ready]
