@@ -143,10 +143,8 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 	ret = decide_kept(&d, t, elsewhere);
 	if (ret == -ENOLCK)
 		return decide_refused(&d.call);
-	if (ret == -EBADF || ret == GROUND_KERNEL)
-		return DECIDE_CONTINUE;
 	if (ret != 0)
-		return ret;
+		return ret == GROUND_KERNEL ? DECIDE_CONTINUE : ret;
 	if (sys_clock_ns(CLOCK_MONOTONIC) - since_ns >= LOOK_AGAIN_NS && !want_is_same(want, t, call))
 		return DECIDE_ANEW;
 	*until_ns = d.until_ns;
@@ -181,7 +179,7 @@ static int decide_look(struct caught *caught, struct thread *t, const struct loc
 	/* A bad range is refused here: the file may grow before the kernel looks, and then it would accept the range. */
 	ret = want_resolve(want, call);
 	if (ret < 0)
-		return decide_error(want->fd, ret);
+		return protect_is_kernels(want->fd) ? DECIDE_CONTINUE : decide_error(want->fd, ret);
 	if (call->kind == LOCKCALL_TEST)
 		return decide_error(want->fd, getlk(caught, t, call, want, elsewhere, &look));
 	return decide_take(t, call, want, elsewhere, &look, until_ns);

@@ -39,7 +39,7 @@ int getlk(struct caught *caught, struct thread *t, const struct lockcall *call, 
 		ret = blocker_ask(&behalf, want->fd, &want->intent, look, &found);
 	else if (ret == GROUND_KERNEL)
 		return DECIDE_CONTINUE;
-	if (ret == 0 || ret == -EBADF)
-		return DECIDE_CONTINUE;
-	return ret < 0 ? ret : getlk_write(caught, t, call, want, &found);
+	if (ret <= 0)
+		return ret < 0 ? ret : DECIDE_CONTINUE;
+	return getlk_write(caught, t, call, want, &found);
 }

@@ -255,5 +255,7 @@ int acquire_flock(int fd, int op, const struct intent *want, struct protect_look
 	static const struct call_kind flock_kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &flock_taking};
 	struct flock_call f = {.call = {.kind = &flock_kind, .fd = fd, .want = want, .look = look}, .op = op};
 
-	return acquire(&f.call);
+	int ret = acquire(&f.call);
+
+	return ret == ASK_NETTED ? (int)sys(flock, fd, op) : ret;
 }

@@ -326,6 +326,22 @@ static void reclock_abandon(void *arg)
 	earlier_release(&r->earlier);
 }
 
+/* The net's supervisor does all of it. No cancellation point. */
+static int reclock_without_key(const struct record_call *r)
+{
+	const struct intent *want = r->call.want;
+	const struct flock64 lock = {
+		.l_type = reclock_type(r),
+		.l_whence = SEEK_SET,
+		.l_start = want->first,
+		.l_len = intent_len(want->first, want->last),
+	};
+	int cmd = want->owner == WIRE_OWNER_PROCESS ? (want->nonblock ? F_SETLK64 : F_SETLKW64)
+						    : (want->nonblock ? F_OFD_SETLK : F_OFD_SETLKW);
+
+	return (int)sys_fcntl(r->call.fd, cmd, &lock);
+}
+
 int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 {
 	static const struct call_taking reclock_taking = {.try = reclock_try,
@@ -351,5 +367,5 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 		pthread_cleanup_pop(0);
 	}
 	earlier_release(&r.earlier);
-	return ret;
+	return ret == ASK_NETTED ? reclock_without_key(&r) : ret;
 }

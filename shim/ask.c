@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include "shim/abandoned.h"
+#include "shim/netted.h"
 #include "shim/note.h"
 #include "shim/settings.h"
 #include "shim/start.h"
@@ -185,6 +186,8 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 
 	if (ask->fd != NOTE_JOB && protect_kernel_refuses(ask->fd))
 		return -EBADF;
+	if (ask->fd != NOTE_JOB && netted_is_on())
+		return ASK_NETTED;
 	started = start_keeper(by, ask->nonblock, why, sizeof(why));
 	if (started == -EINTR)
 		return started;

@@ -6,6 +6,8 @@
  * -ECONNRESET  the keeper ended; ask the next one
  * -ENOLCK      refused, and the reason was written
  * -EBADF       the kernel refuses a lock on the descriptor (protect_kernel_refuses())
+ * ASK_NETTED   no keeper listens, and this process must not start one, since it would be under the net, too. The net's supervisor can:
+ *              the caller makes its call without a key (netted.h)
  * ASK_LATER    no keeper can answer now, and the file's rule says that the caller waits: await_keeper(), and ask anew. The
  *              reason was written, once for each call
  * Callable wherever flock() is; errno changes. No cancellation points, except ask_receive() if `cancellable`.
@@ -27,8 +29,9 @@
 /* The same if `fd` is NOTE_JOB: it is asked whether a job may start (ask_fit()). */
 #define ASK_JOB_PATIENCE_NS (5 * INT64_C(1000000000))
 
-/* Negative, and not an errno. */
-#define ASK_LATER (-4096)
+/* Negative, and not errnos. */
+#define ASK_LATER  (-4096)
+#define ASK_NETTED (-4097)
 
 struct ask {
 	int sock;

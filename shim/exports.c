@@ -10,6 +10,7 @@
 #include "shim/abandoned.h"
 #include "shim/acquire.h"
 #include "shim/intent.h"
+#include "shim/netted.h"
 #include "shim/protect.h"
 #include "shim/real.h"
 #include "shim/record.h"
@@ -26,6 +27,7 @@ __attribute__((constructor)) static void shim_init(void)
 	int saved = errno;
 
 	real_init();
+	netted_init();
 	settings_init();
 	report_init();
 	require_check();

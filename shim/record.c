@@ -246,6 +246,10 @@ static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const st
 	ret = record_find_remote(fd, lock, command.owner, &found);
 	if (ret == 0)
 		return 0;
+	if (ret == ASK_NETTED) {
+		record_write(arg, lock, command.small);
+		return (int)sys_fcntl(fd, cmd, arg);
+	}
 	if (ret > 0)
 		ret = record_write(arg, &found, command.small);
 	if (ret < 0)
@@ -291,6 +295,11 @@ int record_lockf_test(int fd, int64_t len)
 	if (found.l_type != F_UNLCK && found.l_pid != getpid())
 		return -EACCES;
 	ret = record_find_remote(fd, &lock, WIRE_OWNER_PROCESS, &found);
+	if (ret == ASK_NETTED) {
+		found = lock;
+		ret = (int)sys_fcntl(fd, F_GETLK64, &found);
+		return ret < 0 ? ret : found.l_type != F_UNLCK && found.l_pid != getpid() ? -EACCES : 0;
+	}
 	return ret > 0 ? -EACCES : ret;
 }
 

@@ -77,20 +77,45 @@ fails table safety -DREOPENS
 fails table safety -DREAD_ONCE
 fails table safety -DNO_BUSY
 holds net safety
-holds net safety -DCRASHES=1
-fails net safety -DOPEN_GATE
-fails net safety -DGATE_LATE
-fails net safety -DCONTINUE_FIRST
-fails net safety -DDROP_FIRST
-fails net safety -DDROP_LOOK_FIRST
-fails net safety -DSETTLE_LATE
-fails net safety -DHOLDERS_ONLY
-fails net safety -DTHAW_FIRST
-fails net safety -DKILL_ONCE
-fails net safety -DCRASHES=1 -DONE_COPY
+holds net safety -DDEATHS=1 -DCRASHES=1
+holds net safety -DOUTAGES=1
+holds net safety -DPROCESS -DOUTAGES=1
+holds net safety -DTHREADS=1 -DDEATHS=1 -DCRASHES=1 -DOUTAGES=1
+holds net safety -DHOSTS=2 -DDEATHS=1 -DCRASHES=1
+holds net safety -DHOSTS=2 -DOUTAGES=1
+holds net safety -DLIVE -DDEATHS=1
+holds net safety -DLIVE -DCRASHES=1
+holds net safety -DLIVE -DTHREADS=1 -DDEATHS=1 -DCRASHES=1 -DOUTAGES=1
+holds net safety -DLIVE -DHOSTS=2 -DOUTAGES=1
+fails net safety -DPROBE_EARLY
+fails net safety -DRUNS_IS_OUT
+fails net safety -DHANDS_ARE_OUT
+fails net safety -DSEEN_ANY
+fails net safety -DLIVE -DNO_SEE_OUT
+fails net safety -DTHREADS=1 -DCRASHES=1 -DENTER_LATE
+fails net safety -DTHREADS=1 -DCRASHES=1 -DNOT_TAKEN_UP
+fails net safety -DTHREADS=1 -DCRASHES=1 -DLIVE -DNO_REASK
+fails net safety -DTHREADS=1 -DDEATHS=1 -DSECOND_CONTINUES
+fails net safety -DTHREADS=1 -DDEATHS=1 -DSTALE_ENDS
+fails net safety -DTHREADS=1 -DDEATHS=1 -DSAME_ENDS
+fails net safety -DTHREADS=1 -DDEATHS=1 -DSTALE_ENTERS
+fails net safety -DTHREADS=1 -DDEATHS=1 -DLIVE -DKEEPS_STALE
+fails net safety -DTHREADS=1 -DDEATHS=1 -DLIVE -DKEEPS_ENTERED
+fails net safety -DTHREADS=1 -DOUTAGES=1 -DLATE_CONTINUE
+fails net safety -DTHREADS=1 -DOUTAGES=1 -DHOLDERS_ONLY
+fails net safety -DTHREADS=1 -DOUTAGES=1 -DHOLDERS_FIRST
+fails net safety -DTHREADS=1 -DOUTAGES=1 -DLOCK_FIRST
+fails net safety -DTHREADS=1 -DOUTAGES=1 -DHELD_GOES
+fails net safety -DTHREADS=1 -DOUTAGES=1 -DTHAW_FIRST
+fails net safety -DPROCESS -DOUTAGES=1 -DEACH_THREAD
 "
 long="
-holds net safety -DCRASHES=2
+holds net safety -DCRASHES=1 -DOUTAGES=1
+holds net safety -DDEATHS=1 -DOUTAGES=1
+holds net safety -DTHREADS=1 -DDEATHS=2 -DCRASHES=2 -DOUTAGES=2
+holds net safety -DHOSTS=2 -DDEATHS=1 -DCRASHES=1 -DOUTAGES=1
+holds net safety -DLIVE -DOUTAGES=1
+holds net safety -DLIVE -DHOSTS=2 -DDEATHS=1 -DCRASHES=1
 holds table safety -DCRASHES=2
 holds table safety -DLEASES=1 -DCRASHES=3
 holds page safety -DPROGRAMS=1 -DCRASHES=1

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/control.h"
@@ -71,6 +72,21 @@ static void dispatch_other(struct session *s, const struct wire_request *r, cons
 	}
 }
 
+#define DISPATCH_STALE "the thread has made another call since"
+
+/* Questions of the thread's earlier calls that wait still: their supervisor has died. A grant would be an entry that nobody ends, while the
+ * thread waits for the answer to this one. */
+static void dispatch_drop_stale(const struct session *s, const struct onbehalf *who, uint64_t number)
+{
+	struct session *other, *next;
+
+	DL_FOREACH_SAFE (s->keeper->sessions->all, other, next)
+		if (other != s && (other->state == SESSION_WAITING || other->state == SESSION_INSPECTING) &&
+		    other->behalf.thread == who->thread && other->behalf.started == who->started &&
+		    other->request.call != number)
+			session_refuse_call(other, REFUSAL_PROGRAM, false, DISPATCH_STALE);
+}
+
 /* A question about a lock, on behalf of the thread that it names: is it believed? If not, this has answered the peer. */
 static bool dispatch_believes(struct session *s, const struct wire_request *r)
 {
@@ -87,10 +103,12 @@ static bool dispatch_believes(struct session *s, const struct wire_request *r)
 		return false;
 	}
 	/* A question from the past: its peer has died, or does not wait for the answer. */
-	if (r->thread && !seeing_begin(s->keeper, &who, r->call)) {
-		session_refuse_call(s, REFUSAL_PROGRAM, false, "the thread has made another call since");
+	if (r->thread && !seeing_begin(s->keeper, &who, r->call, &s->again)) {
+		session_refuse_call(s, REFUSAL_PROGRAM, false, DISPATCH_STALE);
 		return false;
 	}
+	if (r->thread)
+		dispatch_drop_stale(s, &who, r->call);
 	return true;
 }
 

@@ -123,13 +123,13 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
  * and a parent that holds a shared lock and waits for a child that wants one would never end. A caller that does not
  * wait is none either: it passes callers that wait. A caller is also exempt if no other host waits, or if its pin was
  * already due when the recall came (needed): this may be the very lease that was asked for on behalf of this caller,
- * and recalled at once.
+ * and recalled at once. So is one whose call was granted before: the lease cannot go back as long as this call is under way.
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
 	/* mutant: newcomer */
 	if ((lease->recall < RECALL_WAIT && !keyed_is_due(lease)) || s->holds.exclusive || before_count(&s->before) ||
-	    needed || caller_is_nonblocking(s))
+	    needed || s->again || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }

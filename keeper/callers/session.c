@@ -77,6 +77,7 @@ void session_enter(struct session *s, enum session_state state)
 void session_ask_for(struct session *s, const struct onbehalf *who)
 {
 	s->behalf = *who;
+	s->again = false;
 	s->peer.pid = who->thread ? who->pid : s->connected;
 }
 

@@ -78,6 +78,7 @@ struct session {
 	/* dispatch.c: the question */
 	struct wire_request request;
 	struct onbehalf behalf; /* the thread for which it is asked */
+	bool again;             /* ... and whose call was granted before */
 	int64_t received_ns; /* read after the question was received: session_grant() */
 	time_t started;      /* the same moment, unix */
 

@@ -65,30 +65,39 @@ static void bereft_say(struct freeze *f, const struct family *family, unsigned e
 		    count);
 }
 
+/* Of the processes of calls under way, those that are not stopped, but in the kernel. 0 or -ENOMEM. */
+static int bereft_add_held(struct family *held, const struct family *calls)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < family_count(calls); i++)
+		if (!family_is_stopped(family_at(calls, i))) /* mutant: bereft-held */
+			ret = family_add(held, family_at(calls, i));
+	return ret;
+}
+
 /*
- * All are stopped, also the processes of calls under way, most of which only wait for the lock. One that is stopped has left
- * the call: without the lock it goes on with the others, and makes its call anew. One that is only held may still take the lock in the kernel.
+ * All are stopped or held, also the processes of calls under way, most of which only wait for the lock. One that is stopped has left
+ * the call: without the lock it goes on with the others, and makes its call anew. One that is only held may still take the lock in
+ * the kernel. In this order: a process that was held in the first look may stop with its lock before the second.
  */
 static void bereft_spare_waiting(struct freeze *f, struct family *family, unsigned ending)
 {
-	struct family calls = {0}, holders = {0};
+	struct family calls = {0}, doomed = {0};
+	bool known;
 
 	relying_find_calls(&f->relying, &calls, ending, NULL);
-	if (!family_count(&calls))
-		return;
-	relying_find_unshown(&f->relying, &holders, ending, NULL);
-	if (f->relying.blind) /* what is not known to be without the lock has it */
-		goto out;
-	for (size_t i = 0; i < family_count(&calls); i++)
-		/* mutant: bereft-held */
-		if (!family_is_stopped(family_at(&calls, i)) && family_add(&holders, family_at(&calls, i)) < 0)
-			goto out;
-	family_free(family);
-	*family = holders;
-	holders = (struct family){0};
-out:
+	known = !f->relying.blind && bereft_add_held(&doomed, &calls) == 0;
+	if (known && family_count(&calls))
+		relying_find_unshown(&f->relying, &doomed, ending, NULL);
+	if (known && family_count(&calls) &&
+	    !f->relying.blind) { /* else: what is not known to be without the lock has it */
+		family_free(family);
+		*family = doomed;
+		doomed = (struct family){0};
+	}
 	family_free(&calls);
-	family_free(&holders);
+	family_free(&doomed);
 }
 
 void bereft_kill(struct freeze *f)

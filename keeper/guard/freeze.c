@@ -73,8 +73,9 @@ static bool freeze_round(struct freeze *f, struct family *family, unsigned which
 	struct threads *threads = &f->stopped.threads;
 
 	threads->changed = false;
-	relying_find(&f->relying, family, which, &f->found);
+	/* First the calls: one that takes its lock and is seen out between the two looks is a holder in the second. */
 	relying_find_calls(&f->relying, family, which, &f->found); /* mutant: freeze-calls */
+	relying_find(&f->relying, family, which, &f->found);
 	freeze_family(f, family);
 	if (!threads_all_stopped(threads) || threads->changed)
 		return false;

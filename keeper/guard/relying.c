@@ -79,9 +79,8 @@ bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const
 	}
 	if (r->first_known || !(due || slots_any(r->table, SLOTS_IN(TABLE_LOST))))
 		return false;
+	relying_find_calls(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found); /* mutant: first-calls */
 	relying_find(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
-	if (!r->blind) /* mutant: first-calls */
-		relying_find_calls(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
 	r->first_known = !r->blind;
 	r->first_freeze_at = freeze_at_ns;
 	return r->first_known;

@@ -125,13 +125,16 @@ void seeing_stop(struct keeper *k)
 	k->seeing.seeouts = NULL;
 }
 
-bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number)
+bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number, bool *again)
 {
 	struct underway_call ended[UNDERWAY_CALLS / 64], call;
 	size_t count = 0;
 
+	*again = false;
 	for (size_t next = 0; underway_next(&k->table->underway, &next, &call);)
-		if (call.thread == who->thread && call.number != number && count < UNDERWAY_CALLS / 64)
+		if (call.thread == who->thread && call.started == who->started && call.number == number)
+			*again = true;
+		else if (call.thread == who->thread && count < UNDERWAY_CALLS / 64)
 			ended[count++] = call;
 	if (!underway_begin(&k->table->underway, who->thread, who->started, number))
 		return false;

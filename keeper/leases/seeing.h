@@ -49,9 +49,12 @@ struct seeing {
 int seeing_start(struct keeper *k, void (*unpinned)(struct lock *lock));
 void seeing_stop(struct keeper *k);
 
-/* A question on behalf of this thread has come: ends the entries of its earlier calls. False: the question is of an earlier call than
- * one that was granted; it must not be answered. */
-bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number);
+/*
+ * A question on behalf of this thread has come: ends the entries of its earlier calls. False: the question is of an earlier call than
+ * one that was granted; it must not be answered. *again: this very call was granted before, and its supervisor died since, or was
+ * too late.
+ */
+bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number, bool *again);
 /* Before a grant to this thread. 0; -ENOSPC: there is no room for another call; -EDQUOT: for another call of this user. */
 int seeing_note(struct lock *lock, const struct store_range *range, const struct onbehalf *who, uint64_t number,
 		uid_t uid);

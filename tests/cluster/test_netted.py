@@ -406,3 +406,28 @@ def test_many_calls_wait_at_once(two):
         ready = wait_until(lambda: [w for w in waiters if not w.silent(0.01)], "one has it")[0]
         assert ready.heard()[0] == "ok" and ready.do("flock 0 un") == "ok"
         waiters = [w for w in waiters if w is not ready]
+
+
+@pytest.mark.parametrize("kind", ["flock", "posix"])
+def test_supervisors_are_killed_under_load(two, folder, kind):
+    """Again and again, whatever they are doing: no call fails with an errno of its own, none is lost, and never are two inside."""
+    ground = os.path.join(folder, "ground")
+    for host in two:
+        open(host.path("f"), "w").close()
+    jobs = [netted(two[i % 2], "sh", "-c", f"{NET}/player $0 {ground} {kind} 300 {i + 1} 2 50 & {NET}/player $0 {ground} {kind} 300 {i + 11} 0 0; wait",
+                   two[i % 2].path("f"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for i in range(2)]
+    killed, before = 0, {}
+    while any(job.poll() is None for job in jobs):
+        for host in two:
+            pids = supervisors(host)
+            # The second one must be there, and know that it is.
+            if len(pids) == 2 and pids != before.get(host) and b"--standby" in open(f"/proc/{pids[1]}/cmdline", "rb").read():
+                os.kill(pids[killed % 2], signal.SIGKILL)
+                before[host] = pids
+                killed += 1
+    said = "".join(job.communicate(timeout=200)[0] for job in jobs)
+    with open(ground, "rb") as f:
+        inside, entries, overlaps = struct.unpack("i4xqq", f.read(24))
+    assert killed > 4
+    assert said.count("had ") == 4 and said.count("refused 0 ") == 4, said
+    assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said

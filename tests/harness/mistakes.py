@@ -30,7 +30,7 @@ SIMULATOR = {
     "pins are not waited for": [condition("is-pinned", "false"), condition("pinned", "false")],
     "a call under way is no pin": [put("pinned-call", " || seeing_is_wanted(lock, range, false)", "")],
     "calls under way are forgotten by the next keeper": [condition("underway-boot", "false")],
-    "a process that may take the lock at any moment goes on": [skip("freeze-calls"), condition("first-calls", "false")],
+    "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")],
     "a process that is still in the kernel is spared": [condition("bereft-held", "false")],
     "pins of a dead keeper are forgotten": [become("old-pins", "k->old_pins.until_ns = 0;")],
     "what the kernel says is not waited for": [step("PROBING", "IN_USE", "RELEASING", "RELEASE")],
@@ -121,7 +121,7 @@ PROGRAMS = {
     "cluster/test_calls_under_way.py::test_a_thread_that_has_ended": {
         "a call that was seen out stays": [skip("seeing-end")]},
     "cluster/test_calls_under_way.py::test_it_is_stopped_in_an_outage": {
-        "a process that may take the lock at any moment goes on": [skip("freeze-calls"), condition("first-calls", "false")]},
+        "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")]},
     "cluster/test_calls_under_way.py::test_with_on_lost_kill_it_ends_before_the_deadline": {
         "only holders are ended in time": [skip("evict-calls")]},
     "cluster/test_break.py::test_another_host_must_allow_it": {
