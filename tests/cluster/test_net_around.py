@@ -191,11 +191,11 @@ def shapes(request, folder):
     if not shutil.which(request.param):
         pytest.skip(f"there is no {request.param}")
     program = os.path.join(folder, "shapes")
-    subprocess.run([request.param, "-O2", "-static", "-pthread", os.path.join(SOURCES, "shapes.c"), "-o", program], check=True)
+    subprocess.run([request.param, "-O2", "-D_GNU_SOURCE", "-static", "-pthread", os.path.join(SOURCES, "shapes.c"), "-o", program], check=True)
     return program
 
 
-@pytest.mark.parametrize("shape", ["take", "own-table", "vfork", "exec", "passed"])
+@pytest.mark.parametrize("shape", ["take", "own-table", "leader-gone", "vfork", "vfork-only", "exec", "passed"])
 def test_shapes(two, shapes, shape):
     """Each way of coming to a lock call: has it against another host, is refused by another host."""
     first = job(two[0], shapes, shape, two[0].path("f"))
@@ -266,9 +266,9 @@ print(json.dumps({
     "place": [os.getppid() == int(os.environ["PARENT"]), os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
     "files": sorted((fd, os.readlink("/proc/self/fd/" + fd)) for fd in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + fd)
                     and "pipe:" not in os.readlink("/proc/self/fd/" + fd)),
-    "children": children(), "status": {key: status[key] for key in status if key.startswith(("Sig", "Shd", "Cap", "Uid", "Gid", "Groups", "Umask",
-                                                                                            "NoNewPrivs", "Threads"))},
-    "limits": [resource.getrlimit(n) for n in range(resource.RLIM_NLIMITS)], "nice": os.nice(0), "folder": os.getcwd(),
+    "children": children(), "status": {key: status[key] for key in status if key.startswith((
+        "SigP", "Shd", "SigB", "SigI", "SigC", "Cap", "Uid", "Gid", "Groups", "Umask", "NoNewPrivs", "Threads"))},
+    "limits": [resource.getrlimit(n) for n in range(16)], "nice": os.nice(0), "folder": os.getcwd(),
     "environment": sorted(key for key in os.environ if key not in ("LD_PRELOAD", "DFLOCK_NET")), "cgroup": open("/proc/self/cgroup").read(),
     "oom": open("/proc/self/oom_score_adj").read(), "terminal": open("/proc/self/stat").read().rpartition(")")[2].split()[4]}))
 """
@@ -301,8 +301,8 @@ def test_as_cron_starts_it(two):
     assert cron.stdout.readline() == "begun\n"
     wanted_elsewhere(two[0])
     assert a.do("flock 0 un") == "ok"
-    out, _ = cron.communicate(timeout=60)
-    assert [line.split()[0] for line in out.splitlines()] == ["ok", "ok"] and cron.returncode == 3
+    assert [line.split()[0] for line in cron.stdout] == ["ok", "ok"] and cron.wait(60) == 3
+    cron.stdout.close()
 
 
 def test_as_sshd_starts_it(two):

@@ -4,11 +4,12 @@
  *   shapes take FILE            flock(LOCK_EX | LOCK_NB); says "ok" or the errno; keeps it until its input ends
  *   shapes own-table FILE       the same in a thread with descriptors of its own; the same number of its process is /dev/null
  *   shapes vfork FILE           the same in a program that vfork() and exec() have started
+ *   shapes leader-gone FILE     the same in a thread whose process has lost its first thread
+ *   shapes vfork-only FILE      the same in a child by vfork(), whose parent stands still until it ends
  *   shapes exec FILE            the same after another thread than the first one has executed it
  *   shapes passed FILE          takes it, and executes a program that cannot know
  *   shapes storm FILE N COUNT   N processes at once; each waits for it, adds 1 to the number in the file COUNT, and ends
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -97,12 +98,32 @@ static void in_thread(void *(*work)(void *))
 	pthread_join(thread, NULL);
 }
 
-static void by_vfork(void)
+static void *take_in_last_thread(void *first)
+{
+	pthread_join(*(pthread_t *)first, NULL);
+	take();
+	exit(0);
+}
+
+static void leave(void)
+{
+	static pthread_t first, last;
+
+	first = pthread_self();
+	if (pthread_create(&last, NULL, take_in_last_thread, &first) != 0)
+		die("pthread_create");
+	pthread_exit(NULL);
+}
+
+/* What a child by vfork() may not do by the standard: it uses its parent's memory, which nobody else uses meanwhile. */
+static void by_vfork(void (*work)(void))
 {
 	pid_t child = vfork();
 
-	if (child == 0)
-		start_taking();
+	if (child == 0) {
+		work();
+		_exit(0);
+	}
 	if (child < 0 || waitpid(child, NULL, 0) != child)
 		die("vfork");
 }
@@ -166,7 +187,11 @@ int main(int argc, char **argv)
 	else if (strcmp(what, "own-table") == 0)
 		in_thread(take_in_own_table);
 	else if (strcmp(what, "vfork") == 0)
-		by_vfork();
+		by_vfork(start_taking);
+	else if (strcmp(what, "vfork-only") == 0)
+		by_vfork(take);
+	else if (strcmp(what, "leader-gone") == 0)
+		leave();
 	else if (strcmp(what, "exec") == 0)
 		in_thread(exec_in_thread);
 	else if (strcmp(what, "passed") == 0)
