@@ -11,9 +11,9 @@ test="clang check libsubunit-dev python3 python3-pytest python3-pytest-xdist per
 test="$test prometheus"
 # tests/clients locks with redis-py and with libraries of node (scripts/install-clients.sh).
 test="$test python3-redis"
-# Programs that tests/programs tries: without one of them, its tests are skipped. Not dovecot-core, which is a server, and not
-# unattended-upgrades, which upgrades the machine.
-tried="moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler"
+# Programs that tests/programs tries: without one of them, its tests are skipped. Not dovecot-core and etcd-server, which are servers,
+# not golang-go, which is large, and not unattended-upgrades, which upgrades the machine.
+tried="moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler hugo rclone restic syncthing"
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;

@@ -1,0 +1,419 @@
+"""`dflock run --net=on`: what a job may be built with, started by, and do around its lock calls; and what it sees of itself."""
+import contextlib
+import json
+import os
+import pty
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+
+import pytest
+from harness import Job, wait_until
+from harness.host import BUILD, CLI, Agent
+
+from keepers import LONG, held
+
+STATIC = os.path.join(BUILD, "tests/net/agent")
+DYNAMIC = os.path.join(BUILD, "tests/agents/agent")
+SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net")
+NETTED = [CLI, "run", "--net=on", "--"]
+
+
+@pytest.fixture
+def two(make_host):
+    """LOCK_NB waits long for an answer, since this machine may be busy."""
+    return [make_host(name, shim=False, lease=LONG) for name in "ab"]
+
+
+class Netted(Agent):
+    """An agent under the net, a static program unless words say otherwise."""
+
+    def __init__(self, host, *words, **more):
+        self.process = subprocess.Popen([*NETTED, *(words or [STATIC])], env=host.env(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        bufsize=0, **more)
+        self.pid = self.process.pid
+        host.agents.append(self)
+
+
+def opened(host, *words, **more):
+    agent = Netted(host, *words, **more)
+    assert agent.do(f"open 0 {host.path('f')} rwc", 60) == "ok"
+    return agent
+
+
+def job(host, *words, **more):
+    return Job(host, *NETTED, *words, **more)
+
+
+def wanted_elsewhere(host):
+    wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
+
+
+def no_supervisor(host):
+    """The processes that host.env() has started, and that are not the keeper, have ended."""
+    def look():
+        return [pid for pid in host.program_pids() if comm(pid) == "dflock-net"]
+    wait_until(lambda: not look(), "the supervisors end")
+
+
+def comm(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as f:
+            return f.read().strip()
+    except OSError:
+        return None
+
+
+def check_excludes(two, a, b):
+    """a is of the first host, b of the second. Each is refused what the other one has, waits for it, and gets it."""
+    assert a.do("flock 0 ex") == "ok"
+    assert b.do("flock 0 ex nb") == "EAGAIN"
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    assert b.silent(0.05)
+    assert a.do("flock 0 un") == "ok"
+    assert b.heard(60)[0] == "ok"
+    assert a.do("flock 0 ex nb") == "EAGAIN"
+    a.say("flock 0 ex")
+    wanted_elsewhere(two[1])
+    assert b.do("flock 0 un") == "ok"
+    assert a.heard(60)[0] == "ok"
+    assert a.do("flock 0 un") == "ok"
+    assert b.do("setlk 0 ex 0 10") == "ok"
+    assert a.do("setlk 0 ex 5 1 ofd") == "EAGAIN"
+    assert a.do("getlk 0 ex 5 1").startswith("ex:0:10:")
+
+
+AROUND = {
+    "sudo": ["sudo", "-n"],
+    "sudo to another user": ["sudo", "-n", "-u", "nobody"],
+    "another user": ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
+    "no_new_privs": ["setpriv", "--no-new-privs"],
+    "strace": ["strace", "-f", "-o", "/dev/null"],
+    "strace, no environment": ["strace", "-f", "-o", "/dev/null", "-E", "LD_PRELOAD", "env", "-i"],
+    "pid namespace": ["unshare", "--pid", "--fork", "--mount-proc"],
+    "pid namespace in one": ["unshare", "--pid", "--fork", "unshare", "--pid", "--fork"],
+    "user namespace": ["unshare", "--user", "--map-root-user"],
+    "time namespace": ["unshare", "--time", "--boottime", "1000000"],
+    "all namespaces": ["unshare", "-m", "-p", "-f", "-i", "-n", "-u", "-C", "-U", "-r", "--mount-proc"],
+    "changed root": ["chroot", "/"],
+    "limits": ["prlimit", "--nofile=20", "--core=0"],
+    "idle": ["chrt", "--idle", "0"],
+    "a shell without an environment": ["env", "-i", "/bin/sh", "-c", '"$0" "$@"'],
+    "static shell": ["busybox", "sh", "-c", '"$0" "$@"'],
+}
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_around(two, folder, around):
+    if not shutil.which(AROUND[around][0]):
+        pytest.skip(f"there is no {AROUND[around][0]}")
+    for path in (folder, *(host.files for host in two)):
+        os.chmod(path, 0o777)
+    for host in two:
+        open(host.path("f"), "w").close()
+        os.chmod(host.path("f"), 0o666)
+    check_excludes(two, opened(two[0]), opened(two[1], *AROUND[around], STATIC))
+
+
+@pytest.mark.parametrize("words", [[DYNAMIC], ["env", "-u", "LD_PRELOAD", DYNAMIC], ["env", "-i", DYNAMIC]],
+                         ids=["preload", "none", "no environment"])
+@pytest.mark.parametrize("other", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+def test_beside_the_preload(two, words, other):
+    check_excludes(two, opened(two[0], other), opened(two[1], *words))
+
+
+def test_the_preload_without_the_net(two):
+    """A program under the preload alone and one under the net exclude each other."""
+    two[0].shim = True
+    a = two[0].agent()
+    assert a.do(f"open 0 {two[0].path('f')} rwc") == "ok"
+    check_excludes(two, a, opened(two[1]))
+
+
+def test_what_waits_here_is_traced(two):
+    """The thread waits in the kernel for one of its own host, and cannot be sent out of its call while strace has it."""
+    a, b = opened(two[0]), opened(two[1])
+    traced = opened(two[0], "strace", "-f", "-o", "/dev/null", STATIC)
+    assert a.do("flock 0 ex") == "ok"
+    traced.say("flock 0 ex")
+    b.say("flock 0 ex")
+    wanted_elsewhere(two[0])
+    assert traced.silent(0.05) and b.silent(0.05)
+    assert a.do("flock 0 un") == "ok"
+    assert traced.heard(60)[0] == "ok"
+    assert traced.do("flock 0 un") == "ok"
+    assert b.heard(60)[0] == "ok"
+
+
+def gdb(*commands):
+    words = ["gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off"]
+    return words + [word for command in commands for word in ("-ex", command)]
+
+
+@pytest.mark.skipif(not shutil.which("gdb"), reason="there is no gdb")
+@pytest.mark.parametrize("where", ["another host", "this host"])
+def test_a_debugger_comes_while_it_waits(two, where):
+    """The program is stopped in its call, looked at, and goes on waiting."""
+    a, b = opened(two[0 if where == "another host" else 1]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    if where == "another host":
+        wanted_elsewhere(two[0])
+    assert b.silent(0.05)
+    for _ in range(2):
+        done = subprocess.run([*gdb("bt", "detach"), "-p", str(b.pid)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and "flock" in done.stdout, done
+    assert b.silent(0.05)
+    assert a.do("flock 0 un") == "ok"
+    assert b.heard(60)[0] == "ok"
+
+
+@pytest.mark.skipif(not shutil.which("gdb"), reason="there is no gdb")
+def test_started_by_a_debugger(two, folder):
+    a = opened(two[0])
+    assert a.do("flock 0 ex") == "ok"
+    said = os.path.join(folder, "said")
+    with open(os.path.join(folder, "do"), "w") as f:
+        f.write(f"open 0 {two[1].path('f')} rwc\nflock 0 ex nb\nflock 0 ex\n")
+    b = job(two[1], *gdb("set startup-with-shell on", f"run <{folder}/do >{said}"), STATIC)
+    wanted_elsewhere(two[0])
+    assert a.do("flock 0 un") == "ok"
+    assert b.end(60) == 0
+    with open(said) as f:
+        assert [line.split()[0] for line in f] == ["ok", "EAGAIN", "ok"]
+
+
+@pytest.fixture(params=["gcc", "musl-gcc"])
+def shapes(request, folder):
+    if not shutil.which(request.param):
+        pytest.skip(f"there is no {request.param}")
+    program = os.path.join(folder, "shapes")
+    subprocess.run([request.param, "-O2", "-D_GNU_SOURCE", "-static", "-pthread", os.path.join(SOURCES, "shapes.c"), "-o", program], check=True)
+    return program
+
+
+@pytest.mark.parametrize("shape", ["take", "own-table", "leader-gone", "vfork", "vfork-only", "exec", "passed"])
+def test_shapes(two, shapes, shape):
+    """Each way of coming to a lock call: has it against another host, is refused by another host."""
+    first = job(two[0], shapes, shape, two[0].path("f"))
+    assert first.line() == "ok"
+    refused = job(two[1], shapes, shape, two[1].path("f"))
+    assert refused.line() == "11"
+    refused.end()
+    assert first.end() == 0
+    second = job(two[1], shapes, shape, two[1].path("f"))
+    assert second.line() == "ok"
+    second.end()
+
+
+def test_fork_storm(two, shapes, folder):
+    """Many processes on two hosts at once: none is lost, and never have two the lock."""
+    count = os.path.join(folder, "count")
+    jobs = [job(host, shapes, "storm", host.path("f"), "60", count) for host in two]
+    assert [j.line(300) for j in jobs] == ["60", "60"]
+    with open(count, "rb") as f:
+        assert struct.unpack("l", f.read()) == (120,)
+    for host in two:
+        no_supervisor(host)
+
+
+@pytest.mark.skipif(not shutil.which("rustc"), reason="there is no rustc")
+def test_rust(two, folder):
+    """With system calls of its own, as rustix makes them."""
+    program = os.path.join(folder, "lock")
+    subprocess.run(["rustc", "-O", os.path.join(SOURCES, "lock.rs"), "-o", program], check=True, capture_output=True)
+    for host in two:
+        open(host.path("f"), "w").close()
+    first = job(two[0], program, two[0].path("f"))
+    assert first.line() == "had"
+    second = job(two[1], program, two[1].path("f"))
+    wanted_elsewhere(two[0])
+    assert second.silent()
+    assert first.end() == 0
+    assert second.line() == "had" and second.end() == 0
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="there is no go")
+def test_go(two, folder):
+    """Signals of its own runtime come to a thread that waits."""
+    program = os.path.join(folder, "lock")
+    env = {**os.environ, "HOME": folder, "GOCACHE": os.path.join(folder, "cache"), "CGO_ENABLED": "0", "GO111MODULE": "off"}
+    subprocess.run(["go", "build", "-o", program, os.path.join(SOURCES, "lock.go")], check=True, capture_output=True, env=env)
+    for host in two:
+        open(host.path("f"), "w").close()
+    first = job(two[0], program, two[0].path("f"))
+    assert first.line() == "had"
+    second = job(two[1], program, two[1].path("f"))
+    wanted_elsewhere(two[0])
+    assert second.silent()
+    assert first.end() == 0
+    assert second.line() == "had" and second.end() == 0
+
+
+# What a job sees of itself.
+LOOK = """
+import json, os, resource, signal
+def children():
+    try:
+        return list(os.waitpid(-1, os.WNOHANG))
+    except ChildProcessError:
+        return "ECHILD"
+status = dict(line.rstrip().split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps({
+    "place": [os.getppid() == int(os.environ["PARENT"]), os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
+    "files": sorted((fd, os.readlink("/proc/self/fd/" + fd)) for fd in os.listdir("/proc/self/fd") if os.path.exists("/proc/self/fd/" + fd)
+                    and "pipe:" not in os.readlink("/proc/self/fd/" + fd)),
+    "children": children(), "status": {key: status[key] for key in status if key.startswith((
+        "SigP", "Shd", "SigB", "SigI", "SigC", "Cap", "Uid", "Gid", "Groups", "Umask", "NoNewPrivs", "Threads"))},
+    "limits": [resource.getrlimit(n) for n in range(16)], "nice": os.nice(0), "folder": os.getcwd(),
+    "environment": sorted(key for key in os.environ if key not in ("LD_PRELOAD", "DFLOCK_NET")), "cgroup": open("/proc/self/cgroup").read(),
+    "oom": open("/proc/self/oom_score_adj").read(), "terminal": open("/proc/self/stat").read().rpartition(")")[2].split()[4]}))
+"""
+
+
+def look(host, net, **more):
+    words = [*(NETTED if net else []), "/usr/bin/python3", "-c", LOOK]
+    done = subprocess.run(words, env={**host.env(), "PARENT": str(os.getpid())}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60,
+                          start_new_session=True, **more)
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def test_the_job_sees_nothing_of_it(two):
+    """Its descriptors, children, signals, rights, limits, session and folder are the same as without the net."""
+    with open("/dev/null") as null:
+        more = {"stdin": null, "cwd": "/tmp", "pass_fds": [null.fileno()], "umask": 0o27,
+                "preexec_fn": lambda: (signal.signal(signal.SIGHUP, signal.SIG_IGN), signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1]))}
+        assert look(two[0], True, **more) == look(two[0], False, **more)
+
+
+def test_as_cron_starts_it(two):
+    """A pipe for its output, no terminal, a small environment: the pipe ends when the job does, also if its lock call waited."""
+    a = opened(two[0])
+    assert a.do("flock 0 ex") == "ok"
+    env = {key: two[1].env()[key] for key in ("DFLOCK_CONFIG", "DFLOCK_RUNTIME_DIR")}
+    cron = subprocess.Popen([*NETTED, "/bin/sh", "-c", f"echo begun; printf 'open 0 {two[1].path('f')} rwc\nflock 0 ex\n' | {STATIC}; exit 3"],
+                            env={**env, "PATH": "/usr/bin:/bin", "HOME": "/", "SHELL": "/bin/sh"}, cwd="/", start_new_session=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert cron.stdout.readline() == "begun\n"
+    wanted_elsewhere(two[0])
+    assert a.do("flock 0 un") == "ok"
+    assert [line.split()[0] for line in cron.stdout] == ["ok", "ok"] and cron.wait(60) == 3
+    cron.stdout.close()
+
+
+def test_as_sshd_starts_it(two):
+    """One socket for input and output; the connection ends when no process has it any more."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.settimeout(60)
+        ssh = subprocess.Popen([*NETTED, "/bin/sh", "-c", f"{STATIC}; exit 4"], env=two[0].env(), stdin=theirs, stdout=theirs, stderr=theirs,
+                               start_new_session=True)
+        theirs.close()
+        ours.sendall(f"open 0 {two[0].path('f')} rwc\nflock 0 ex\n".encode())
+        ours.shutdown(socket.SHUT_WR)
+        said = b""
+        while data := ours.recv(4096):
+            said += data
+        assert [line.split()[0] for line in said.splitlines()] == [b"ok", b"ok"] and ssh.wait(60) == 4
+    no_supervisor(two[0])
+
+
+def test_on_a_terminal(two):
+    """Ctrl-C ends the job, and not the supervisors of a job that ignores it; what the terminal says is only the job's."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(CLI, [*NETTED, "/bin/sh", "-c", f"trap '' INT; {STATIC}; trap - INT; echo last; read line"], two[1].env())
+    try:
+        with os.fdopen(terminal, "r+b", buffering=0) as f:
+            def until(text):
+                said = b""
+                with contextlib.suppress(OSError):  # EIO: no process has the terminal
+                    while text not in said and (more := f.read(4096)):
+                        said += more
+                return said
+            f.write(f"open 0 {two[1].path('f')} rwc\nflock 0 ex\n".encode())
+            assert until(b"ok ").count(b"dflock:") == 0
+            wait_until(lambda: held(two[1]), "b has it")
+            f.write(b"\x03")
+            f.write(b"flock 0 un\nflock 0 sh\nclose 0\npid\n")
+            assert b"ok %d" % child_of(pid) in until(b"ok %d" % child_of(pid))
+            f.write(b"\x04")
+            assert b"last" in until(b"last")
+            f.write(b"\x03")
+            _, status = os.waitpid(pid, 0)
+            pid = 0
+            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT
+    finally:
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    no_supervisor(two[1])
+
+
+def child_of(pid):
+    """The agent that this shell has started."""
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return int(f.read().split()[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
+@pytest.mark.parametrize("waits", [False, True], ids=["runs", "waits"])
+def test_a_signal_ends_the_job(two, number, waits):
+    """At once, with the status of the signal, also while it waits for another host; nothing of it is left."""
+    a, b = opened(two[0]), opened(two[1])
+    if waits:
+        assert a.do("flock 0 ex") == "ok"
+        b.say("flock 0 ex")
+        wanted_elsewhere(two[0])
+    else:
+        assert b.do("flock 0 ex") == "ok"
+    os.kill(b.pid, number)
+    assert b.process.wait(20) == -number and b.process.stdout.read() == b""
+    no_supervisor(two[1])
+    if waits:
+        wait_until(lambda: not any(lease["waiting"] for lease in two[1].status()["leases"]), "no caller is left")
+        assert a.do("flock 0 un") == "ok"
+    assert a.do("flock 0 ex") == "ok"
+
+
+def test_signals_of_its_group_and_session(two):
+    """They end no supervisor: of a job that hears none of them, each further call is still decided."""
+    a = opened(two[0])
+    b = opened(two[1], "/bin/sh", "-c", f"trap '' TERM INT HUP QUIT USR1 USR2; exec {STATIC}", start_new_session=True)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        os.killpg(b.pid, number)
+    check_excludes(two, a, b)
+
+
+@pytest.mark.parametrize("where", ["another host", "this host"])
+def test_stopped_while_it_waits(two, where):
+    """It waits on when it is continued, and sees nothing."""
+    a, b = opened(two[0 if where == "another host" else 1]), opened(two[1])
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    if where == "another host":
+        wanted_elsewhere(two[0])
+    assert b.silent(0.05)
+    for _ in range(3):
+        os.kill(b.pid, signal.SIGSTOP)
+        wait_until(lambda: state(b.pid) == "T", "it is stopped")
+        os.kill(b.pid, signal.SIGCONT)
+        wait_until(lambda: state(b.pid) != "T", "it goes on")
+    os.kill(b.pid, signal.SIGSTOP)
+    wait_until(lambda: state(b.pid) == "T", "it is stopped")
+    assert a.do("flock 0 un") == "ok"
+    assert b.silent(0.05)
+    assert opened(two[0]).do("flock 0 ex nb", 60) == "ok" or where == "this host"
+    os.kill(b.pid, signal.SIGCONT)
+    for agent in two[0].agents:
+        agent.kill()
+    assert b.heard(60)[0] == "ok"
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0]
