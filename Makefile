@@ -39,7 +39,7 @@ NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUIL
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(wildcard tests/unit/test_*.c)))
-BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c))
+BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c)) $(BUILD)/bench/calls-static
 AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(if $(NET),$(filter-out %/bare.c,$(wildcard tests/net/*.c)))) \
             $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
 
@@ -121,6 +121,11 @@ $(BUILD)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -o $@ $< $(BENCH_LIBS)
+# A program that a preload does not reach.
+$(BUILD)/bench/calls-static: bench/calls.c Makefile
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -static -MMD -MP -o $@ $<
 $(BUILD)/bench/freeze: BENCH_LIBS := $(CORE) $(LIBS)
 $(BUILD)/bench/freeze: $(CORE)
 $(BUILD)/bench/onestore: BENCH_LIBS := $(CORE) $(LIBS)

@@ -70,7 +70,7 @@ static inline int bench_print(const double *samples, long count)
 	return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Marks the begin or the end of what is measured for bench/tracing.py: a system call that nothing here makes else. Not within a
+/* Marks the begin or the end of what is measured for bench/tracing.py: a system call that nothing traced makes else. Not within a
  * time that is taken. */
 static inline void bench_mark(void)
 {
