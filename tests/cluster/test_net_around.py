@@ -13,6 +13,7 @@ import pytest
 from harness import Job, wait_until
 from harness.host import BUILD, CLI, Agent
 
+from jobs import LEASE
 from keepers import LONG, held
 
 STATIC = os.path.join(BUILD, "tests/net/agent")
@@ -417,3 +418,22 @@ def test_stopped_while_it_waits(two, where):
 def state(pid):
     with open(f"/proc/{pid}/stat") as f:
         return f.read().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("shape", ["take", "own-table", "vfork-only", "passed", pytest.param("leader-gone", marks=pytest.mark.xfail(
+    reason="a process whose first thread has ended is not found to hold its lock: /proc/PID/fd is empty"))])
+def test_shapes_are_frozen(make_host, redis, shapes, shape):
+    """In an outage of the store, however the holder came to its lock."""
+    host = make_host("a", shim=False, lease=LEASE)
+    holder = job(host, shapes, shape, host.path("f"))
+    try:
+        assert holder.line() == "ok"
+        redis.signal(signal.SIGSTOP)
+        wait_until(lambda: "are frozen" in host.log(), "the holder is frozen", 10)
+        redis.signal(signal.SIGCONT)
+        wait_until(lambda: "go on" in host.log(), "it goes on")
+        assert holder.end() == 0
+    finally:
+        redis.signal(signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(holder.pid, signal.SIGKILL)
