@@ -13,6 +13,7 @@ import pytest
 from harness import Job, wait_until
 from harness.host import BUILD, CLI, Agent
 
+from jobs import LEASE
 from keepers import LONG, held
 
 STATIC = os.path.join(BUILD, "tests/net/agent")
@@ -428,3 +429,31 @@ def test_stopped_while_it_waits(two, where):
 def state(pid):
     with open(f"/proc/{pid}/stat") as f:
         return f.read().rpartition(")")[2].split()[0]
+
+
+def states(pid):
+    """Of all threads of this process and of its children."""
+    found = ""
+    for tid in map(int, os.listdir(f"/proc/{pid}/task")):
+        found += state(tid)
+        with open(f"/proc/{pid}/task/{tid}/children") as f:
+            found += "".join(states(int(child)) for child in f.read().split())
+    return found
+
+
+@pytest.mark.parametrize("shape", ["take", "own-table", "leader-gone", "vfork-only", "passed"])
+def test_shapes_are_frozen(make_host, redis, shapes, shape):
+    """In an outage of the store, however the holder came to its lock. D: the parent of a child by vfork()."""
+    host = make_host("a", shim=False, lease=LEASE)
+    holder = job(host, shapes, shape, host.path("f"))
+    try:
+        assert holder.line() == "ok"
+        redis.signal(signal.SIGSTOP)
+        wait_until(lambda: set(states(holder.pid)) <= set("tTDZ"), "the holder is frozen", 10)
+        redis.signal(signal.SIGCONT)
+        wait_until(lambda: not set(states(holder.pid)) & set("tT"), "it goes on")
+        assert holder.end() == 0
+    finally:
+        redis.signal(signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(holder.pid, signal.SIGKILL)
