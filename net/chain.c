@@ -110,10 +110,11 @@ static const char *chain_look(struct thread *t, const struct seccomp_notif *noti
 		close(copy);
 	if (copy == -ENOSYS)
 		return "this kernel is too old for the net, which needs Linux 5.19";
+	/* Of another /proc, this is another process: nothing is written there. */
 	if (copy < 0 || thread_read(t, call.at, bytes, sizeof(bytes)) < 0 ||
-	    thread_write(t, call.at, bytes, sizeof(bytes)) < 0 || thread_is_signalled(t) < 0)
+	    lockcall_parse(call.form, bytes).l_start != CHAIN_START)
 		return rights;
-	return lockcall_parse(call.form, bytes).l_start == CHAIN_START ? NULL : rights;
+	return thread_write(t, call.at, bytes, sizeof(bytes)) < 0 || thread_is_signalled(t) < 0 ? rights : NULL;
 }
 
 const char *chain_answer(int listener)

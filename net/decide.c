@@ -91,9 +91,8 @@ static int decide_ask(struct decision *d, bool elsewhere)
 		if (ret != 0)
 			return ret;
 		ret = call_run(c);
-		if (ret != ASK_LATER)
+		if (ret != ASK_LATER) /* as it waits for no other host, it keeps a lock that it converts */
 			return ret;
-		decide_let_go(c);
 		ret = await_keeper(&c->ask, &c->look->by, tries++);
 	} while (ret == 0);
 	return ret;

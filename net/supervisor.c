@@ -195,7 +195,7 @@ void supervisor_settle(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	supervisor_raise_limits();
 	setpriority(PRIO_PROCESS, 0, NICE);
-	prctl(PR_SET_NAME, "dflock-net");
+	prctl(PR_SET_NAME, NETMARK_NAME);
 }
 
 int supervisor_place(int fd, int number)

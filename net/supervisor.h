@@ -6,11 +6,13 @@
 #ifndef DFLOCK_NET_SUPERVISOR_H
 #define DFLOCK_NET_SUPERVISOR_H
 
+#include "wire/netmark.h"
+
 enum {
-	SUPERVISOR_LISTENER = 3, /* of the filter */
-	SUPERVISOR_SHARED = 4,   /* shared.h */
-	SUPERVISOR_FIRST = 5,    /* a pidfd of the first supervisor */
-	SUPERVISOR_READY = 6,    /* standby.h */
+	SUPERVISOR_LISTENER = NETMARK_LISTENER, /* of the filter */
+	SUPERVISOR_SHARED = 4,                  /* shared.h */
+	SUPERVISOR_FIRST = 5,                   /* a pidfd of the first supervisor */
+	SUPERVISOR_READY = 6,                   /* standby.h */
 };
 
 /*

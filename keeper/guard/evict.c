@@ -28,8 +28,6 @@ void evict_holders(struct evict *e, int64_t now_ns)
 		return;
 	family_free(&e->targets);
 	relying_find_unshown(e->relying, &e->targets, EVICT_SLOTS, NULL);
-	if (!ask) /* from now on nobody may get the lock any more */
-		relying_find_calls(e->relying, &e->targets, EVICT_SLOTS, NULL); /* mutant: evict-calls */
 	if (family_count(&e->targets) && !e->killed) /* one that waits in the kernel is found again and again */
 		deeds_add(
 			table, EVENT_HOLDERS_KILLED, EVICT_SLOTS, &e->targets, family_count(&e->targets),

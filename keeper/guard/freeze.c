@@ -17,7 +17,9 @@
 #include "keeper/guard/held.h"
 #include "keeper/guard/slots.h"
 
-#define FREEZE_SLOTS    (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE))
+#define FREEZE_SLOTS (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE))
+/* Most calls under way do not have the lock, also where holders are to end. */
+#define FREEZE_CALLS    (FREEZE_SLOTS | SLOTS_AS(ON_LOST_KILL))
 #define FREEZE_LATE_NS  (10 * NS_PER_MS) /* past the deadline: time for PTRACE_SEIZE to return */
 #define FREEZE_AFTER_NS (50 * NS_PER_MS) /* past the deadline: time in which a process that is found must be stopped */
 
@@ -74,7 +76,8 @@ static bool freeze_round(struct freeze *f, struct family *family, unsigned which
 
 	threads->changed = false;
 	/* First the calls: one that takes its lock and is seen out between the two looks is a holder in the second. */
-	relying_find_calls(&f->relying, family, which, &f->found); /* mutant: freeze-calls */
+	relying_find_calls(&f->relying, family, which == FREEZE_SLOTS ? FREEZE_CALLS : which,
+			   &f->found); /* mutant: freeze-calls */
 	relying_find(&f->relying, family, which, &f->found);
 	freeze_family(f, family);
 	if (!threads_all_stopped(threads) || threads->changed)

@@ -79,7 +79,8 @@ static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
 
 	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
 		evict_holders(&freeze->evict, now_ns);
-	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)))
+	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)) ||
+	    underway_any(&freeze->table->underway))
 		freeze_holders(freeze);
 	return freezer_pause_ms(f, threads_count(&freeze->stopped.threads) == before && freezer_is_past(freeze->table),
 				max_ms);

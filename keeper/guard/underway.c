@@ -184,6 +184,14 @@ bool underway_covers(const struct underway *u, uint64_t dev, uint64_t ino, uint3
 	return false;
 }
 
+bool underway_any(const struct underway *u)
+{
+	struct underway_call call;
+	size_t next = 0;
+
+	return underway_next(u, &next, &call);
+}
+
 bool underway_next(const struct underway *u, size_t *next, struct underway_call *out)
 {
 	for (size_t used = underway_used(u); *next < used; (*next)++)

@@ -57,6 +57,8 @@ bool underway_begin(struct underway *underway, int32_t thread, uint64_t started,
 /* Is there a call on this lock, in this range or a part of it? */
 bool underway_covers(const struct underway *underway, uint64_t dev, uint64_t ino, uint32_t space, int64_t from,
 		     int64_t to);
+/* On any lock? */
+bool underway_any(const struct underway *underway);
 /* Of one call. */
 bool underway_is_on(const struct underway_call *call, uint64_t dev, uint64_t ino, uint32_t space, int64_t from,
 		    int64_t to);

@@ -226,14 +226,18 @@ def test_it_is_stopped_in_an_outage(make_host, redis, program, text):
     wait_until(lambda: state(p.pid) not in "tT", "it goes on")
 
 
-def test_with_on_lost_kill_it_ends_before_the_deadline(make_host, redis, program):
+def test_with_on_lost_kill_it_is_stopped(make_host, redis, program):
+    """It does not have the lock, or has it no more: it is stopped until that is known, and goes on. The holder ends."""
     a = make_host("a", lease=LEASE, rules='{ tree = "%s"; name = "t"; on_lost = "kill"; }').wait_up()
+    holder = opened(a)
+    assert holder.do("flock 0 ex nb") == "ok"
     p = program(RUNS)
     assert granted(a, p.pid, 1)
     redis.signal(signal.SIGSTOP)
-    wait_until(lambda: p.poll() is not None, "it is killed", 40)
-    assert p.returncode == -signal.SIGKILL
+    wait_until(lambda: holder.process.poll() is not None, "the holder is killed", 40)
+    wait_until(lambda: state(p.pid) in "tT", "it is stopped")
     redis.signal(signal.SIGCONT)
+    wait_until(lambda: state(p.pid) == "R", "it goes on", 20)
 
 
 def test_a_process_that_only_waits_outlives_the_loss(make_host, redis, proxy, program):

@@ -441,3 +441,24 @@ def test_supervisors_are_killed_under_load(two, folder, kind):
     assert killed > 4
     assert said.count("had ") == 4 and said.count("refused 0 ") == 4, said
     assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said
+
+
+def test_supervisors_are_no_holders(make_host, redis):
+    """While a call waits, they have a copy of a description with a lock. In an outage the program stops, and they do not."""
+    lease = "ttl_ms = 3000; freeze_margin_ms = 1300;"
+    a, b = make_host("a", lease=lease).wait_up(), make_host("b", lease=lease).wait_up()
+    other, waits = opened(a), opened(b)
+    assert other.do("setlk 0 ex 20 10 ofd") == "ok"
+    assert waits.do("setlk 0 ex 0 10 ofd") == "ok"
+    waits.say("setlk 0 ex 20 10 ofd w")
+    wanted_elsewhere(a)
+    pids = both(b)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in b.log(), "frozen", 40)
+    assert stat(waits.pid)[0] in "tTD"
+    assert all(stat(pid)[0] == "S" for pid in pids)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in b.log(), "let go", 20)
+    assert supervisors(b) == pids
+    assert other.do("setlk 0 un 20 10 ofd") == "ok"
+    assert waits.heard(40)[0] == "ok"

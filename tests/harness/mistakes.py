@@ -116,6 +116,8 @@ PAST = {
 
 # Found by the test that is named: harness/test_program_mistakes.py.
 PROGRAMS = {
+    "cluster/test_netted.py::test_supervisors_are_no_holders": {
+        "a copy of a lock is a lock": [put("holders-net", " || holders_is_net(look)", "")]},
     "cluster/test_calls_under_way.py::test_the_lease_stays_until_it_was_seen_out": {
         "a call under way is no pin": [put("pinned-call", " || seeing_is_wanted(lock, range, false)", "")]},
     "cluster/test_calls_under_way.py::test_a_thread_that_is_never_seen_out_leaves_room": {
@@ -124,8 +126,6 @@ PROGRAMS = {
         "a call that was seen out stays": [skip("seeing-end")]},
     "cluster/test_calls_under_way.py::test_it_is_stopped_in_an_outage": {
         "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")]},
-    "cluster/test_calls_under_way.py::test_with_on_lost_kill_it_ends_before_the_deadline": {
-        "only holders are ended in time": [skip("evict-calls")]},
     "cluster/test_break.py::test_another_host_must_allow_it": {
         "other hosts may take locks away without being allowed": [condition("allow-break", "true")]},
     "cluster/test_break.py::test_a_younger_lease_of_the_same_host_is_not_hit": {
