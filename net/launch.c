@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -109,8 +110,14 @@ static uint64_t launch_key(void)
 
 static int launch_net(char *program)
 {
-	int pair[2], ret;
+	int pair[2], reaper = 0, ret;
 
+	/* Its orphans become its children: its wait() would meet them, and an outage would stop them with it. */
+	if (getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper))
+		return launch_refuse(
+			"the net cannot be that of the first process of a pid namespace, or of a child subreaper, "
+			"whose children its supervisors would be: start the job as a child (dflock run --init)",
+			NULL);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return launch_refuse("no socket for the net", strerror(errno));
 	ret = birth_give(program, pair[1]);

@@ -462,3 +462,14 @@ def test_supervisors_are_no_holders(make_host, redis):
     assert supervisors(b) == pids
     assert other.do("setlk 0 un 20 10 ofd") == "ok"
     assert waits.heard(40)[0] == "ok"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace")
+def test_the_first_process_of_a_namespace(two):
+    """`dflock run` stays the first one, and has the job as a child; without it the supervisors would be the job's children."""
+    before = ["unshare", "--pid", "--fork", "--mount-proc"]
+    done = run(two[0], "sh", "-c", "echo $$", before=before)
+    assert done.returncode == 0 and int(done.stdout) > 1, done
+    env = {k: v for k, v in two[0].env().items() if k != "LD_PRELOAD"}
+    done = subprocess.run([*before, os.path.join(BUILD, "dflock-net"), "", "true"], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 125 and "first process of a pid namespace" in done.stderr, done
