@@ -1,6 +1,7 @@
 /*
  * Under the net (docs/net.md) the kernel hands every lock call to a supervisor. The shim's own calls need none: they have a
- * lease, or are of files that no rule names. So they carry a key in the sixth argument, which lock calls do not use, and the filter lets them pass.
+ * lease, or are of files that no rule names. So they carry a key in the sixth argument, which lock calls do not use, and the
+ * filter lets them pass.
  *
  * The kernel keeps that register, and a program's next lock call may have it still. So the key is bound to the call: it is
  * K ^ fd ^ command, in the low half; and the register is cleared as soon as the call has returned.
@@ -8,7 +9,8 @@
  * A program that means to go past the net can read K in its environment. It can also lock nothing, or take the lock of another
  * file: the net is for programs that want to be protected.
  *
- * F_SETLKW, F_OFD_SETLKW and F_LOCK through libc are cancellation points, so libc makes them, without a key; the supervisor then asks once more.
+ * F_SETLKW, F_OFD_SETLKW and F_LOCK through libc are cancellation points, so libc makes them, without a key; the supervisor then
+ * asks the keeper once more.
  */
 #ifndef DFLOCK_SHIM_NETTED_H
 #define DFLOCK_SHIM_NETTED_H
@@ -21,6 +23,7 @@
 /* After real_init(), once, from the constructor: the real functions for lock calls carry the key from now on. Does nothing without
  * one, or where the calls are not inline (wire/sys.h). */
 void netted_init(void);
+/* Do they? Then this process is under the net, and must start no keeper, which would be, too. */
 bool netted_is_on(void);
 
 #endif

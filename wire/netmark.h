@@ -1,9 +1,9 @@
 /*
- * By what a supervisor of the net (net/supervisor.h) is known to those who look for holders of locks. While a call waits, it has a copy of
- * the thread's descriptor, and with it the lock that the description has already; but no program relies on the copy.
+ * How a search for the holders of locks recognises a supervisor of the net (net/supervisor.h). While a call waits, the supervisor has
+ * a copy of the thread's descriptor, and with it the lock that the description has already; but no program relies on the copy.
  *
- * Both must be so: the name of the process, and that this descriptor listens to a seccomp filter. A program that is neither cannot look like
- * one by accident.
+ * Both must be so: the name of the process, and that this descriptor listens to a seccomp filter. So no other program looks like one
+ * by accident.
  */
 #ifndef DFLOCK_WIRE_NETMARK_H
 #define DFLOCK_WIRE_NETMARK_H

@@ -1,8 +1,8 @@
 /*
  * The processes that rely on locks under leases: those that hold them (look.h, unshown.h), and all that these started.
  *
- * It remembers the first: the processes that held locks, or had a call under way, when the leases ceased to be sure. It searches for them before
- * anything is done to any process, and forgets them when the leases are sure again, or another deadline has come.
+ * It remembers the first: the processes that held locks, or had a call under way, when the leases ceased to be sure. It searches
+ * for them before anything is done to any process, and forgets them when the leases are sure again, or another deadline has come.
  *
  * Parent only. Errors are logged once. A search that fails keeps what it found: it is repeated anyway.
  */

@@ -5,11 +5,12 @@
  *
  * RUNTIME_DIR/calls, a file on a tmpfs, beside the table of leases and for the same three processes: the keeper writes an
  * entry before it grants the call, and takes it away when the thread was seen out of it; the parent stops the processes of
- * entries together with the holders; the next keeper finds the entries as they are. A file of another boot, another version or another size is void.
+ * entries together with the holders; the next keeper finds the entries as they are. A file of another boot, another version or
+ * another size is void.
  *
  * An entry counts as a whole or not at all: its sum is written last, and taken away first. A keeper that dies while it writes
  * one has granted nothing under it. An entry that was torn in another way counts as one of the whole file in
- * both spaces of every file: underway_covers() says yes, until it is seen out by its thread.
+ * both spaces of every file: underway_covers() says yes until its thread was seen out.
  *
  * Neither allocates memory nor waits. Loop only in the keeper; one thread in the parent.
  */

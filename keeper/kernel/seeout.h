@@ -1,6 +1,5 @@
 /*
- * Sees a thread out of the system call that it is in: whoever waits for it knows then that the thread has left every lock call that
- * it had begun before.
+ * Sees a thread out of the system call that it is in: afterwards the thread has left every lock call that it had begun before.
  *
  * What proves it: the thread has ended; it sleeps in a call that is no lock call (/proc/TID/syscall); or it was stopped for
  * ptrace, since a thread stops only on its way out of the kernel. So where /proc does not show it, the thread is seized, interrupted
@@ -35,7 +34,8 @@ struct seeouts *seeouts_new(uv_loop_t *loop, seeout_cb *cb, void *arg);
 /* Answers that are under way are dropped; threads that wait for the kernel go on until the process ends. */
 void seeouts_free(struct seeouts *seeouts);
 
-/* started: family_started() of the thread. gently: without ptrace. uid: for whom it was asked. 0; -EAGAIN: there are enough of them, or no thread can be started; ask again. */
+/* started: family_started() of the thread. gently: without ptrace. uid: whose program it is. 0; -EAGAIN: there are enough of them, or
+ * no thread can be started: ask again. */
 int seeout_start(struct seeouts *seeouts, pid_t tid, uint64_t started, bool gently, uid_t uid, size_t tag);
 
 /* What the thread does; any thread, which may wait for ever in it. */

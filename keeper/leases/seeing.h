@@ -2,17 +2,19 @@
  * The calls under way (keeper/guard/underway.h) at work: noted before a grant, and seen out of the kernel when a lease is wanted
  * back.
  *
- * Why no two hosts can have the lock. A thread of the net takes the kernel lock at some moment after its supervisor said "continue", which
- * the kernel obeys only while the thread is in that call. The supervisor says it after the grant, and the entry was there before the grant. While
- * there is an entry, the lease counts as pinned (waiters_are_pinned()): it neither goes back nor is it shared, and no probe runs. The entry ends in
- * two ways only: the thread was seen out of the call (seeout.h), or it made a later call, which it cannot do from inside the first
- * one. In both cases the thread has the kernel lock or will not have it, and the probe that comes after that tells which.
+ * Why no two hosts can have the lock. A thread of the net takes the kernel lock at some moment after its supervisor said
+ * "continue", which the kernel obeys only while the thread is in that call. The supervisor says it after the grant, and the
+ * entry was there before the grant. While there is an entry, the lease counts as pinned (waiters_are_pinned()): it neither goes
+ * back nor is it shared, and no probe runs. The entry ends in two ways only: the thread was seen out of the call (seeout.h), or it
+ * made a later call, which it cannot do from inside the first one. In both cases the thread has the kernel lock or will not have
+ * it, and the probe that comes after that tells which.
  *
  * A question of a supervisor that died may be read after the question of the one that followed it. It has the number of the same
  * call, or of an earlier one, and neither ends the entry (underway_begin()).
  *
- * Nobody waits for ever, unless the kernel keeps a thread for ever: a thread that waits in the kernel for a local holder is called back by ptrace, and
- * its next question finds the lease closed and waits for the other host.
+ * No host waits for ever, unless the kernel keeps a thread for ever: a thread that waits in the kernel for a local holder is
+ * called back by ptrace, and its next question finds the lease closed and waits for the other host. A call that was granted, and is
+ * asked about again, is granted again even if the lease is closed: the lease cannot go back before this call has ended.
  *
  * Loop only.
  */

@@ -1,8 +1,9 @@
 /*
- * Programs under the net: a supervisor asks for them on behalf of the thread, and the kernel goes on with the call. Nobody looks a
- * second time. What is simulated: the supervisor that says "continue" as late as it likes, and dies between question and answer; the window between
- * that and the kernel lock; a thread that waits in the kernel and is called back; a stop, which a thread in the window notices only
- * when it has its lock. And keeper/kernel/seeout.h and onbehalf.h: which thread has left its call, the simulation knows.
+ * Programs under the net: a supervisor asks for them on behalf of the thread, and the kernel goes on with the call. Nothing looks
+ * a second time. What is simulated: the supervisor that says "continue" as late as it likes, and dies between question and answer;
+ * the window between that and the kernel lock; a thread that waits in the kernel and is called back; a stop, which a thread in the
+ * window notices only when it has its lock. And keeper/kernel/seeout.h and onbehalf.h: the simulation knows which thread has left
+ * its call.
  */
 #include <errno.h>
 #include <fcntl.h>
