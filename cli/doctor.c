@@ -61,6 +61,14 @@ static void check_installation(struct doctor *d)
 		doctor_find(d, FINDING_PROBLEM, "the keeper's program %s: %s; install it", path, strerror(errno));
 	else
 		doctor_find(d, FINDING_OK, "the keeper's program is %s", path);
+	cli_find("dflock-net", "libexec", NET_INSTALLED, path);
+	if (access(path, X_OK))
+		doctor_find(
+			d, FINDING_WARNING,
+			"the net's program %s: %s; `dflock run --net=on` needs it: install it (it is there for x86-64 and arm64)",
+			path, strerror(errno));
+	else
+		doctor_find(d, FINDING_OK, "the net's program is %s", path);
 }
 
 static void check_config(struct doctor *d)

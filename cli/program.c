@@ -136,7 +136,8 @@ static bool is_harmless(const char *path)
 	return false;
 }
 
-#define AROUND "take the lock with flock(1) around it, and see what it does with `strace -f -e flock,fcntl`"
+#define NET    "start it with `dflock run --net=on`, "
+#define AROUND NET "or take the lock with flock(1) around it, and see what it does with `strace -f -e flock,fcntl`"
 
 /* false: nothing was found in this file, and *out is as it was. */
 static bool examine_code(const char *path, const char *program, struct program *out)
@@ -229,27 +230,27 @@ static void examine_elf(const char *path, int fd, const struct elf_facts *elf, c
 	if (elf->class != own.class || elf->data != own.data || elf->machine != own.machine)
 		say(out, REACH_NO,
 		    "%s is of another architecture (%s bit, machine %u) than libdflock.so (%s bit, machine %u): its "
-		    "locks are not protected; build libdflock.so for it",
+		    "locks are not protected; " NET "or build libdflock.so for it",
 		    path, elf->class == 1 ? "32" : "64", elf->machine, own.class == 1 ? "32" : "64", own.machine);
 	else if (!elf->dynamic)
 		say(out, REACH_NO,
-		    "%s is statically linked, so nothing can be preloaded into it: its locks are not protected; use a "
-		    "dynamically linked build, or take the lock with flock(1) around it",
+		    "%s is statically linked, so nothing can be preloaded into it: its locks are not protected; " NET
+		    "use a dynamically linked build, or take the lock with flock(1) around it",
 		    path);
 	else if (strstr(elf->interpreter, "ld-musl"))
 		say(out, REACH_NO,
-		    "%s runs with musl (%s), and libdflock.so is built for glibc: it may not start with the preload; build "
-		    "dflock with musl for it, or take the lock with flock(1) around it",
+		    "%s runs with musl (%s), and libdflock.so is built for glibc: it may not start with the preload; " NET
+		    "build dflock with musl for it, or take the lock with flock(1) around it",
 		    path, elf->interpreter);
 	else if (is_secure(fd, &what))
 		say(out, REACH_NO,
-		    "%s is %s, so the dynamic linker ignores the preload: its locks are not protected; take the lock "
-		    "before it is started",
+		    "%s is %s, so the dynamic linker ignores the preload: its locks are not protected; start it with "
+		    "`dflock run --net=on` as root, or take the lock before it is started",
 		    path, what);
 	else if (elf->go)
 		say(out, REACH_DOUBTFUL,
 		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes "
-		    "itself are not protected; take the lock with flock(1) around it",
+		    "itself are not protected; " NET "or take the lock with flock(1) around it",
 		    path);
 	else {
 		say(out, REACH_YES, "%s is dynamically linked (%s): the preload reaches it", path, elf->interpreter);

@@ -57,8 +57,8 @@ def test_not_executable(host, compiled):
 def test_static(host, compiled):
     path = compiled("static", "-static")
     assert about(host, path) == (
-        "problem", f"{path} is statically linked, so nothing can be preloaded into it: its locks are not protected; use a "
-                   "dynamically linked build, or take the lock with flock(1) around it")
+        "problem", f"{path} is statically linked, so nothing can be preloaded into it: its locks are not protected; start it "
+                   "with `dflock run --net=on`, use a dynamically linked build, or take the lock with flock(1) around it")
     assert not is_reached(path)
 
 
@@ -117,7 +117,7 @@ def test_setuid(host, compiled):
     path = compiled("seven")
     text = 'mount -t tmpfs -o "$3" tmpfs "$1" && cp "$2" "$1/x" && chown 65534 "$1/x" && chmod 4755 "$1/x" && "$4" doctor "$1/x"'
     for options, level, what in [("suid", "problem", "is setuid, so the dynamic linker ignores the preload: its locks are not "
-                                                     "protected; take the lock before it is started"),
+                                                     "protected; start it with `dflock run --net=on` as root, or take the lock before it is started"),
                                  ("nosuid", "ok", "the preload reaches it")]:
         env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
         done = subprocess.run(["unshare", "--mount", "sh", "-c", text, "-", host.files, path, options, CLI], env=env,
@@ -133,7 +133,7 @@ def test_made_with_go(host, compiled):
     level, line = about(host, path)
     assert level == "warning"
     assert "is made with Go, whose programs make system calls without libc: the locks that it takes itself are not protected; " \
-           "take the lock with flock(1) around it" in line
+           "start it with `dflock run --net=on`, or take the lock with flock(1) around it" in line
 
 
 def test_of_another_architecture(host, compiled):
@@ -145,7 +145,7 @@ def test_of_another_architecture(host, compiled):
     level, line = about(host, path)
     assert level == "problem"
     assert "is of another architecture (64 bit, machine 40) than libdflock.so (64 bit, machine" in line
-    assert "its locks are not protected; build libdflock.so for it" in line
+    assert "its locks are not protected; start it with `dflock run --net=on`, or build libdflock.so for it" in line
 
 
 def test_a_damaged_file(host, programs):

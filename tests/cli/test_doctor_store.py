@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from harness import wait_until
-from harness.host import CLI, DOCTOR, KEEPER, SHIM
+from harness.host import CLI, DOCTOR, KEEPER, NET, SHIM
 
 from lines import LOCAL, Doctor, changed, unconfigured
 from server import Pretender
@@ -34,6 +34,7 @@ def test_all_is_well(make_host, redis):
     assert found == [
         ("ok", f"the library is {SHIM}"),
         ("ok", f"the keeper's program is {KEEPER}"),
+        ("ok", f"the net's program is {NET}"),
         ("ok", f"the configuration {a.config} is valid and has 1 rule"),
         ("ok", f"the runtime directory is {a.runtime}"),
         ("ok", f"the keeper runs (pid {a.keeper_pids()[1]}, uid {os.geteuid()})"),

@@ -22,11 +22,12 @@ SHIM = os.path.join(BUILD, "libdflock.so")
 KEEPER = os.path.join(BUILD, "dflockd")
 CLI = os.path.join(BUILD, "dflock")
 DOCTOR = os.path.join(BUILD, "dflock-doctor")  # CLI starts it
+NET = os.path.join(BUILD, "dflock-net")  # as well
 
 
 def copy_programs(folder):
     """The product in this folder, for users who cannot enter BUILD. By the name here: where the copy is."""
-    return {name: shutil.copy(globals()[name], folder) for name in ("SHIM", "KEEPER", "CLI", "DOCTOR")}
+    return {name: shutil.copy(globals()[name], folder) for name in ("SHIM", "KEEPER", "CLI", "DOCTOR", "NET")}
 
 
 class Host:
