@@ -107,7 +107,7 @@ static int ask_check_peer(const struct ask *ask, const char *dir, uid_t euid)
 	text_add(&text, " runs as uid ");
 	text_add_number(&text, peer.uid);
 	text_add(&text, ", and this process as uid ");
-	text_add_number(&text, euid);
+	text_add_number(&text, rundir_uid(euid));
 	text_add(&text, "; leave DFLOCK_RUNTIME_DIR out, or set it to a directory of this user's");
 	return ask_refuse(ask, why, 0);
 }

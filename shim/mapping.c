@@ -26,6 +26,18 @@ static struct mapping *mapping_at(int i)
 	return __atomic_load_n(&mappings[i], __ATOMIC_ACQUIRE);
 }
 
+const struct page *mapping_find_roots(uid_t *owner)
+{
+	const struct mapping *last = NULL, *m;
+
+	for (int i = 0; i < MAPPINGS_MAX && (m = mapping_at(i)); i++)
+		last = m;
+	if (!last || last->owner != 0)
+		return NULL;
+	*owner = 0;
+	return last->page;
+}
+
 const struct page *mapping_find(uid_t euid, uid_t *owner)
 {
 	const struct page *page = NULL;

@@ -209,7 +209,9 @@ protect_new_answer(const struct settings *s, int fd, struct protect_look *look, 
 	if (keyed && protect_is_seen(fd, key, &seen, first))
 		return protect_seen_answer(look, key, &seen);
 	seen = (struct seen){0};
-	seen.page = mapping_find(protect_euid(first), &seen.owner);
+	seen.page = mapping_find_roots(&seen.owner);
+	if (!seen.page)
+		seen.page = mapping_find(protect_euid(first), &seen.owner);
 	answer = protect_consult(seen.page, &config, &first->mine, fd, false, &seen.path_hash);
 	first->has_mine = answer == PAGE_SAYS_YES;
 	if (answer == PAGE_SAYS_YES)
@@ -362,7 +364,7 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 		look->first.stamp_ns = config->stamp_ns;
 		protect_set_shown(look, page, &key, hash);
 		if (keyed)
-			protect_remember(&key, page, hash, by->euid);
+			protect_remember(&key, page, hash, rundir_uid(by->euid));
 		return PROTECT_ASK;
 	default:
 		/* The file is missing, and no rules are known. */
@@ -408,7 +410,7 @@ enum protect protect_ask(int fd, struct protect_look *look)
 		settings_config_now(s, &config);
 	if (!look->page && (config.error == ENOENT || config.error == ENOTDIR) && root_was_left(s))
 		return protect_ask_root(fd);
-	if (protect_gather(s, fd, protect_euid(&first), &look->by) < 0)
+	if (protect_gather(s, fd, first.has_euid ? first.euid : RUNDIR_MY_UID, &look->by) < 0)
 		return PROTECT_REFUSED;
 	if (!look->page)
 		return protect_full_look(s, &config, fd, look);

@@ -22,9 +22,9 @@ enum protect {
 
 /* Which keeper to ask, and how. */
 struct protect_by {
-	const char *config;      /* the configuration's path; static */
-	struct page_config mine; /* its state, and the path by which the keeper may know it */
-	uid_t euid;
+	const char *config;        /* the configuration's path; static */
+	struct page_config mine;   /* its state, and the path by which the keeper may know it */
+	uid_t euid;                /* or RUNDIR_MY_UID */
 	char dir[PLACE_DIR_BYTES]; /* the runtime directory; "": there is none */
 };
 

@@ -82,7 +82,7 @@ static bool start_is_roots(const struct settings *s, const struct protect_by *by
 {
 	char dir[PLACE_DIR_BYTES], why[WIRE_REASON_BYTES];
 
-	return by->euid != 0 && s && rundir_find(&s->place, by->euid, dir, why, sizeof(why)) == 0 &&
+	return rundir_uid(by->euid) != 0 && s && rundir_find(&s->place, by->euid, dir, why, sizeof(why)) == 0 &&
 	       strcmp(dir, RUNDIR_SYSTEM) == 0;
 }
 
@@ -176,7 +176,7 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 		.dir = s && s->place.runtime_env[0] ? s->place.runtime_env : NULL,
 		.library = s ? s->library : "",
 		.debug = s && s->debug,
-		.uid = by->euid,
+		.uid = rundir_uid(by->euid),
 		.gid = sys_getegid(),
 	};
 	struct text text;

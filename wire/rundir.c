@@ -337,6 +337,7 @@ static int rundir_search(const struct place *place, uid_t uid, bool make, char d
 	for (int i = 0; i < ROUNDS && ret == -EAGAIN; i++) {
 		if (rundir_is_system(dir))
 			return 0;
+		uid = rundir_uid(uid);
 		ret = rundir_find_in_run(uid, make, dir, &why);
 		if (ret != -ENOENT)
 			break;

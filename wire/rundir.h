@@ -3,7 +3,7 @@
  * socket, page and table of leases (dflockd(8), FILES). rundir.c has the rule, and why all processes of a user agree.
  *
  * libc only, no allocation, at most 5 kB of stack; usable in signal handlers; errno may change. `uid` is the caller's
- * effective one, as geteuid() gives it. `why` gets one line that says what is wrong and what to do.
+ * effective one, as geteuid() gives it, or RUNDIR_MY_UID. `why` gets one line that says what is wrong and what to do.
  */
 #ifndef DFLOCK_WIRE_RUNDIR_H
 #define DFLOCK_WIRE_RUNDIR_H
@@ -13,6 +13,11 @@
 #include <sys/types.h>
 
 #include "wire/place.h"
+
+/* The caller's effective user, looked up only where it counts: not in a directory of root's. The number of no user. */
+#define RUNDIR_MY_UID ((uid_t)-1)
+/* The number that is meant. */
+uid_t rundir_uid(uid_t uid);
 
 /* The system keeper's directory. */
 #define RUNDIR_SYSTEM "/run/dflock"

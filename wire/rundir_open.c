@@ -83,11 +83,16 @@ static bool rundir_is_unknown(uid_t uid)
 	return uid == RUNDIR_OVERFLOW_UID && rundir_outer_uid(uid, &outer) < 0;
 }
 
+uid_t rundir_uid(uid_t uid)
+{
+	return uid == RUNDIR_MY_UID ? sys_geteuid() : uid;
+}
+
 bool rundir_owner_counts(const char *dir, uid_t owner, uid_t uid)
 {
 	uid_t outer;
 
-	if (owner == 0 || owner == uid)
+	if (owner == 0 || owner == rundir_uid(uid))
 		return true;
 	return owner == RUNDIR_OVERFLOW_UID && strcmp(dir, RUNDIR_SYSTEM) == 0 &&
 	       rundir_outer_uid(owner, &outer) == -ESRCH;
@@ -166,7 +171,7 @@ int rundir_open(const char *dir, uid_t uid, bool create, char *why, size_t why_s
 				      ": no keeper has run yet; start dflockd, or set DFLOCK_RUNTIME_DIR");
 	if (fd < 0)
 		return rundir_finding(&text, name, errno, "cannot be opened", NULL);
-	ret = rundir_check(fd, name, uid, &text);
+	ret = rundir_check(fd, name, rundir_uid(uid), &text);
 	if (ret < 0) {
 		rundir_close(fd);
 		return ret;
