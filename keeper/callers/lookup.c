@@ -181,7 +181,8 @@ static void on_inspected(void *arg, struct inspect_result *r)
 	queue_settle(k);
 }
 
-static void inspect(struct session *s, int fd)
+/* Returns the descriptor if the caller is to close it, else -1. */
+static int inspect(struct session *s, int fd)
 {
 	struct keeper *k = s->keeper;
 	struct inspect_request request = {.fd = fd,
@@ -205,10 +206,11 @@ static void inspect(struct session *s, int fd)
 	request.same_path = k->system && !s->lookup.local; /* root's, in a container */
 	if (!s->lookup.local || request.foreign) {
 		lookup_inspect(s, dev, &request, on_inspected);
-		return;
+		return -1;
 	}
-	inspect_now(&request, &result);
+	inspect_here(&request, &result);
 	looked_at(s, &result);
+	return fd;
 }
 
 /* --- questions --- */
@@ -218,7 +220,9 @@ static void inspect_held(struct session *s)
 	int fd = s->lookup.held_fd;
 
 	s->lookup.held_fd = -1;
-	inspect(s, fd);
+	fd = inspect(s, fd);
+	if (fd >= 0)
+		close(fd);
 }
 
 static void refuse_stranger(struct session *s)
@@ -274,7 +278,10 @@ void lookup_start(struct session *s, int fd)
 		return;
 	}
 	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path)) {
-		inspect(s, fd);
+		fd = inspect(s, fd);
+		queue_settle(s->keeper); /* asks the store before the descriptor is closed */
+		if (fd >= 0)
+			close(fd);
 		return;
 	}
 	s->lookup.held_fd = fd;

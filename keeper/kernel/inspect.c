@@ -333,15 +333,22 @@ int inspect_peer_groups(int socket, struct inspect_request *request)
 	return 0;
 }
 
-int inspect_now(const struct inspect_request *request, struct inspect_result *result)
+int inspect_here(const struct inspect_request *request, struct inspect_result *result)
 {
 	*result = (struct inspect_result){.fd = -1};
 	inspect_look(request, result);
-	close(request->fd);
-	free(request->groups);
 	if (*result->refused)
 		before_free(&result->before);
 	return *result->refused ? -1 : 0;
+}
+
+int inspect_now(const struct inspect_request *request, struct inspect_result *result)
+{
+	int ret = inspect_here(request, result);
+
+	close(request->fd);
+	free(request->groups);
+	return ret;
 }
 
 static void inspect_run(struct work *work)

@@ -83,7 +83,9 @@ bool inspect_is_no_file(int fd);
  * -1: the kernel does not tell them. */
 int inspect_peer_groups(int socket, struct inspect_request *request);
 
-/* Looks at once, in the caller's thread. 0, or -1 with result->refused set. */
+/* Looks at once, in the caller's thread. 0, or -1 with result->refused set. inspect_here() leaves the descriptor and the groups to the
+ * caller; the others close and free them. */
+int inspect_here(const struct inspect_request *request, struct inspect_result *result);
 int inspect_now(const struct inspect_request *request, struct inspect_result *result);
 
 /*
