@@ -13,6 +13,7 @@
 #include <utlist.h>
 
 #include "keeper/callers/dispatch.h"
+#include "keeper/callers/rest.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/reading.h"
@@ -68,6 +69,17 @@ static void listener_turn_away(struct keeper *k, int fd, enum refusal refusal, c
 		close(fd);
 }
 
+/* The question of a call that is over soon, or anything else? */
+static void listener_let_rest(struct session *s)
+{
+	if (s->state != SESSION_INSPECTING && s->state != SESSION_WAITING && s->state != SESSION_PINNED)
+		session_watch(s);
+	if (s->keeper->sessions->rests >= REST_MOST)
+		rest_look(s->keeper);
+	else
+		rest_begin(s);
+}
+
 static void listener_admit(struct keeper *k, int fd)
 {
 	struct session *s;
@@ -81,6 +93,10 @@ static void listener_admit(struct keeper *k, int fd)
 	if (why)
 		return listener_turn_away(k, fd, REFUSAL_PROGRAM, why, false);
 	why = peer_too_many(k, &peer);
+	if (why && k->sessions->rests) {
+		rest_look(k);
+		why = peer_too_many(k, &peer);
+	}
 	if (why)
 		return listener_turn_away(k, fd, REFUSAL_ROOM, why, true);
 	s = session_new(k, fd, &peer, peer_is_foreign(k, &peer));
@@ -88,8 +104,11 @@ static void listener_admit(struct keeper *k, int fd)
 		quota_give(k, peer.uid, QUOTA_CONNECTION);
 		return listener_turn_away(k, fd, REFUSAL_ROOM, "the keeper has no memory left", true);
 	}
-	if (!s->foreign)
-		dispatch_readable(s); /* mostly the question has arrived already */
+	if (s->foreign)
+		return session_watch(s);
+	dispatch_readable(s); /* mostly the question has arrived already */
+	queue_settle(k);
+	listener_let_rest(s);
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events)
@@ -126,6 +145,18 @@ static void turn_next_away(struct keeper *k)
 	l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
+/* A descriptor, or -errno. */
+static int listener_accept(struct keeper *k)
+{
+	int fd = accept4(k->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE) && k->sessions->rests) {
+		rest_look(k);
+		fd = accept4(k->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	}
+	return fd < 0 ? -errno : fd;
+}
+
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
 	struct keeper *k = poll->data;
@@ -135,10 +166,10 @@ static void on_connection(uv_poll_t *poll, int status, int events)
 	if (status < 0)
 		return;
 	/* Takes one connection: the loop reports the next one again, and mostly there is none. */
-	fd = accept4(k->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	fd = listener_accept(k);
 	if (fd >= 0)
 		listener_admit(k, fd);
-	else if (errno == EMFILE || errno == ENFILE)
+	else if (fd == -EMFILE || fd == -ENFILE)
 		turn_next_away(k);
 	queue_settle(k);
 }
@@ -178,6 +209,7 @@ int listener_start(struct keeper *k, unsigned limit)
 	if (ret < 0)
 		return ret;
 	l->readable.data = l->accepting.data = k;
+	rest_start(k);
 	k->sessions->idle_since_ns = clock_now_ns();
 	uv_poll_start(&l->readable, UV_READABLE, on_readable);
 	return uv_poll_start(&l->accepting, UV_READABLE, on_connection);
@@ -199,6 +231,7 @@ void listener_stop(struct keeper *k)
 		unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
 	uv_close((uv_handle_t *)&l->accepting, NULL);
 	uv_close((uv_handle_t *)&l->readable, NULL);
+	rest_stop(k);
 	close(l->fd);
 	close(l->spare_fd);
 	DL_FOREACH_SAFE (k->sessions->all, s, next)

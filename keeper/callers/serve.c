@@ -282,6 +282,8 @@ void serve_told(struct waiter *waiter, unsigned news, const char *why)
 	struct session *s = session_of_waiter(waiter);
 	const struct store_range whole = {.mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 
+	if (news & WAITER_PIN_WANTED)
+		session_watch(s);
 	if (news & WAITER_REFUSED) {
 		caller_refuse_for_now(s, waiter->refusal, "%s", why);
 		return;

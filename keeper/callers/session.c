@@ -40,13 +40,9 @@ void sessions_free(struct keeper *k)
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign)
 {
 	struct session *s = calloc(1, sizeof(*s));
-	/* A front reads a foreign connection later, so epoll reports each message once (edge-triggered). */
-	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (foreign ? EPOLLET : 0), .data.ptr = s};
 
-	if (!s || epoll_ctl(k->sessions->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
-		free(s);
+	if (!s)
 		return NULL;
-	}
 	s->keeper = k;
 	s->fd = fd;
 	s->peer = *peer;
@@ -58,9 +54,30 @@ struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, 
 	uv_timer_init(k->loop, &s->timer);
 	s->timer.data = s;
 	DL_APPEND(k->sessions->all, s);
+	DL_APPEND2(k->sessions->resting, s, rest_prev, rest_next);
+	s->waiter.rests = true;
+	k->sessions->rests++;
 	k->sessions->count++;
 	k->sessions->accepted++;
 	return s;
+}
+
+static void session_rests_no_more(struct session *s)
+{
+	if (!s->waiter.rests)
+		return;
+	s->waiter.rests = false;
+	DL_DELETE2(s->keeper->sessions->resting, s, rest_prev, rest_next);
+	s->keeper->sessions->rests--;
+}
+
+void session_watch(struct session *s)
+{
+	/* A front reads a foreign connection later, so epoll reports each message once (edge-triggered). */
+	struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (s->foreign ? EPOLLET : 0), .data.ptr = s};
+
+	if (s->waiter.rests && epoll_ctl(s->keeper->sessions->epoll, EPOLL_CTL_ADD, s->fd, &event) == 0)
+		session_rests_no_more(s);
 }
 
 void session_enter(struct session *s, enum session_state state)
@@ -132,6 +149,7 @@ void session_end(struct session *s)
 	struct sessions *sessions = s->keeper->sessions;
 
 	session_enter(s, SESSION_CLOSED);
+	session_rests_no_more(s);
 	DL_DELETE(sessions->all, s);
 	quota_give(s->keeper, s->peer.uid, QUOTA_CONNECTION);
 	if (!--sessions->count)

@@ -67,20 +67,21 @@ struct session {
 	int fd;
 	struct ucred peer; /* ... but for its pid: the process that the present question is about (session_ask_for()) */
 	pid_t connected;   /* the process that has connected */
-	bool foreign; /* the peer's descriptors must not come to the keeper: fronts.h */
+	bool foreign;      /* the peer's descriptors must not come to the keeper: fronts.h */
 
 	/* session.c */
 	enum session_state state; /* session_enter() */
 	uv_timer_t timer;         /* the module that has the question says what it means */
 	unsigned uses;            /* by the timer, by a worker; the last one to end frees the session */
 	struct session *prev, *next;
+	struct session *rest_prev, *rest_next; /* sessions.resting: while waiter.rests */
 
 	/* dispatch.c: the question */
 	struct wire_request request;
 	struct onbehalf behalf; /* the thread for which it is asked */
 	bool again;             /* ... and whose call was granted before */
-	int64_t received_ns; /* read after the question was received: session_grant() */
-	time_t started;      /* the same moment, unix */
+	int64_t received_ns;    /* read after the question was received: session_grant() */
+	time_t started;         /* the same moment, unix */
 
 	/* lookup.c */
 	struct lookup lookup;
@@ -124,6 +125,9 @@ struct session_counts {
 struct sessions {
 	struct session *all;
 	unsigned count;
+	struct session *resting; /* those that are not watched, the first one longest: rest.h */
+	unsigned rests;          /* how many these are */
+	uv_timer_t rest;
 	unsigned waiting[WIRE_SPACES]; /* how many are in SESSION_WAITING */
 	uint64_t accepted;             /* since the start */
 	struct session_counts counts;
@@ -140,13 +144,17 @@ int sessions_init(struct keeper *k);
 /* No session may exist any more. */
 void sessions_free(struct keeper *k);
 
-/* Makes a connection's session, and adds it to the list and to epoll. The caller closes fd: at once if this returns
+/* Makes a connection's session, and adds it to the list; it rests (rest.h). The caller closes fd: at once if this returns
  * NULL (no memory), else after session_end(). The caller has taken QUOTA_CONNECTION, and gives it back after NULL;
  * session_end() gives it back otherwise. */
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
 /* Takes it out of the list; session_unuse() frees it with its last use. It must not wait for anything any more:
  * dispatch_close(). */
 void session_end(struct session *s);
+
+/* What comes from the peer, and its hang-up, also one of before, is reported from now on. If there is no memory for that, the session
+ * rests on. Nothing happens if it is watched. */
+void session_watch(struct session *s);
 
 /* The question has come so far. Only this sets `state`. */
 void session_enter(struct session *s, enum session_state state);

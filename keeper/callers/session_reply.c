@@ -46,6 +46,7 @@ static void session_finish(struct session *s, const struct wire_reply *reply, in
 	session_stop_waiting(s);
 	session_enter(s, SESSION_READING);
 	reply_send(s->fd, reply, fd);
+	session_watch(s);
 }
 
 void session_turn_away(struct keeper *k, int to, enum refusal refusal, const char *why, bool may_mend)
@@ -64,10 +65,10 @@ void session_reply(struct session *s, enum wire_verdict verdict, const char *rea
 
 	s->keeper->sessions->counts.deadlocks += verdict == WIRE_DEADLOCK;
 	reply_fill(&reply, verdict, reason);
-	if (verdict == WIRE_WAITING)
-		reply_send(s->fd, &reply, -1);
-	else
-		session_finish(s, &reply, fd);
+	if (verdict != WIRE_WAITING)
+		return session_finish(s, &reply, fd);
+	reply_send(s->fd, &reply, -1);
+	session_watch(s);
 }
 
 /* No process here has this pid, and none can be signalled by mistake: kill(-1) is what F_GETLK's readers expect least,
@@ -168,6 +169,8 @@ void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 	if (s->request.space == WIRE_RECORD)
 		reply_add_before(&reply, s);
 	reply_send(s->fd, &reply, -1); /* stays in the lock's list: the pin */
+	if (before_count(&s->before))  /* it may ask on */
+		session_watch(s);
 }
 
 void session_tell_before(struct session *s, int64_t from)

@@ -114,16 +114,21 @@ bool waiters_need_pin(const struct lock *lock, const struct store_range *range)
 
 static bool waiters_have_pin(const struct lock *lock, const struct store_range *range)
 {
-	const struct waiter *w;
+	struct waiter *w;
 	int64_t now = clock_now_ns();
+	bool pinned = false;
 
 	/* mutant: is-pinned */
 	if (now < lock->file->keeper->old_pins.until_ns || waiters_need_pin(lock, range))
 		return true;
-	DL_FOREACH (lock->waiters, w)
-		if (w->pin_until_ns > now && range_overlaps(&w->range, range)) /* mutant: pinned */
-			return true;
-	return false;
+	DL_FOREACH (lock->waiters, w) {
+		if (w->pin_until_ns <= now || !range_overlaps(&w->range, range)) /* mutant: pinned */
+			continue;
+		pinned = true;
+		if (w->rests)
+			queue_tell(w, WAITER_PIN_WANTED);
+	}
+	return pinned;
 }
 
 bool waiters_are_pinned(const struct lock *lock, const struct store_range *range)

@@ -20,11 +20,12 @@ struct lock;
 
 /* What a waiter may be told. */
 enum waiter_news {
-	WAITER_SERVE = 1 << 0,   /* something changed: look whether it can be granted now */
-	WAITER_QUEUED = 1 << 1,  /* the store has its lease in its queue */
-	WAITER_IN_USE = 1 << 2,  /* a holder on another host has answered that it uses the lock */
-	WAITER_REFUSED = 1 << 3, /* its lease cannot be had; with the reason */
-	WAITER_RESTING = 1 << 4, /* the lock's name rests */
+	WAITER_SERVE = 1 << 0,      /* something changed: look whether it can be granted now */
+	WAITER_QUEUED = 1 << 1,     /* the store has its lease in its queue */
+	WAITER_IN_USE = 1 << 2,     /* a holder on another host has answered that it uses the lock */
+	WAITER_REFUSED = 1 << 3,    /* its lease cannot be had; with the reason */
+	WAITER_RESTING = 1 << 4,    /* the lock's name rests */
+	WAITER_PIN_WANTED = 1 << 5, /* somebody waits for the end of its pin */
 };
 
 /* Why a lock call was refused, for counts; operators read the words in docs/operating.md. */
@@ -53,17 +54,18 @@ struct waiter {
 	struct lease *lease;      /* the asking one that it waits for; NULL: none */
 	struct store_range range; /* what it wants */
 	uid_t uid;
-	bool nonblocking;           /* constant, as the next: wants an answer now: LOCK_NB, a test */
-	bool may_pass;              /* has record locks of the file: a kernel would let it pass others */
-	bool needs_pin;             /* gets a pin when the probes in its range have ended; none starts before */
-	bool roomless;              /* waits for room for another lease: room.c */
-	int64_t pin_until_ns;       /* 0: it has none */
-	int64_t joined_ns;          /* since when it waits for its lease */
-	uint64_t arrival;           /* its place among all that wait, as the store numbers them; 0: not known so far */
-	unsigned news;              /* of enum waiter_news; 0: none waits to be told */
-	enum refusal refusal;       /* WAITER_REFUSED, as the next */
-	char *why;                  /* NULL: there was no memory for it */
-	struct waiter *prev, *next; /* lock->waiters */
+	bool nonblocking;     /* constant, as the next: wants an answer now: LOCK_NB, a test */
+	bool may_pass;        /* has record locks of the file: a kernel would let it pass others */
+	bool needs_pin;       /* gets a pin when the probes in its range have ended; none starts before */
+	bool roomless;        /* waits for room for another lease: room.c */
+	bool rests;           /* the end of its connection is not noticed until it has been told WAITER_PIN_WANTED */
+	int64_t pin_until_ns; /* 0: it has none */
+	int64_t joined_ns;    /* since when it waits for its lease */
+	uint64_t arrival;     /* its place among all that wait, as the store numbers them; 0: not known so far */
+	unsigned news;        /* of enum waiter_news; 0: none waits to be told */
+	enum refusal refusal; /* WAITER_REFUSED, as the next */
+	char *why;            /* NULL: there was no memory for it */
+	struct waiter *prev, *next;           /* lock->waiters */
 	struct waiter *told_prev, *told_next; /* queue.told: while it has news */
 	struct waiter *room_prev, *room_next; /* room.roomless: while it is */
 };

@@ -1,4 +1,6 @@
 /* keeper/callers/serve.c: what a caller gets of a lease that is there, open or closed, and of one that must be asked for. */
+#include <sys/epoll.h>
+
 #include "tests/unit/serve_fixture.h"
 
 /* --- an open lease --- */
@@ -111,6 +113,22 @@ START_TEST(pin_ends)
 	one.s.waiter.pin_until_ns = clock_now_ns() - 1;
 	ring(&one);
 	check_said("drained");
+}
+END_TEST
+
+/* A connection that rests is watched when somebody waits for the end of its pin. */
+START_TEST(pin_is_wanted)
+{
+	all_of(LEASE_HELD);
+	ask_all(&one, 0);
+	check_pinned(&one);
+	sessions.epoll = epoll_create1(EPOLL_CLOEXEC);
+	one.s.waiter.rests = true;
+	DL_APPEND2(sessions.resting, &one.s, rest_prev, rest_next);
+	ck_assert(waiters_are_pinned(lock, &lease->range));
+	queue_settle(&k);
+	ck_assert(!one.s.waiter.rests && !sessions.resting && one.s.state == SESSION_PINNED);
+	close(sessions.epoll);
 }
 END_TEST
 
@@ -299,6 +317,7 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, holders_of_a_lost_lease);
 	tcase_add_test(tests, taken_away);
 	tcase_add_test(tests, pin_ends);
+	tcase_add_test(tests, pin_is_wanted);
 	tcase_add_test(tests, asked_for);
 	tcase_add_test(tests, asked_for_without_waiting);
 	tcase_add_test(tests, other_modes_and_ranges);

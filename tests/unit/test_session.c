@@ -48,6 +48,7 @@ START_TEST(one_that_has_ended_is_not_reported)
 	int copy = foreign || forked ? dup(ends[0]) : -1;
 
 	ck_assert_ptr_nonnull(s);
+	session_watch(s);
 	if (forked)
 		copies_begin();
 	ck_assert_int_eq(reported(), 0);

@@ -98,6 +98,25 @@ START_TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
 }
 END_TEST
 
+/* Whoever asks whether a range is pinned waits for the end of the pin. */
+START_TEST(those_whose_connections_rest_hear_that_their_pin_is_wanted)
+{
+	const struct store_range all = record(0, 100), first = record(0, 40);
+	const int64_t hour = 3600 * 1000 * NS_PER_MS;
+
+	waits.pin_until_ns = asks.pin_until_ns = clock_now_ns() + hour;
+	ck_assert(waiters_are_pinned(lock, &all) && !waits.news && !asks.news);
+	waits.rests = asks.rests = true;
+	ck_assert(waiters_are_pinned(lock, &first));
+	ck_assert(waits.news == WAITER_PIN_WANTED && !asks.news);
+	ck_assert(waiters_are_pinned(lock, &all));
+	ck_assert(waits.news == WAITER_PIN_WANTED && asks.news == WAITER_PIN_WANTED);
+	queue_untell(&waits);
+	waits.pin_until_ns = 1;
+	ck_assert(waiters_are_pinned(lock, &all) && !waits.news);
+}
+END_TEST
+
 START_TEST(a_pin_that_is_due_counts)
 {
 	waits.needs_pin = true;
@@ -172,6 +191,7 @@ int main(void)
 	tcase_add_test(tc, the_last_one_that_leaves_makes_it_unwanted);
 	tcase_add_test(tc, a_pin_lasts_until_its_time_or_its_waiter_ends);
 	tcase_add_test(tc, a_pin_that_is_due_counts);
+	tcase_add_test(tc, those_whose_connections_rest_hear_that_their_pin_is_wanted);
 	tcase_add_test(tc, pins_of_an_earlier_keeper_count);
 	tcase_add_test(tc, those_that_waited_when_the_store_was_asked_have_its_number);
 	tcase_add_test(tc, only_its_waiters_hear_of_a_lease);
