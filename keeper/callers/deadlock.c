@@ -23,7 +23,6 @@
 #include "keeper/kernel/holders.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
-#include "keeper/callers/rest.h"
 #include "keeper/callers/serve.h"
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
@@ -130,8 +129,8 @@ static void deadlock_follow(struct keeper *k, pid_t pid, const struct store_chas
 			if (s->waiter.arrival > next.youngest)
 				next.youngest = s->waiter.arrival;
 			deadlock_send_on(s->waiter.lease, &next);
-		} else if (s->state == SESSION_PINNED &&
-			   !rest_is_over(s)) { /* it may wait in the kernel for a local program */
+		} else if (s->state == SESSION_PINNED && !session_has_hung_up(s)) {
+			/* It may wait in the kernel for a local program. */
 			deadlock_search_start(k, s->waiter.lock, &s->waiter.range, &next);
 		}
 	}

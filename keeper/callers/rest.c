@@ -10,7 +10,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 
-static void on_rest(uv_timer_t *timer)
+static void on_rest_over(uv_timer_t *timer)
 {
 	rest_look(timer->data);
 }
@@ -31,12 +31,7 @@ void rest_begin(struct session *s)
 	struct sessions *sessions = s->keeper->sessions;
 
 	if (s->waiter.rests && !uv_is_active((uv_handle_t *)&sessions->rest))
-		uv_timer_start(&sessions->rest, on_rest, REST_MS, 0);
-}
-
-static bool rest_has_hung_up(const struct pollfd *poll)
-{
-	return poll->revents & (POLLHUP | POLLERR | POLLNVAL);
+		uv_timer_start(&sessions->rest, on_rest_over, REST_MS, 0);
 }
 
 /* The first ones of the list; it changes meanwhile. */
@@ -65,7 +60,7 @@ void rest_look(struct keeper *k)
 	for (unsigned i = 0; i < count && ret >= 0; i++) {
 		if (!some[i]->waiter.rests)
 			continue;
-		if (rest_has_hung_up(&polls[i]))
+		if (polls[i].revents & POLLHUP)
 			dispatch_close(some[i]);
 		else
 			session_watch(some[i]);
@@ -73,11 +68,4 @@ void rest_look(struct keeper *k)
 	}
 	if (k->sessions->resting)
 		rest_begin(k->sessions->resting);
-}
-
-bool rest_is_over(const struct session *s)
-{
-	struct pollfd one = {.fd = s->fd};
-
-	return s->waiter.rests && poll(&one, 1, 0) == 1 && rest_has_hung_up(&one);
 }

@@ -9,14 +9,12 @@
  * Why that is safe: only a hang-up, which ends a pin, is noticed later than it could be, and a pin that lasts longer can only delay. It delays
  * nobody for long, since whoever waits for the end of a pin has the connection watched, and epoll then reports a hang-up of before. A
  * question is never in time's way: a peer with a grant asks on only when the grant is over, or for the locks that it had before.
- * What concludes from a pin that its caller may still wait in the kernel (deadlock.c) asks rest_is_over() first.
+ * What concludes from a pin that its caller may still wait in the kernel (deadlock.c) asks session_has_hung_up() first.
  *
  * Loop only.
  */
 #ifndef DFLOCK_KEEPER_REST_H
 #define DFLOCK_KEEPER_REST_H
-
-#include <stdbool.h>
 
 struct keeper;
 struct session;
@@ -33,8 +31,5 @@ void rest_begin(struct session *s);
 
 /* Closes those of all that rest whose peers have hung up, and has the others watched. An input: calls queue_settle(). */
 void rest_look(struct keeper *k);
-
-/* Has the peer of a session that rests hung up? */
-bool rest_is_over(const struct session *s);
 
 #endif

@@ -8,6 +8,7 @@
 #include "keeper/callers/session.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -78,6 +79,13 @@ void session_watch(struct session *s)
 
 	if (s->waiter.rests && epoll_ctl(s->keeper->sessions->epoll, EPOLL_CTL_ADD, s->fd, &event) == 0)
 		session_rests_no_more(s);
+}
+
+bool session_has_hung_up(const struct session *s)
+{
+	struct pollfd one = {.fd = s->fd};
+
+	return poll(&one, 1, 0) == 1 && one.revents & POLLHUP;
 }
 
 void session_enter(struct session *s, enum session_state state)

@@ -156,6 +156,9 @@ void session_end(struct session *s);
  * rests on. Nothing happens if it is watched. */
 void session_watch(struct session *s);
 
+/* Has the peer hung up, whether or not that was reported? */
+bool session_has_hung_up(const struct session *s);
+
 /* The question has come so far. Only this sets `state`. */
 void session_enter(struct session *s, enum session_state state);
 
