@@ -39,7 +39,7 @@ NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUIL
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(wildcard tests/unit/test_*.c)))
-BENCH    := $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c)) $(BUILD)/bench/calls-static
+BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out bench/least.c,$(wildcard bench/*.c))) $(BUILD)/bench/calls-static $(BUILD)/bench/least.so
 AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(if $(NET),$(filter-out %/bare.c,$(wildcard tests/net/*.c)))) \
             $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
 
@@ -126,11 +126,15 @@ $(BUILD)/bench/calls-static: bench/calls.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -static -MMD -MP -o $@ $<
+$(BUILD)/bench/least.so: bench/least.c Makefile
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared -MMD -MP -o $@ $<
 $(BUILD)/bench/freeze: BENCH_LIBS := $(CORE) $(LIBS)
 $(BUILD)/bench/freeze: $(CORE)
 $(BUILD)/bench/onestore: BENCH_LIBS := $(CORE) $(LIBS)
 $(BUILD)/bench/onestore: $(CORE)
-$(BUILD)/bench/roundtrip: BENCH_LIBS := $(shell pkg-config --libs hiredis)
+$(BUILD)/bench/roundtrip $(BUILD)/bench/chain: BENCH_LIBS := $(shell pkg-config --libs hiredis)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
 .PHONY: unit agents test clean

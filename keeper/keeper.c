@@ -211,7 +211,10 @@ static void note_callers(struct keeper *k)
 	DL_FOREACH (k->sessions->all, s) {
 		const struct lock *lock = s->waiter.lock;
 
-		if (!lock || (s->behalf.thread && s->waiter.pin_until_ns)) /* a call under way needs no further answer */
+		if (!lock ||
+		    (s->behalf.thread && s->waiter.pin_until_ns)) /* a call under way needs no further answer */
+			continue;
+		if (s->waiter.rests && session_has_hung_up(s)) /* it has its answer */
 			continue;
 		table_add_caller(k->table, &(struct table_caller){.pid = s->peer.pid,
 								  .space = lock->space,
