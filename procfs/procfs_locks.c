@@ -94,7 +94,8 @@ static bool procfs_lock_file(struct procfs_word word, struct procfs_lock *out)
 	return at == word.text + word.len;
 }
 
-bool procfs_lock_line(const char *line, struct procfs_lock *out)
+/* waits: "1: -> FLOCK ..." is looked for, and not "1: FLOCK ...". */
+static bool procfs_line(const char *line, bool waits, struct procfs_lock *out)
 {
 	struct procfs_word number, type, mode, locker, file, from;
 	int64_t pid;
@@ -103,6 +104,10 @@ bool procfs_lock_line(const char *line, struct procfs_lock *out)
 		line += 5;
 	number = procfs_next_word(&line);
 	type = procfs_next_word(&line);
+	if (procfs_is_word(type, "->") != waits)
+		return false;
+	if (waits)
+		type = procfs_next_word(&line);
 	procfs_next_word(&line); /* ADVISORY */
 	mode = procfs_next_word(&line);
 	locker = procfs_next_word(&line);
@@ -129,7 +134,17 @@ bool procfs_lock_line(const char *line, struct procfs_lock *out)
 	return procfs_lock_range(from, procfs_next_word(&line), out);
 }
 
-int procfs_locks(procfs_lock_cb *cb, void *arg)
+bool procfs_lock_line(const char *line, struct procfs_lock *out)
+{
+	return procfs_line(line, false, out);
+}
+
+bool procfs_wait_line(const char *line, struct procfs_lock *out)
+{
+	return procfs_line(line, true, out);
+}
+
+static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
 {
 	FILE *f = fopen("/proc/locks", "re");
 	struct procfs_lock lock;
@@ -142,13 +157,23 @@ int procfs_locks(procfs_lock_cb *cb, void *arg)
 	if (f)
 		setvbuf(f, buffer, _IOFBF, sizeof(buffer));
 	while (ret == 0 && fgets(line, sizeof(line), f))
-		if (procfs_lock_line(line, &lock))
+		if (procfs_line(line, waits, &lock))
 			ret = cb(arg, &lock);
 	if (ret == 0 && ferror(f))
 		ret = -EIO;
 	if (f)
 		fclose(f);
 	return ret;
+}
+
+int procfs_locks(procfs_lock_cb *cb, void *arg)
+{
+	return procfs_list(false, cb, arg);
+}
+
+int procfs_waits(procfs_lock_cb *cb, void *arg)
+{
+	return procfs_list(true, cb, arg);
 }
 
 int procfs_fdinfo(char *text, struct procfs_fdinfo *info, procfs_lock_cb *cb, void *arg)

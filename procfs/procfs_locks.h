@@ -31,6 +31,8 @@ struct procfs_lock {
  * not write. Pure.
  */
 bool procfs_lock_line(const char *line, struct procfs_lock *out);
+/* The same for a call that waits: *out is the lock that it waits for, and its locker the process that waits. Pure. */
+bool procfs_wait_line(const char *line, struct procfs_lock *out);
 
 /* A result other than 0 ends the reading, which returns it. */
 typedef int procfs_lock_cb(void *arg, const struct procfs_lock *lock);
@@ -40,6 +42,8 @@ typedef int procfs_lock_cb(void *arg, const struct procfs_lock *lock);
  * of the number of locks, and no lock can be taken or dropped on the machine meanwhile (listed.h, hidden.h).
  */
 int procfs_locks(procfs_lock_cb *cb, void *arg);
+/* The same for every call in /proc/locks that waits. */
+int procfs_waits(procfs_lock_cb *cb, void *arg);
 
 /* What fdinfo says of the descriptor itself. */
 struct procfs_fdinfo {

@@ -2,7 +2,7 @@
  * See deadlock.h.
  *
  * Why no call fails that is in no cycle: every edge that a chase follows was true when it was followed (the kernel said
- * that the process holds a conflicting lock; the keeper saw it waiting), an edge of a process that waits stays true
+ * that the process holds a conflicting lock, or waits for one; the keeper saw it waiting), an edge of a process that waits stays true
  * until its wait ends, and the process that sent the chase still waits with the same token when it comes back. Only a
  * wait that ended while the chase was on its way can make the cycle false: by EDEADLK, a signal, or the end of a
  * process. Then a call fails with EDEADLK that was in a cycle a round trip ago. The kernel's own EDEADLK says no more
@@ -27,6 +27,7 @@
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/rules/chases.h"
+#include "procfs/procfs_locks.h"
 
 struct deadlock {
 	struct chases chases;
@@ -44,13 +45,15 @@ void deadlock_free(struct keeper *k)
 	k->deadlock = NULL;
 }
 
-/* One chase that was received: a worker finds the processes that hold what it is after. */
+/* One chase that was received: a worker finds the processes that hold what it is after, and what calls wait for in the kernel. */
 struct deadlock_search {
 	uv_work_t work;
 	struct keeper *keeper;
 	struct store_chase chase;
 	struct holders_file file;
-	UT_array pids; /* pid_t */
+	bool may_wait_here; /* calls may wait in this kernel */
+	UT_array pids;      /* pid_t */
+	UT_array waits;     /* struct procfs_lock */
 };
 
 bool deadlock_possible(const struct session *s)
@@ -107,33 +110,51 @@ static void deadlock_came_around(struct keeper *k, const struct store_chase *cha
 static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
 				  const struct store_chase *chase);
 
-/* The process holds what the chase is after: sends the chase on to what the process itself waits for. */
-static void deadlock_follow(struct keeper *k, pid_t pid, const struct store_chase *chase)
+/* The process holds what the chase is after: sends the chase on to the hosts for which the process itself waits. */
+static void deadlock_follow_out(struct keeper *k, pid_t pid, const struct store_chase *chase)
 {
 	struct session *s;
 
-	if (pid == chase->pid && strcmp(chase->host, k->host) == 0) {
-		deadlock_came_around(k, chase);
-		return;
-	}
-	if (chase->hops + 1 >= DEADLOCK_HOPS)
-		return;
 	DL_FOREACH (k->sessions->all, s) {
 		struct store_chase next = *chase;
 
-		next.hops++;
-		if (s->peer.pid != pid || !s->waiter.lock || !deadlock_possible(s))
+		if (s->peer.pid != pid || s->state != SESSION_WAITING || !deadlock_possible(s) || !s->waiter.lease ||
+		    !s->waiter.arrival) /* its own chase is about to be sent */
 			continue;
-		if (s->state == SESSION_WAITING && s->waiter.lease &&
-		    s->waiter.arrival) { /* else its own chase is about to be sent */
-			if (s->waiter.arrival > next.youngest)
-				next.youngest = s->waiter.arrival;
-			deadlock_send_on(s->waiter.lease, &next);
-		} else if (s->state == SESSION_PINNED && !session_has_hung_up(s)) {
-			/* It may wait in the kernel for a local program. */
-			deadlock_search_start(k, s->waiter.lock, &s->waiter.range, &next);
-		}
+		if (s->waiter.arrival > next.youngest)
+			next.youngest = s->waiter.arrival;
+		deadlock_send_on(s->waiter.lease, &next);
 	}
+}
+
+/* ... and to the local processes for which it waits in the kernel. */
+static void deadlock_follow_here(const struct deadlock_search *search, pid_t pid, const struct store_chase *chase)
+{
+	const struct procfs_lock *waits = array_items(&search->waits);
+
+	for (size_t i = 0; i < utarray_len(&search->waits); i++) {
+		const struct procfs_lock *w = &waits[i];
+		const struct store_range range = {.space = WIRE_RECORD, .mode = w->mode, .from = w->from, .to = w->to};
+		const struct file *file = w->locker == pid ? file_find_by_id(search->keeper, w->dev, w->ino) : NULL;
+
+		if (file)
+			deadlock_search_start(search->keeper, &file->locks[WIRE_RECORD], &range, chase);
+	}
+}
+
+static void deadlock_follow(const struct deadlock_search *search, pid_t pid)
+{
+	struct store_chase next = search->chase;
+	struct keeper *k = search->keeper;
+
+	if (pid == next.pid && strcmp(next.host, k->host) == 0) {
+		deadlock_came_around(k, &next);
+		return;
+	}
+	if (++next.hops >= DEADLOCK_HOPS)
+		return;
+	deadlock_follow_out(k, pid, &next);
+	deadlock_follow_here(search, pid, &next);
 }
 
 static int deadlock_on_holder(void *arg, const struct holder *h)
@@ -147,12 +168,22 @@ static int deadlock_on_holder(void *arg, const struct holder *h)
 	return array_push(&search->pids, &h->pid, sizeof(h->pid));
 }
 
+static int deadlock_on_wait(void *arg, const struct procfs_lock *wait)
+{
+	struct deadlock_search *search = arg;
+
+	return wait->owner == WIRE_OWNER_PROCESS ? array_push(&search->waits, wait, sizeof(*wait)) : 0;
+}
+
+/* The list of locks is not read without need (procfs_locks.h). */
 static void deadlock_search_work(uv_work_t *req)
 {
 	struct deadlock_search *search = req->data;
 
 	holders_search(&(struct holders_search){
 		.files = &search->file, .count = 1, .ignore_pid = getpid(), .cb = deadlock_on_holder, .arg = search});
+	if (search->may_wait_here && utarray_len(&search->pids))
+		procfs_waits(deadlock_on_wait, search);
 }
 
 static void deadlock_searched(uv_work_t *req, int status)
@@ -163,10 +194,24 @@ static void deadlock_searched(uv_work_t *req, int status)
 	(void)status;
 	for (size_t i = 0; i < utarray_len(&search->pids); i++)
 		if (i == 0 || pids[i] != pids[i - 1]) /* the locks of one process come one after the other */
-			deadlock_follow(search->keeper, pids[i], &search->chase);
+			deadlock_follow(search, pids[i]);
 	queue_settle(search->keeper);
 	utarray_done(&search->pids);
+	utarray_done(&search->waits);
 	free(search);
+}
+
+/* Only a call that a keeper has granted goes on to the kernel, and can wait there. */
+static bool deadlock_calls_go_on(const struct keeper *k)
+{
+	const struct session *s;
+
+	if (underway_any(&k->table->underway)) /* mutant: chase-net */
+		return true;
+	DL_FOREACH (k->sessions->all, s)
+		if (s->state == SESSION_PINNED && deadlock_possible(s))
+			return true;
+	return false;
 }
 
 static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
@@ -186,6 +231,7 @@ static void deadlock_search_start(struct keeper *k, const struct lock *lock, con
 	search->keeper = k;
 	search->chase = wanted;
 	search->file = file_searched(lock->file);
+	search->may_wait_here = deadlock_calls_go_on(k);
 	if (uv_queue_work(k->loop, &search->work, deadlock_search_work, deadlock_searched) != 0)
 		free(search);
 }

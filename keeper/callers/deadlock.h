@@ -1,14 +1,15 @@
 /*
  * Finds cycles of F_SETLKW waits that go over several hosts, by chasing edges: a call that waits sends a chase to the
  * hosts that hold what it waits for; such a host finds out from its kernel which processes hold it, and for each of
- * them that waits itself sends the chase on. If it comes back to the process that sent it, that process waits for
+ * them that waits itself sends the chase on: to other hosts, or, where the kernel's list of locks says that it waits in this kernel,
+ * to the processes here for which it waits. If it comes back to the process that sent it, that process waits for
  * itself, and its call fails with EDEADLK, as fcntl(2) says.
  *
  * Which call gets EDEADLK: the one that closed the cycle, that is, the one that began to wait last. The store numbers
  * waiting calls; a chase collects the largest number on its way, and counts only for the call with that number. A call
  * sends its chase again each time it asks the store again, since messages may be lost.
  *
- * What it sees: waits for other hosts, and waits in the local kernel by callers that the keeper has granted. A cycle
+ * What it sees: waits for other hosts, and waits in the local kernel, of programs with the preload and of those under the net. A cycle
  * that was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then
  * fails instead. OFD locks and flock have no EDEADLK, in the kernel as here. At most DEADLOCK_HOPS edges are followed,
  * and each host follows a chase once in half the time after which it is repeated (chases.h).

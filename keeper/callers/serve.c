@@ -118,18 +118,26 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 
 /* --- the decision --- */
 
+/* Its thread was called back out of the kernel, so that a probe can look (calledback.h). */
+static bool serve_awaits_probe(const struct session *s, const struct lease *lease, bool needed)
+{
+	return s->called_back && !needed && lease->recall >= RECALL_ASK &&
+	       (lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING); /* mutant: called-back-waits */
+}
+
 /*
  * A caller that already holds something under a closed lease is no newcomer: the kernel would grant it past a waiter,
  * and a parent that holds a shared lock and waits for a child that wants one would never end. A caller that does not
  * wait is none either: it passes callers that wait. A caller is also exempt if no other host waits, or if its pin was
  * already due when the recall came (needed): this may be the very lease that was asked for on behalf of this caller,
- * and recalled at once. So is one whose call was granted before: the lease cannot go back as long as this call is under way.
+ * and recalled at once. So is one whose call was granted before: the lease cannot go back as long as this call is under way. Or its
+ * thread was called back, and a local process has the lock.
  */
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
 	/* mutant: newcomer */
 	if ((lease->recall < RECALL_WAIT && !keyed_is_due(lease)) || s->holds.exclusive || before_count(&s->before) ||
-	    needed || s->again || caller_is_nonblocking(s))
+	    needed || s->again || s->called_back || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }
@@ -137,7 +145,7 @@ static bool is_newcomer(const struct session *s, const struct lease *lease, bool
 /* A call of the net counts as under way before it is granted. False: this has answered the caller. */
 static bool serve_note(struct session *s, const struct store_range *range)
 {
-	int ret = s->behalf.thread ? seeing_note(s->waiter.lock, range, &s->behalf, s->request.call, s->behalf.uid) : 0;
+	int ret = s->behalf.thread ? seeing_note(s->waiter.lock, range, &s->behalf, s->request.call) : 0;
 
 	if (ret == -EDQUOT)
 		caller_refuse_for_now(s, REFUSAL_ROOM,
@@ -200,6 +208,11 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		lookup_test_shared(s);
 		return;
 	}
+	if (serve_awaits_probe(s, lease, needed)) {
+		waiting_for_probe(s);
+		return;
+	}
+	s->held_back = false;
 	if (is_newcomer(s, lease, needed) || lease->state == LEASE_SHRINKING) {
 		wait_for_lease(s, &range);
 		return;
@@ -313,6 +326,7 @@ void serve_begin(struct session *s, struct lock *lock)
 	w->uid = s->peer.uid;
 	w->nonblocking = caller_is_nonblocking(s);
 	w->may_pass = before_count(&s->before) > 0;
+	s->called_back = s->behalf.thread && !w->nonblocking && seeing_called_back(lock, &w->range, &s->behalf);
 	waiters_add(w, lock);
 	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
 }

@@ -102,7 +102,7 @@ void session_enter(struct session *s, enum session_state state)
 void session_ask_for(struct session *s, const struct onbehalf *who)
 {
 	s->behalf = *who;
-	s->again = false;
+	s->again = s->called_back = false;
 	s->peer.pid = who->thread ? who->pid : s->connected;
 }
 

@@ -80,6 +80,7 @@ struct session {
 	struct wire_request request;
 	struct onbehalf behalf; /* the thread for which it is asked */
 	bool again;             /* ... and whose call was granted before */
+	bool called_back;       /* ... and was called back out of the call that it begins anew (seeing.h); serve.c */
 	int64_t received_ns;    /* read after the question was received: session_grant() */
 	time_t started;         /* the same moment, unix */
 
@@ -105,6 +106,7 @@ struct session {
 	bool told_waiting;
 	bool warned;    /* it has waited for too long, and that was said (longwait.h) */
 	bool told_away; /* the caller was told that it waits for the store */
+	bool held_back; /* ... for what the lease's probe says */
 	/* Non-blocking: the holders were asked a second time, since a message may be lost; then the question was repeated with
 	 * silent hosts named dead. */
 	bool asked_twice, named_dead;

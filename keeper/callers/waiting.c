@@ -17,17 +17,20 @@
 #include "keeper/log.h"
 
 #define AWAY_MS 1000 /* after this time a caller is told that it waits for the store */
+#define PROBE_MS                                                                                                       \
+	20 /* so long a caller that was called back waits for the probe: other threads may not be seen out for long */
 
 static void on_waiting_timer(uv_timer_t *timer);
 
 static void waiting_start_timer(struct session *s, int64_t ms)
 {
+	s->held_back = false;
 	uv_timer_start(&s->timer, on_waiting_timer, ms < 1 ? 1 : ms, 0);
 }
 
 void waiting_begin(struct session *s)
 {
-	s->warned = s->asked_twice = s->named_dead = s->told_waiting = s->told_away = false;
+	s->warned = s->asked_twice = s->named_dead = s->told_waiting = s->told_away = s->held_back = false;
 	s->away_ns = 0;
 }
 
@@ -46,6 +49,13 @@ void waiting_for_room(struct session *s)
 				       : caller_is_patient(s)   ? AWAY_MS
 								: config->store_wait_ms);
 	room_wait(&s->waiter);
+}
+
+void waiting_for_probe(struct session *s)
+{
+	if (!s->held_back)
+		waiting_start_timer(s, PROBE_MS);
+	s->held_back = true;
 }
 
 void waiting_pinned(struct session *s)
@@ -226,6 +236,11 @@ static void waiting_timeout(struct session *s)
 	}
 	if (s->state != SESSION_WAITING)
 		return;
+	if (s->held_back) {
+		s->held_back = s->called_back = false;
+		queue_tell(w, WAITER_SERVE);
+		return;
+	}
 	if (w->roomless && !s->away_ns) {
 		room_timeout(s);
 		return;

@@ -18,6 +18,8 @@ void waiting_for_room(struct session *s);
 void waiting_for_store(struct session *s);
 /* The store is not what the caller waits for: store_wait_ms will count from the next time that it goes down. */
 void waiting_store_is_back(struct session *s);
+/* The session was called back, and waits until the lease's probe has looked; for a moment, then it is served as any other. */
+void waiting_for_probe(struct session *s);
 /* The session has a pin: its end is an input. */
 void waiting_pinned(struct session *s);
 

@@ -22,7 +22,7 @@ struct seeout_job {
 	struct seeouts *all;
 	pid_t tid;
 	uint64_t started;
-	bool gently;
+	enum seeout_how how;
 	uid_t uid;
 	size_t tag;
 	enum seeout_answer answer;
@@ -55,17 +55,22 @@ static bool seeout_may_be_lock_call(long number)
 	return false;
 }
 
+enum seeout_where { SEEOUT_UNKNOWN, SEEOUT_SLEEPS_IN_LOCK_CALL, SEEOUT_SLEEPS_ELSEWHERE };
+
 /* "running", "-1 SP PC": it waits, but in no system call, or "NUMBER ARGUMENTS ...". */
-static bool seeout_sleeps_elsewhere(pid_t tid)
+static enum seeout_where seeout_look(pid_t tid)
 {
 	char path[40], text[64], *end;
 	long number;
 
 	snprintf(path, sizeof(path), "/proc/%d/syscall", (int)tid);
 	if (procfs_head(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return false;
+		return SEEOUT_UNKNOWN;
 	number = strtol(text, &end, 10);
-	return end != text && *end == ' ' && !seeout_may_be_lock_call(number); /* mutant: seeout-elsewhere */
+	if (end == text || *end != ' ')
+		return SEEOUT_UNKNOWN;
+	/* mutant: seeout-elsewhere */
+	return seeout_may_be_lock_call(number) ? SEEOUT_SLEEPS_IN_LOCK_CALL : SEEOUT_SLEEPS_ELSEWHERE;
 }
 
 /* The signal with which a thread that has stopped goes on: the one that it was about to get. */
@@ -74,14 +79,16 @@ static int seeout_signal(int status)
 	return status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
 }
 
-enum seeout_answer seeout_now(pid_t tid, uint64_t started, bool gently)
+enum seeout_answer seeout_now(pid_t tid, uint64_t started, enum seeout_how how)
 {
+	const enum seeout_where where = seeout_look(tid);
 	int status;
 	pid_t ret;
 
-	if (family_has_ended(tid, started) || seeout_sleeps_elsewhere(tid))
+	if (family_has_ended(tid, started) || where == SEEOUT_SLEEPS_ELSEWHERE)
 		return SEEOUT_OUT;
-	if (gently)
+	if (how == SEEOUT_GENTLY ||
+	    (how == SEEOUT_PATIENTLY && where == SEEOUT_SLEEPS_IN_LOCK_CALL)) /* mutant: seeout-patiently */
 		return SEEOUT_REFUSED;
 	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0) /* it may have ended just now */
 		return family_has_ended(tid, started) ? SEEOUT_OUT : SEEOUT_REFUSED;
@@ -93,7 +100,9 @@ enum seeout_answer seeout_now(pid_t tid, uint64_t started, bool gently)
 	while (ret < 0 && errno == EINTR);
 	if (ret > 0 && WIFSTOPPED(status))
 		ptrace(PTRACE_DETACH, ret, NULL, (void *)(long)seeout_signal(status));
-	return ret > 0 ? SEEOUT_OUT : SEEOUT_REFUSED;
+	if (ret <= 0)
+		return SEEOUT_REFUSED;
+	return where == SEEOUT_SLEEPS_IN_LOCK_CALL && WIFSTOPPED(status) ? SEEOUT_CALLED_BACK : SEEOUT_OUT;
 }
 
 /* --- many --- */
@@ -116,7 +125,7 @@ static void *seeout_main(void *arg)
 	struct seeout_job *job = arg;
 	struct seeouts *all = job->all;
 
-	job->answer = seeout_now(job->tid, job->started, job->gently);
+	job->answer = seeout_now(job->tid, job->started, job->how);
 	pthread_mutex_lock(&all->mutex);
 	if (all->ending) {
 		free(job);
@@ -216,14 +225,13 @@ static int seeout_thread(struct seeout_job *job)
 	return ret;
 }
 
-int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, bool gently, uid_t uid, size_t tag)
+int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag)
 {
 	struct seeout_job *job = seeouts_have_room(all, uid) ? calloc(1, sizeof(*job)) : NULL;
 
 	if (!job)
 		return -EAGAIN;
-	*job = (struct seeout_job){
-		.all = all, .tid = tid, .started = started, .gently = gently, .uid = uid, .tag = tag};
+	*job = (struct seeout_job){.all = all, .tid = tid, .started = started, .how = how, .uid = uid, .tag = tag};
 	pthread_mutex_lock(&all->mutex);
 	all->users++;
 	pthread_mutex_unlock(&all->mutex);

@@ -21,9 +21,15 @@
 #define SEEOUT_MAX      64
 #define SEEOUT_USER_MAX 16
 
+enum seeout_how {
+	SEEOUT_GENTLY,    /* without ptrace */
+	SEEOUT_PATIENTLY, /* ... if it sleeps in a lock call, where it may wait for a local holder */
+	SEEOUT_AT_ONCE,
+};
 enum seeout_answer {
-	SEEOUT_OUT, /* it has left the call, or has ended */
-	SEEOUT_REFUSED, /* another process traces it, or it may not be looked into: ask again. Gently: /proc does not show it */
+	SEEOUT_OUT,         /* it has left the call, or has ended */
+	SEEOUT_CALLED_BACK, /* ditto, and it slept in a lock call, which begins anew */
+	SEEOUT_REFUSED, /* another process traces it, or it may not be looked into: ask again. Or `how` forbids it, and /proc does not show it */
 };
 typedef void seeout_cb(void *arg, size_t tag, enum seeout_answer answer);
 
@@ -34,11 +40,11 @@ struct seeouts *seeouts_new(uv_loop_t *loop, seeout_cb *cb, void *arg);
 /* Answers that are under way are dropped; threads that wait for the kernel go on until the process ends. */
 void seeouts_free(struct seeouts *seeouts);
 
-/* started: family_started() of the thread. gently: without ptrace. uid: whose program it is. 0; -EAGAIN: there are enough of them, or
- * no thread can be started: ask again. */
-int seeout_start(struct seeouts *seeouts, pid_t tid, uint64_t started, bool gently, uid_t uid, size_t tag);
+/* started: family_started() of the thread. uid: whose program it is. 0; -EAGAIN: there are enough of them, or no thread can be started:
+ * ask again. */
+int seeout_start(struct seeouts *seeouts, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag);
 
 /* What the thread does; any thread, which may wait for ever in it. */
-enum seeout_answer seeout_now(pid_t tid, uint64_t started, bool gently);
+enum seeout_answer seeout_now(pid_t tid, uint64_t started, enum seeout_how how);
 
 #endif

@@ -64,6 +64,13 @@ static size_t seeing_forget(struct keeper *k)
 	return free_at;
 }
 
+static enum seeout_how seeing_how(const struct keeper *k, const struct seeing_wanted *w)
+{
+	if (w->gently)
+		return SEEOUT_GENTLY;
+	return calledback_lately(&k->seeing.called_back, &w->call, clock_now_ns()) ? SEEOUT_PATIENTLY : SEEOUT_AT_ONCE;
+}
+
 /* Begins what can be begun. The rest, and what was refused, is tried again, each in its turn. */
 static void seeing_run(struct keeper *k)
 {
@@ -81,7 +88,8 @@ static void seeing_run(struct keeper *k)
 		if (w->running)
 			continue;
 		w->asked_gently = w->gently;
-		w->running = seeout_start(s->seeouts, w->call.thread, w->call.started, w->gently, w->call.uid, i) == 0;
+		w->running = seeout_start(s->seeouts, w->call.thread, w->call.started, seeing_how(k, w), w->call.uid,
+					  i) == 0;
 		if (w->running)
 			s->first = i + 1;
 		left |= !w->running;
@@ -169,7 +177,9 @@ static void on_seeing_answer(void *arg, size_t tag, enum seeout_answer answer)
 	bool gently = w->asked_gently;
 
 	w->running = false;
-	if (answer == SEEOUT_OUT) {
+	if (answer == SEEOUT_CALLED_BACK)
+		calledback_note(&k->seeing.called_back, &call, clock_now_ns());
+	if (answer != SEEOUT_REFUSED) {
 		k->seeing.seen++;
 		w->wanted = false;
 		underway_end(&k->table->underway, &call); /* mutant: seeing-end */
@@ -179,7 +189,7 @@ static void on_seeing_answer(void *arg, size_t tag, enum seeout_answer answer)
 	} else if (gently) { /* more is wanted meanwhile */
 		seeing_run(k);
 	} else {
-		k->seeing.refused++;
+		k->seeing.refused += !calledback_lately(&k->seeing.called_back, &call, clock_now_ns());
 		uv_timer_stop(&k->seeing.again);
 		seeing_look_again(k, SEEING_AGAIN_MS);
 	}
@@ -280,20 +290,33 @@ static void seeing_tidy(struct keeper *k)
 	seeing_run(k);
 }
 
-int seeing_note(struct lock *lock, const struct store_range *range, const struct onbehalf *who, uint64_t number,
-		uid_t uid)
+static struct underway_call seeing_call(const struct lock *lock, const struct store_range *range,
+					const struct onbehalf *who, uint64_t number)
+{
+	return (struct underway_call){.thread = who->thread,
+				      .pid = who->pid,
+				      .started = who->started,
+				      .number = number,
+				      .dev = lock->file->key.dev,
+				      .ino = lock->file->key.ino,
+				      .space = lock->space,
+				      .uid = who->uid,
+				      .from = range->from,
+				      .to = range->to};
+}
+
+bool seeing_called_back(const struct lock *lock, const struct store_range *range, const struct onbehalf *who)
+{
+	const struct underway_call call = seeing_call(lock, range, who, 0);
+
+	return calledback_asks(&lock->file->keeper->seeing.called_back, &call);
+}
+
+int seeing_note(struct lock *lock, const struct store_range *range, const struct onbehalf *who, uint64_t number)
 {
 	struct keeper *k = lock->file->keeper;
-	const struct underway_call call = {.thread = who->thread,
-					   .pid = who->pid,
-					   .started = who->started,
-					   .number = number,
-					   .dev = lock->file->key.dev,
-					   .ino = lock->file->key.ino,
-					   .space = lock->space,
-					   .uid = uid,
-					   .from = range->from,
-					   .to = range->to};
+	const struct underway_call call = seeing_call(lock, range, who, number);
+	const uid_t uid = who->uid;
 	size_t of_user, count = seeing_count(k, uid, &of_user);
 
 	if (count > UNDERWAY_CALLS / 2 || of_user > UNDERWAY_CALLS / SEEING_OF_ALL / 2)
@@ -304,6 +327,19 @@ int seeing_note(struct lock *lock, const struct store_range *range, const struct
 		return -ENOSPC;
 	seeing_rest(k);
 	return underway_note(&k->table->underway, &call);
+}
+
+bool seeing_next_keeping(const struct lease *lease, size_t *next, struct underway_call *out)
+{
+	const struct file *file = lease->lock->file;
+	const struct store_range *r = &lease->range;
+
+	if (lease->state != LEASE_DRAINING && lease->state != LEASE_BREAKING) /* mutant: keeping */
+		return false;
+	while (underway_next(&file->keeper->table->underway, next, out))
+		if (underway_is_on(out, file->key.dev, file->key.ino, r->space, r->from, r->to))
+			return true;
+	return false;
 }
 
 bool seeing_is_wanted(const struct lock *lock, const struct store_range *range, bool gently)

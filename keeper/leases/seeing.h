@@ -13,7 +13,7 @@
  * call, or of an earlier one, and neither ends the entry (underway_begin()).
  *
  * No host waits for ever, unless the kernel keeps a thread for ever: a thread that waits in the kernel for a local holder is
- * called back by ptrace, and its next question finds the lease closed and waits for the other host. A call that was granted, and is
+ * called back by ptrace, and its next question waits until the probe has said whether the lease can go (calledback.h). A call that was granted, and is
  * asked about again, is granted again even if the lease is closed: the lease cannot go back before this call has ended.
  *
  * Loop only.
@@ -26,9 +26,11 @@
 
 #include "keeper/guard/underway.h"
 #include "keeper/kernel/seeout.h"
+#include "keeper/leases/calledback.h"
 #include "store/store.h"
 
 struct keeper;
+struct lease;
 struct lock;
 struct onbehalf;
 struct seeouts;
@@ -52,6 +54,7 @@ struct seeing {
 		int64_t since_ns;  /* since when another host, or an operator, waits for it */
 		bool asked_gently; /* ... when it was started */
 	} wanted[SEEING_WANTED];
+	struct calledback called_back;
 	size_t first;           /* whose turn it is */
 	uint64_t seen, refused; /* since the start: threads that were seen out; that could not be */
 };
@@ -69,9 +72,14 @@ size_t seeing_under_way(const struct keeper *k);
  * too late.
  */
 bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number, bool *again);
+/* Does this question begin a call anew, for the same range of the lock, out of which the thread was called back? Once for each. */
+bool seeing_called_back(const struct lock *lock, const struct store_range *range, const struct onbehalf *who);
 /* Before a grant to this thread. 0; -ENOSPC: there is no room for another call; -EDQUOT: for another call of this user. */
-int seeing_note(struct lock *lock, const struct store_range *range, const struct onbehalf *who, uint64_t number,
-		uid_t uid);
+int seeing_note(struct lock *lock, const struct store_range *range, const struct onbehalf *who, uint64_t number);
+
+/* The calls that keep a lease which is to go back, or to be taken away: *next is 0 for the first one. False: no more, or nobody wants the
+ * lease. Most entries are of calls that have ended, but while such a lease is here, these were not seen to. */
+bool seeing_next_keeping(const struct lease *lease, size_t *next, struct underway_call *out);
 
 /*
  * Is a call on the lock under way in this range or a part of it? Then its thread is seen out, and unpinned() is called when that is

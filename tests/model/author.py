@@ -22,9 +22,11 @@ SUBJECTS = [
 
 
 class Author:
-    def __init__(self, seed, ends=True):
-        """ends: ranges may count from the end of the file. Under the net, a lock that does reaches up to the end of all files (docs/net.md)."""
-        self.whences = [8, 1, 1 if ends else 0]
+    def __init__(self, seed, net=False):
+        """net: without what is different there (docs/net.md). A lock that counts from the end of the file reaches up to the end of all files,
+        and a call that waits counts from the offset that its description has when it gets through."""
+        self.net = net
+        self.whences = [8, 1, 0 if net else 1]
         self.rng = random.Random(seed)
         rng = self.rng
         self.subject = rng.choice(SUBJECTS)
@@ -134,7 +136,11 @@ class Author:
         return "exec"
 
     def _seek(self, state, p):
-        return f"seek {self._slot(p)} {self.rng.randrange(12)}"
+        slot = self._slot(p)
+        used = p.slots[slot][0].number if slot in p.slots else None
+        if self.net and any(wait.description.number == used for wait in state.waiting().values()):
+            return self._get(state, p)
+        return f"seek {slot} {self.rng.randrange(12)}"
 
     def _bad(self, state, p):
         """What the kernel refuses."""

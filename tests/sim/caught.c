@@ -167,9 +167,10 @@ struct seeouts {
 struct seeing_one {
 	struct seeouts *all;
 	struct program *p;
-	bool gently;
+	enum seeout_how how;
 	size_t tag;
 	uint64_t number; /* of the call that the program was in */
+	bool calls_back;
 	enum seeout_answer answer;
 };
 
@@ -216,14 +217,18 @@ static void look(void *arg, uint64_t number)
 	one->answer = SEEOUT_OUT;
 	if (p && p->state != PROGRAM_ENDED && p->in_call && p->number == one->number &&
 	    !(p->frozen && p->waits_for_lock)) {
-		if (one->gently || rng_chance(&p->host->rng, 100)) {
+		if (one->how == SEEOUT_GENTLY || (one->how == SEEOUT_PATIENTLY && p->waits_for_lock) ||
+		    rng_chance(&p->host->rng, 100)) {
 			one->answer = SEEOUT_REFUSED;
 		} else {
+			one->calls_back |= p->waits_for_lock || p->receives;
 			call_back(p); /* it stops when it leaves the kernel */
 			sim_after(rng_delay(&p->host->rng, 20 * MS), look, one, 0);
 			return;
 		}
 	}
+	if (one->answer == SEEOUT_OUT && one->calls_back)
+		one->answer = SEEOUT_CALLED_BACK;
 	host_post(one->all->host, answer_item, one, 0);
 }
 
@@ -243,14 +248,14 @@ void seeouts_free(struct seeouts *all)
 	all->life = 0;
 }
 
-int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, bool gently, uid_t uid, size_t tag)
+int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag)
 {
 	struct seeing_one *one = malloc(sizeof(*one));
 
 	(void)started, (void)uid;
 	if (!one)
 		abort();
-	*one = (struct seeing_one){.all = all, .p = caught_find(tid), .gently = gently, .tag = tag};
+	*one = (struct seeing_one){.all = all, .p = caught_find(tid), .how = how, .tag = tag};
 	one->number = one->p ? one->p->number : 0;
 	sim_after(rng_delay(&all->host->rng, 50 * MS), look, one, 0);
 	return 0;

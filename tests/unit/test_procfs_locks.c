@@ -2,6 +2,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "procfs/procfs_locks.h"
@@ -46,6 +47,7 @@ START_TEST(lock_lines)
 	struct procfs_lock lock;
 
 	ck_assert_int_eq(procfs_lock_line(lock_rows[_i].line, &lock), lock_rows[_i].lock);
+	ck_assert(!procfs_wait_line(lock_rows[_i].line, &lock) || strstr(lock_rows[_i].line, "->"));
 	if (!lock_rows[_i].lock)
 		return;
 	ck_assert_int_eq(lock.space, lock_rows[_i].space);
@@ -53,6 +55,24 @@ START_TEST(lock_lines)
 	ck_assert_int_eq(lock.mode, lock_rows[_i].mode);
 	ck_assert_int_eq(lock.from, lock_rows[_i].from);
 	ck_assert_int_eq(lock.to, lock_rows[_i].to);
+}
+END_TEST
+
+/* One waits for a lock, the other behind the first. */
+START_TEST(wait_lines)
+{
+	static const char *const lines[] = {"3: -> POSIX  ADVISORY  READ  20250 00:1b:26202 3 4\n",
+					    "3:  -> POSIX  ADVISORY  READ  20250 00:1b:26202 3 4\n"};
+	struct procfs_lock lock;
+
+	ck_assert(procfs_wait_line(lines[_i], &lock));
+	ck_assert_int_eq(lock.locker, 20250);
+	ck_assert_int_eq(lock.owner, WIRE_OWNER_PROCESS);
+	ck_assert_int_eq(lock.mode, WIRE_SHARED);
+	ck_assert_uint_eq(lock.ino, 26202);
+	ck_assert_int_eq(lock.from, 3);
+	ck_assert_int_eq(lock.to, 5);
+	ck_assert(!procfs_lock_line(lines[_i], &lock));
 }
 END_TEST
 
@@ -149,6 +169,7 @@ int main(void)
 	TCase *tc = tcase_create("procfs_locks");
 
 	tcase_add_loop_test(tc, lock_lines, 0, sizeof(lock_rows) / sizeof(*lock_rows));
+	tcase_add_loop_test(tc, wait_lines, 0, 2);
 	tcase_add_test(tc, fdinfo_texts);
 	tcase_add_test(tc, many_locks);
 	return suite_run_case("procfs_locks", tc);

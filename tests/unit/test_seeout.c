@@ -58,7 +58,7 @@ START_TEST(sleeps_in_another_call)
 	pid_t pid = start(SLEEPS, -1);
 
 	wait_until(sleeps(pid));
-	ck_assert_int_eq(seeout_now(pid, family_started(pid), true), SEEOUT_OUT);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_GENTLY), SEEOUT_OUT);
 	end(pid);
 }
 END_TEST
@@ -67,8 +67,9 @@ START_TEST(runs)
 {
 	pid_t pid = start(RUNS, -1);
 
-	ck_assert_int_eq(seeout_now(pid, family_started(pid), true), SEEOUT_REFUSED);
-	ck_assert_int_eq(seeout_now(pid, family_started(pid), false), SEEOUT_OUT);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_GENTLY), SEEOUT_REFUSED);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_PATIENTLY), SEEOUT_OUT);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_AT_ONCE), SEEOUT_OUT);
 	end(pid);
 }
 END_TEST
@@ -83,9 +84,12 @@ START_TEST(waits_for_the_lock)
 	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
 	pid = start(WAITS_FOR_LOCK, fd);
 	wait_until(sleeps(pid));
-	ck_assert_int_eq(seeout_now(pid, family_started(pid), true), SEEOUT_REFUSED);
-	for (int i = 0; i < 20; i++)
-		ck_assert_int_eq(seeout_now(pid, family_started(pid), false), SEEOUT_OUT);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_GENTLY), SEEOUT_REFUSED);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_PATIENTLY), SEEOUT_REFUSED);
+	for (int i = 0; i < 20; i++) {
+		wait_until(sleeps(pid));
+		ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_AT_ONCE), SEEOUT_CALLED_BACK);
+	}
 	wait_until(sleeps(pid));
 	ck_assert_int_eq(flock(fd, LOCK_UN), 0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -103,9 +107,9 @@ START_TEST(has_ended)
 
 	kill(pid, SIGKILL);
 	ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
-	ck_assert_int_eq(seeout_now(pid, started, false), SEEOUT_OUT); /* nobody has waited for it so far */
+	ck_assert_int_eq(seeout_now(pid, started, SEEOUT_AT_ONCE), SEEOUT_OUT); /* nobody has waited for it so far */
 	end(pid);
-	ck_assert_int_eq(seeout_now(pid, started, false), SEEOUT_OUT);
+	ck_assert_int_eq(seeout_now(pid, started, SEEOUT_AT_ONCE), SEEOUT_OUT);
 }
 END_TEST
 
@@ -113,7 +117,7 @@ START_TEST(another_one_has_its_number)
 {
 	pid_t pid = start(RUNS, -1);
 
-	ck_assert_int_eq(seeout_now(pid, family_started(pid) - 1, true), SEEOUT_OUT);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid) - 1, SEEOUT_GENTLY), SEEOUT_OUT);
 	end(pid);
 }
 END_TEST
@@ -127,7 +131,7 @@ START_TEST(another_process_traces_it)
 	ck_assert_int_eq(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
 	looker = fork();
 	if (looker == 0)
-		_exit(seeout_now(pid, family_started(pid), false) == SEEOUT_REFUSED ? 0 : 1);
+		_exit(seeout_now(pid, family_started(pid), SEEOUT_AT_ONCE) == SEEOUT_REFUSED ? 0 : 1);
 	ck_assert_int_eq(waitpid(looker, &status, 0), looker);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	end(pid);
@@ -182,7 +186,7 @@ START_TEST(executes_meanwhile)
 		if (write(go[1], "x", 1) != 1)
 			_exit(1);
 		nanosleep(&delay, NULL);
-		seeout_now(tid, started, false);
+		seeout_now(tid, started, SEEOUT_AT_ONCE);
 		pause(); /* the kernel would let go of what a process traces that ends */
 	}
 	wait_until(has_ended_by_itself(pid, &status));
@@ -206,8 +210,9 @@ START_TEST(without_a_descriptor)
 	ck_assert_int_eq(ptrace(PTRACE_SEIZE, pid, NULL, NULL), 0);
 	looker = fork();
 	if (looker == 0)
-		_exit(setrlimit(RLIMIT_NOFILE, &none) == 0 && seeout_now(pid, started, true) == SEEOUT_REFUSED &&
-				      seeout_now(pid, started, false) == SEEOUT_REFUSED
+		_exit(setrlimit(RLIMIT_NOFILE, &none) == 0 &&
+				      seeout_now(pid, started, SEEOUT_GENTLY) == SEEOUT_REFUSED &&
+				      seeout_now(pid, started, SEEOUT_AT_ONCE) == SEEOUT_REFUSED
 			      ? 0
 			      : 1);
 	ck_assert_int_eq(waitpid(looker, &status, 0), looker);
@@ -224,7 +229,7 @@ START_TEST(is_stopped)
 
 	kill(pid, SIGSTOP);
 	ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
-	ck_assert_int_eq(seeout_now(pid, family_started(pid), false), SEEOUT_OUT);
+	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_AT_ONCE), SEEOUT_OUT);
 	ck_assert_int_eq(family_state(pid), 'T');
 	end(pid);
 }
@@ -234,7 +239,7 @@ END_TEST
 
 struct seen {
 	struct seeouts *all;
-	unsigned answers[2], tags;
+	unsigned answers[3], tags;
 };
 
 static void on_seen(void *arg, size_t tag, enum seeout_answer answer)
@@ -269,13 +274,13 @@ START_TEST(one_user_has_a_part_of_the_room)
 	ck_assert_ptr_nonnull(seen.all);
 	wait_until(sleeps(pid));
 	for (size_t i = 0; i < SEEOUT_USER_MAX; i++)
-		ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), false, 1000, i), 0);
-	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), false, 1000, 31), -EAGAIN);
+		ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), SEEOUT_AT_ONCE, 1000, i), 0);
+	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), SEEOUT_AT_ONCE, 1000, 31), -EAGAIN);
 	wait_until(all_seen(&seen));
 	ck_assert_uint_eq(seen.answers[SEEOUT_OUT], SEEOUT_USER_MAX);
 	ck_assert_uint_eq(seen.tags, (1u << SEEOUT_USER_MAX) - 1);
 	/* Gently: a thread of its parent that traces it would wait for its end in the place of end(). */
-	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), true, 1000, 31), 0);
+	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), SEEOUT_GENTLY, 1000, 31), 0);
 	seeouts_free(seen.all);
 	uv_close((uv_handle_t *)&alive, NULL);
 	uv_run(&loop, UV_RUN_DEFAULT);
@@ -298,13 +303,14 @@ START_TEST(users_leave_room_for_root)
 	seen.all = seeouts_new(&loop, on_seen, &seen);
 	ck_assert_ptr_nonnull(seen.all);
 	while (tag < SEEOUT_MAX - SEEOUT_USER_MAX) {
-		ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 1000 + (uid_t)tag / SEEOUT_USER_MAX, 0), 0);
+		ck_assert_int_eq(seeout_start(seen.all, pid, 1, SEEOUT_GENTLY, 1000 + (uid_t)tag / SEEOUT_USER_MAX, 0),
+				 0);
 		tag++;
 	}
-	ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 2000, 0), -EAGAIN);
+	ck_assert_int_eq(seeout_start(seen.all, pid, 1, SEEOUT_GENTLY, 2000, 0), -EAGAIN);
 	for (int i = 0; i < SEEOUT_USER_MAX; i++)
-		ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 0, 0), 0);
-	ck_assert_int_eq(seeout_start(seen.all, pid, 1, true, 0, 0), -EAGAIN);
+		ck_assert_int_eq(seeout_start(seen.all, pid, 1, SEEOUT_GENTLY, 0, 0), 0);
+	ck_assert_int_eq(seeout_start(seen.all, pid, 1, SEEOUT_GENTLY, 0, 0), -EAGAIN);
 	wait_until((uv_run(&loop, UV_RUN_NOWAIT), seen.answers[SEEOUT_OUT] == SEEOUT_MAX));
 	seeouts_free(seen.all);
 	uv_close((uv_handle_t *)&alive, NULL);

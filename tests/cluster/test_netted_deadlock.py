@@ -1,0 +1,79 @@
+"""Cycles of programs under the net: over hosts, and with calls that wait in a kernel."""
+import pytest
+
+from harness import wait_until
+from keepers import held
+from test_netted import opened
+
+
+def waits_in_kernel(agent):
+    """The kernel lists it behind a lock."""
+    def look():
+        with open("/proc/locks") as f:
+            return any(l.split()[1] == "->" and int(l.split()[5]) == agent.pid for l in f)
+    wait_until(look, f"pid {agent.pid} waits in the kernel")
+
+
+def queued(host):
+    wait_until(lambda: held(host, state="asking"), f"host {host.name} is in the store's queue")
+
+
+def test_two_hosts(two):
+    a, b = opened(two[0]), opened(two[1])
+    assert a.do("setlk 0 sh 0 10") == "ok"
+    assert b.do("setlk 0 sh 0 10") == "ok"
+    a.say("setlk 0 ex 0 10 w")
+    queued(two[0])
+    assert b.do("setlk 0 ex 0 10 w", seconds=10) == "EDEADLK"
+    assert a.silent(0.2)
+    assert b.do("setlk 0 un 0 10") == "ok"
+    assert a.heard()[0] == "ok"
+
+
+def test_one_of_the_cycle_waits_in_a_kernel(two):
+    """p waits for q in the kernel of the first host, r waits for p, and q for r."""
+    p, q, r = opened(two[0]), opened(two[0]), opened(two[1])
+    for i, agent in enumerate((p, q, r)):
+        assert agent.do(f"setlk 0 ex {i} 1") == "ok"
+    p.say("setlk 0 ex 1 1 w")
+    waits_in_kernel(p)
+    r.say("setlk 0 ex 0 1 w")
+    queued(two[1])
+    assert q.do("setlk 0 ex 2 1 w", seconds=10) == "EDEADLK"
+    assert p.silent(0.2) and r.silent(0.1)
+    assert q.do("setlk 0 un 1 1") == "ok"
+    assert p.heard()[0] == "ok"
+    assert p.do("setlk 0 un 0 2") == "ok"
+    assert r.heard()[0] == "ok"
+
+
+def test_the_call_that_waits_in_a_kernel_closes_it(two):
+    """Then another one of the cycle fails, as with the preload."""
+    p, q, r = opened(two[0]), opened(two[0]), opened(two[1])
+    for i, agent in enumerate((p, q, r)):
+        assert agent.do(f"setlk 0 ex {i} 1") == "ok"
+    r.say("setlk 0 ex 0 1 w")
+    queued(two[1])
+    q.say("setlk 0 ex 2 1 w")
+    queued(two[0])
+    p.say("setlk 0 ex 1 1 w")
+    assert q.heard(seconds=20)[0] == "EDEADLK"
+    assert p.silent(0.1) and r.silent(0.1)
+
+
+@pytest.mark.parametrize("waits", ["nobody", "another host"])
+def test_a_cycle_of_one_host(two, waits):
+    """The kernel finds it, also while another host waits for a lock of the cycle: the last call gets EDEADLK."""
+    p, q, r = opened(two[0]), opened(two[0]), opened(two[1])
+    assert p.do("setlk 0 ex 0 1") == "ok"
+    assert q.do("setlk 0 ex 1 1") == "ok"
+    p.say("setlk 0 ex 1 1 w")
+    waits_in_kernel(p)
+    if waits == "another host":
+        r.say("setlk 0 ex 0 2 w")
+        queued(two[1])
+        assert p.silent(0.5)
+        waits_in_kernel(p)
+    assert q.do("setlk 0 ex 0 1 w", seconds=10) == "EDEADLK"
+    assert q.do("setlk 0 un 1 1") == "ok"
+    assert p.heard()[0] == "ok"

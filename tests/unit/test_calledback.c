@@ -1,0 +1,84 @@
+/* keeper/leases/calledback.h: who keeps its place, and how long nobody is called back again. */
+#include "keeper/leases/calledback.h"
+
+#include <check.h>
+
+#include "keeper/clock.h"
+#include "tests/unit/suite.h"
+
+#define MS NS_PER_MS
+
+static struct calledback cb;
+static const struct underway_call call = {
+	.thread = 7, .started = 70, .number = 1, .dev = 1, .ino = 2, .space = 1, .to = 10};
+
+static struct underway_call next_call(uint64_t number)
+{
+	struct underway_call next = call;
+
+	next.number = number;
+	return next;
+}
+
+START_TEST(a_call_begins_anew_once)
+{
+	struct underway_call next = next_call(2), other = next_call(2);
+
+	ck_assert(!calledback_asks(&cb, &next));
+	calledback_note(&cb, &call, 1000 * MS);
+	other.to = 11;
+	ck_assert(!calledback_asks(&cb, &other));
+	other = next;
+	other.started = 71;
+	ck_assert(!calledback_asks(&cb, &other));
+	ck_assert(calledback_asks(&cb, &next));
+	ck_assert(!calledback_asks(&cb, &next));
+	calledback_note(&cb, &next, 2000 * MS);
+	ck_assert(calledback_asks(&cb, &next));
+}
+END_TEST
+
+START_TEST(pauses_double)
+{
+	static const int64_t pauses[] = {20, 40, 80, 160, 320, 320};
+	int64_t now = 1000 * MS;
+
+	for (size_t i = 0; i < sizeof(pauses) / sizeof(*pauses); i++) {
+		const struct underway_call next = next_call(i);
+
+		calledback_note(&cb, &next, now);
+		ck_assert(calledback_lately(&cb, &next, now + pauses[i] * MS - 1));
+		now += pauses[i] * MS;
+		ck_assert(!calledback_lately(&cb, &next, now));
+	}
+	now += 1000 * MS;
+	calledback_note(&cb, &call, now);
+	ck_assert(!calledback_lately(&cb, &call, now + 20 * MS));
+}
+END_TEST
+
+START_TEST(the_oldest_is_forgotten)
+{
+	struct underway_call next = call;
+
+	for (int i = 0; i <= CALLEDBACK_THREADS; i++) {
+		next.thread = i + 1;
+		calledback_note(&cb, &next, (1000 + i) * MS);
+	}
+	ck_assert(calledback_asks(&cb, &next));
+	next.thread = 1;
+	ck_assert(!calledback_asks(&cb, &next));
+	next.thread = 2;
+	ck_assert(calledback_asks(&cb, &next));
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tc = tcase_create("calledback");
+
+	tcase_add_test(tc, a_call_begins_anew_once);
+	tcase_add_test(tc, pauses_double);
+	tcase_add_test(tc, the_oldest_is_forgotten);
+	return suite_run_case("calledback", tc);
+}
