@@ -19,6 +19,8 @@ static int getlk_write(struct caught *caught, struct thread *t, const struct loc
 	int ret = thread_read(t, call->at, bytes, size);
 
 	if (ret == 0)
+		ret = thread_may_write(t, call->at, size);
+	if (ret == 0)
 		ret = lockcall_print(call->form, found, bytes);
 	if (ret < 0)
 		return ret;

@@ -141,6 +141,35 @@ int thread_write(struct thread *t, uint64_t at, const void *bytes, size_t size)
 	return (off_t)at < 0 ? -EFAULT : thread_moved(pwrite(t->memory, bytes, size, (off_t)at), size);
 }
 
+/* How far T may write, from the beginning on. */
+struct thread_writable {
+	uint64_t at, end;
+};
+
+#define THREAD_ENOUGH 1
+
+static int thread_on_map(void *arg, const struct procfs_map *map)
+{
+	struct thread_writable *w = arg;
+
+	if (map->to <= w->at)
+		return 0;
+	if (map->from > w->at || map->rights[1] != 'w') /* mutant: thread-may-write */
+		return -EFAULT;
+	w->at = map->to;
+	return w->at >= w->end ? THREAD_ENOUGH : 0;
+}
+
+int thread_may_write(const struct thread *t, uint64_t at, size_t size)
+{
+	struct thread_writable w = {.at = at, .end = at + size};
+	const int ret = procfs_maps(t->tid, thread_on_map, &w);
+
+	if (!thread_is_in_call(t))
+		return -ESRCH;
+	return ret == THREAD_ENOUGH ? 0 : ret == 0 ? -EFAULT : ret;
+}
+
 static bool thread_has_another(const struct thread *t, const char *what, const char *mine)
 {
 	char name[NAME_BYTES];

@@ -1,4 +1,5 @@
 """`dflock run --net=on`: programs that no preload reaches, on two hosts."""
+import errno
 import os
 import re
 import signal
@@ -473,3 +474,26 @@ def test_the_first_process_of_a_namespace(two):
     env = {k: v for k, v in two[0].env().items() if k != "LD_PRELOAD"}
     done = subprocess.run([*before, os.path.join(BUILD, "dflock-net"), "", "true"], env=env, capture_output=True, text=True, timeout=60)
     assert done.returncode == 125 and "first process of a pid namespace" in done.stderr, done
+
+
+READ_ONLY = """
+import ctypes, mmap, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+page = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+question = struct.pack("hhqqi4x", 1, 0, 0, 0, 0)
+page[:len(question)] = question
+at = ctypes.addressof(ctypes.c_char.from_buffer(page))
+if sys.argv[2] == "read-only":
+    assert libc.mprotect(ctypes.c_void_p(at), 4096, mmap.PROT_READ) == 0
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+ret = libc.syscall(72 if os.uname().machine == "x86_64" else 25, fd, 5, ctypes.c_void_p(at))
+print(ret, ctypes.get_errno(), struct.unpack("hhqqi4x", ctypes.string_at(at, 32))[0])
+"""
+
+
+@pytest.mark.parametrize("memory,said", [("read-only", f"-1 {errno.EFAULT} 1"), ("writable", "0 0 1")])
+def test_getlk_into_memory_that_may_only_be_read(two, memory, said):
+    a = opened(two[0])
+    assert a.do("setlk 0 ex 0 10") == "ok"
+    done = run(two[1], "env", "-u", "LD_PRELOAD", "/usr/bin/python3", "-c", READ_ONLY, two[1].path("f"), memory)
+    assert done.stdout == said + "\n", done.stderr
