@@ -93,6 +93,11 @@ static void add_processes(struct grid *grid, const json_t *lease)
 			  leases_since_word(p), field_number(p, "since") ? leases_when(p, held) : "",
 			  show_when(field_number(p, "started"), since), field_text(p, "command"));
 	}
+	json_array_foreach (json_object_get(lease, "calls"), i, p)
+		grid_note(grid,
+			  "    kept by pid %" PRId64 " (thread %" PRId64
+			  ", %s): its lock call under the net has not been seen to end",
+			  field_number(p, "pid"), field_number(p, "thread"), field_text(p, "command"));
 	json_array_foreach (json_object_get(lease, "waiting"), i, p)
 		grid_note(grid, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
 			  field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),

@@ -16,6 +16,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/seeing.h"
 #include "keeper/leases/unseen.h"
 
 #define PAUSE 2 /* times as long as a search ran on a processor: until the next one */
@@ -27,8 +28,9 @@ struct finding_search {
 	finding_cb *cb;
 	void *arg;
 	pid_t self;
-	int64_t ran_ns;       /* on a processor */
-	struct claims claims; /* tag: since when there is the lease, Unix time */
+	int64_t ran_ns;            /* on a processor */
+	struct claims claims;      /* tag: since when there is the lease, Unix time */
+	struct finding_list calls; /* under way, that keep a lease which is wanted elsewhere */
 	struct finding_list list;
 	struct finding_search *also;        /* others that asked for the name before this search began */
 	struct finding_search *prev, *next; /* findings.waiting, or `also` of another */
@@ -109,6 +111,9 @@ static void finding_work(uv_work_t *req)
 		ret = holders_search(&ask);
 	if (ret == 0 && ask.count)
 		ret = unseen_find(&search->claims, search->self, finding_on_unseen, search);
+	/* Else a call waits for a holder, or has ended. */
+	if (ret == 0 && !search->list.count) /* mutant: finding-calls */
+		search->list = search->calls;
 	search->list.error = ret;
 	search->ran_ns = finding_ran_ns() - before;
 }
@@ -142,6 +147,20 @@ static void finding_done(uv_work_t *req, int status)
 	queue_settle(k);
 }
 
+static void finding_add_calls(struct finding_search *search, const struct lease *lease)
+{
+	struct underway_call call;
+
+	for (size_t next = 0; seeing_next_keeping(lease, &next, &call);) {
+		const struct store_range range = {
+			.space = lease->range.space, .mode = lease->range.mode, .from = call.from, .to = call.to};
+		struct store_job job = {.pid = call.pid, .since = lease->held_at};
+
+		comm_read(call.pid, job.command);
+		finding_add(&search->calls, &job, &range);
+	}
+}
+
 /* A lease that is asked for, or on its way back, has no holder. */
 static void finding_add_claims(struct finding_search *search)
 {
@@ -156,6 +175,7 @@ static void finding_add_claims(struct finding_search *search)
 		if (claims_add(&search->claims, &file, lease->range.space, lease->range.from, lease->range.to,
 			       (uint64_t)lease->held_at) < 0)
 			search->list.error = -ENOMEM;
+		finding_add_calls(search, lease);
 	}
 }
 

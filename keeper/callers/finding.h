@@ -18,7 +18,7 @@ struct keeper;
 #define FINDING_MAX   64 /* findings in one answer */
 #define FINDING_QUEUE 64 /* names that wait to be looked for */
 
-/* One lock of one process. */
+/* One lock of one process; or, where no process holds any, a call under way that keeps the lock (seeing_next_keeping()). */
 struct finding {
 	/* since: the earliest moment at which it can have got the lock: when the lease was granted, or when the process was
 	 * started if that is later. pid 0: a process that the keeper may not look into. */

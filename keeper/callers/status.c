@@ -25,6 +25,7 @@
 #include "keeper/log.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/callers/serve.h"
+#include "keeper/callers/status_calls.h"
 #include "keeper/callers/status_past.h"
 #include "keeper/callers/status_since.h"
 #include "keeper/callers/ending.h"
@@ -154,13 +155,14 @@ static json_t *lease_json(const struct lease *lease, json_t *holders, bool all)
 	const struct file *file = lease->lock->file;
 	char made[STATUS_NOTE_BYTES];
 
-	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o}", "name", json_text(file->name),
-			 "path", json_text(file->path), "inode", file->inode, "space",
+	return json_pack("{s:o,s:o,s:s,s:s,s:s,s:I,s:o,s:s,s:I,s:s,s:I,s:s,s:s,s:O,s:o,s:o}", "name",
+			 json_text(file->name), "path", json_text(file->path), "inode", file->inode, "space",
 			 lease->range.space == WIRE_FLOCK ? "flock" : "record", "mode", mode_name(lease->range.mode),
 			 "from", (json_int_t)lease->range.from, "to", range_end(lease->range.to), "token",
 			 all ? lease->token : "", "fence", (json_int_t)lease->fence, "state", lease_word(lease),
 			 "since", (json_int_t)lease->held_at, "note", lease_note(lease, made), "on_lost",
-			 on_lost_name(on_lost_of(lease)), "holders", holders, "waiting", waiting_json(lease));
+			 on_lost_name(on_lost_of(lease)), "holders", holders, "waiting", waiting_json(lease), "calls",
+			 status_calls_json(lease));
 }
 
 /* lock: NULL if it is known no more. */

@@ -131,6 +131,21 @@ def test_the_log_says_why_it_does_not_come(two, stuck):
     assert "dflock_calls_under_way 0" in two[0].cli("metrics").stdout
 
 
+def test_status_and_who_name_it(two, stuck):
+    """No process holds the lock, and the other host does not get it."""
+    p, tracer = stuck
+    assert not held(two[0])[0]["calls"]
+    other = opened(two[1]).say("flock 0 ex")
+    wait_until(lambda: held(two[0], note="wanted by another host"), "the lease is recalled")
+    call, = held(two[0])[0]["calls"]
+    assert (call["pid"], call["thread"], call["from"], call["to"]) == (p.pid, p.pid, 0, None)
+    assert f"kept by pid {p.pid} (thread {p.pid}, python3" in two[0].cli("status").stdout
+    for host in two:
+        assert f"pid {p.pid} (python3" in host.cli("who", host.path("f")).stdout
+    tracer.let_go()
+    assert other.heard()[0] == "ok"
+
+
 def test_the_next_keeper_knows_it(two, stuck):
     p, tracer = stuck
     a = two[0]
