@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "net/behalf.h"
 #include "net/getlk.h"
 #include "net/ground.h"
 #include "net/kept.h"
@@ -125,6 +126,15 @@ static int decide_kept(struct decision *d, const struct thread *t, bool elsewher
 	return ret;
 }
 
+/* An error of a look: what the call may fail with, or -ENOLCK after a line. */
+static int decide_error(int fd, int ret)
+{
+	if (ret >= 0 || ret == -ESRCH || ret == -EINVAL || ret == -EOVERFLOW || ret == -EFAULT || ret == -ENOLCK)
+		return ret;
+	note_refused_errno(fd, "what its thread locks cannot be found out", -ret);
+	return -ENOLCK;
+}
+
 static int decide_take(struct thread *t, const struct lockcall *call, struct want *want, bool elsewhere,
 		       struct protect_look *look, int64_t *until_ns)
 {
@@ -134,12 +144,14 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 		.call = {.kind = &kind, .fd = want->fd, .want = &want->intent, .look = look},
 	};
 	const int64_t since_ns = sys_clock_ns(CLOCK_MONOTONIC);
-	int ret;
+	struct behalf behalf;
+	int ret = behalf_begin(&behalf, t, &d.call.ask);
 
-	d.call.ask.thread = t->tid;
-	d.call.ask.call = t->id;
-	d.call.ask.command = t->command;
-	ret = decide_kept(&d, t, elsewhere);
+	if (ret == 0)
+		ret = decide_kept(&d, t, elsewhere);
+	else
+		ret = decide_error(want->fd, ret);
+	behalf_end(&behalf);
 	if (ret == -ENOLCK)
 		return decide_refused(&d.call);
 	if (ret != 0)
@@ -148,15 +160,6 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 		return DECIDE_ANEW;
 	*until_ns = d.until_ns;
 	return DECIDE_CONTINUE;
-}
-
-/* An error of a look: what the call may fail with, or -ENOLCK after a line. */
-static int decide_error(int fd, int ret)
-{
-	if (ret >= 0 || ret == -ESRCH || ret == -EINVAL || ret == -EOVERFLOW || ret == -EFAULT || ret == -ENOLCK)
-		return ret;
-	note_refused_errno(fd, "what its thread locks cannot be found out", -ret);
-	return -ENOLCK;
 }
 
 /* What is found out of the call, and what follows. The copy in *want stays open. */

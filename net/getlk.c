@@ -6,6 +6,7 @@
 
 #include <errno.h>
 
+#include "net/behalf.h"
 #include "net/decide.h"
 #include "net/ground.h"
 #include "shim/blocker.h"
@@ -32,15 +33,20 @@ static int getlk_write(struct caught *caught, struct thread *t, const struct loc
 int getlk(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want, bool elsewhere,
 	  struct protect_look *look)
 {
-	const struct ask behalf = {.thread = t->tid, .call = t->id, .command = t->command};
 	struct flock64 found;
+	struct behalf behalf;
+	struct ask ask;
 	int ret = ground_ask(want->fd, look, elsewhere);
 
-	want->intent.nonblock = true; /* a test never waits */
-	if (ret == 0)
-		ret = blocker_ask(&behalf, want->fd, &want->intent, look, &found);
-	else if (ret == GROUND_KERNEL)
+	if (ret == GROUND_KERNEL)
 		return DECIDE_CONTINUE;
+	if (ret != 0)
+		return ret;
+	want->intent.nonblock = true; /* a test never waits */
+	ret = behalf_begin(&behalf, t, &ask);
+	if (ret == 0)
+		ret = blocker_ask(&ask, want->fd, &want->intent, look, &found);
+	behalf_end(&behalf);
 	if (ret <= 0)
 		return ret < 0 ? ret : DECIDE_CONTINUE;
 	return getlk_write(caught, t, call, want, &found);

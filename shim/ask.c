@@ -151,7 +151,8 @@ static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 	do {
 		ret = ask_limit(ask, SO_SNDTIMEO);
 		if (ret == 0)
-			ret = sys(connect, ask->sock, &addr, (long)sizeof(addr));
+			ret = ask->connect ? ask->connect(ask, &addr)
+					   : sys(connect, ask->sock, &addr, (long)sizeof(addr));
 	} while (ret == -EINTR && ask->nonblock);
 	if (ret < 0 && ret != -ENOENT && ret != -ECONNREFUSED)
 		ret = ask_failed(ask, "the keeper cannot be reached", (int)ret);
@@ -224,6 +225,8 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.thread = ask->thread,
 		.call = ask->call,
 		.command = ask->command,
+		.connect = ask->connect,
+		.as = ask->as,
 	};
 	if (attempt < ASK_DOUBTS)
 		ret = ask_connect(ask, by->dir, by->euid);

@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/un.h>
 
 #include "shim/intent.h"
 #include "shim/protect.h"
@@ -48,6 +49,9 @@ struct ask {
 	int32_t thread;
 	uint64_t call;       /* the number of that thread's call */
 	const char *command; /* that thread's name, WIRE_COMMAND_BYTES */
+	int (*connect)(const struct ask *ask,
+		       const struct sockaddr_un *address); /* as connect(), or -errno. NULL: connect() */
+	const void *as;                                    /* whose */
 };
 
 /* Connects to the keeper; starts one if there is none. `attempt`: how many keepers have ended without any answer

@@ -2,6 +2,7 @@
 import os
 
 import pytest
+from harness.host import CLI
 from harness.system import Place, SystemHost
 
 from common import leases, opened
@@ -102,13 +103,13 @@ def system(redis, folder, request):
     place.end()
 
 
-def as_user(host, uid, first, count):
-    """many(), of another user. The files exist, and every user may use them."""
+def as_user(host, uid, first, count, before=(), within=()):
+    """many(), of another user. The files exist, and every user may use them. before: what root starts it with; within: what the user does."""
     for i in range(first, first + count):
         path = host.path("f%d" % i)
         with open(path, "w"):
             os.chmod(path, 0o666)
-    p = host.popen(*host.as_user(uid, "/usr/bin/python3", "-c", MANY, host.files, str(first), str(count), "keep"), stdin=-1)
+    p = host.popen(*before, *host.as_user(uid, *within, "/usr/bin/python3", "-c", MANY, host.files, str(first), str(count), "keep"), stdin=-1)
     got, refused = map(int, p.stdout.readline().split())
     return p, got, refused
 
@@ -125,6 +126,20 @@ def test_a_user_has_a_share(system):
     lines = end(greedy)
     assert len(lines) == 2 and all("which is a quarter of what the keeper has room for" in l for l in lines), lines
     assert end(other) == end(root) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
+@pytest.mark.parametrize("system", [LEASE], indirect=True)
+def test_a_user_has_a_share_below_roots_net(system):
+    """Root's net asks with the rights of the user whose program it is."""
+    net = [CLI, "run", "--net=on", "--"]
+    greedy, got, refused = as_user(system, 12345, 0, ROOM // 4 + 2, before=net, within=["env", "-u", "LD_PRELOAD"])
+    assert (got, refused) == (ROOM // 4, 2)
+    root, got, refused = many(system, 2000, 10, keep=True)
+    assert (got, refused) == (10, 0)
+    lines = end(greedy)
+    assert len(lines) == 2 and all("which is a quarter of what the keeper has room for" in l for l in lines), lines
+    assert end(root) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")

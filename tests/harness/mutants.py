@@ -23,7 +23,7 @@ import tempfile
 from collections import namedtuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SOURCES = ("wire", "procfs", "config", "tls", "store", "keeper", "shim")
+SOURCES = ("wire", "procfs", "config", "tls", "store", "keeper", "shim", "net")
 MARKER = re.compile(r"[ \t]*(?:/\* mutant: ([a-z-]+) \*/|-- mutant: ([a-z-]+))")
 
 Change = namedtuple("Change", "marker how text old", defaults=(None,))

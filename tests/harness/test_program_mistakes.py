@@ -16,8 +16,9 @@ FAILED, PASSED = 1, 0
 
 @contextlib.contextmanager
 def built(changes):
-    """Runs tests with a keeper with these changes: run(test...) is pytest's exit status, and what it said."""
-    with mutant(changes, harness.host.BUILD, "dflockd") as made:
+    """Runs tests with a keeper and a net with these changes: run(test...) is pytest's exit status, and what it said."""
+    parts = [part for part in ("dflockd", "dflock-net") if os.path.exists(os.path.join(harness.host.BUILD, part))]
+    with mutant(changes, harness.host.BUILD, *parts) as made:
         for name in "agents", "preload":
             os.symlink(os.path.join(harness.host.BUILD, "tests", name), os.path.join(made, "tests", name))
 
