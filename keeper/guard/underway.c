@@ -9,12 +9,13 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/table_sums.h"
 #include "keeper/guard/table_words.h"
 #include "wire/msg.h"
 
 #define UNDERWAY_MAGIC   UINT64_C(0x79617772646e7564)
 #define UNDERWAY_VERSION 1
+
+_Static_assert(offsetof(struct underway_call, sum) % sizeof(uint64_t) == 0, "underway_sum()");
 
 struct underway_file {
 	uint64_t magic, version;
@@ -23,10 +24,14 @@ struct underway_file {
 	struct underway_call calls[UNDERWAY_CALLS];
 };
 
+/* Word by word: all entries are summed in each look at a lease. */
 static uint64_t underway_sum(const struct underway_call *c)
 {
-	uint64_t sum = table_sum(c, offsetof(struct underway_call, sum));
+	uint64_t words[offsetof(struct underway_call, sum) / sizeof(uint64_t)], sum = 14695981039346656037ull;
 
+	memcpy(words, c, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		sum = (sum ^ words[i]) * 1099511628211ull ^ sum >> 29;
 	return sum ? sum : 1;
 }
 
@@ -125,15 +130,35 @@ static bool underway_get(const struct underway *u, size_t at, struct underway_ca
 	return true;
 }
 
+/* Of one thread, without a sum of each: a torn entry of another thread, or with another number for its thread, is not meant. */
+static bool underway_get_of(const struct underway *u, size_t at, int32_t thread, struct underway_call *out)
+{
+	return u->file->calls[at].thread == thread && underway_get(u, at, out);
+}
+
+size_t underway_count(const struct underway *u, uid_t uid, size_t *of_user)
+{
+	size_t used = underway_used(u), count = 0;
+
+	*of_user = 0;
+	for (size_t i = 0; i < used; i++) {
+		const bool taken = table_get64(&u->file->calls[i].sum) != 0;
+
+		count += taken;
+		*of_user += taken && u->file->calls[i].uid == uid;
+	}
+	return count;
+}
+
 int underway_note(struct underway *u, const struct underway_call *call)
 {
 	size_t used = underway_used(u), free_at = used;
 	struct underway_call *c, found;
 
 	for (size_t i = 0; i < used; i++) {
-		if (!underway_get(u, i, &found))
+		if (!table_get64(&u->file->calls[i].sum))
 			free_at = i;
-		else if (underway_is_same(&found, call))
+		else if (underway_get_of(u, i, call->thread, &found) && underway_is_same(&found, call))
 			return 0;
 	}
 	if (!u->file || free_at >= UNDERWAY_CALLS)
@@ -157,12 +182,11 @@ bool underway_begin(struct underway *u, int32_t thread, uint64_t started, uint64
 	struct underway_call found;
 
 	for (size_t i = 0; i < used; i++)
-		if (underway_get(u, i, &found) && found.thread == thread && found.started == started &&
+		if (underway_get_of(u, i, thread, &found) && found.started == started &&
 		    (int64_t)(found.number - number) > 0) /* mutant: underway-stale */
 			return false;
 	for (size_t i = 0; i < used; i++)
-		if (underway_get(u, i, &found) && found.thread == thread &&
-		    (found.started != started || found.number != number))
+		if (underway_get_of(u, i, thread, &found) && (found.started != started || found.number != number))
 			underway_free(u, i);
 	return true;
 }
@@ -196,6 +220,16 @@ bool underway_next(const struct underway *u, size_t *next, struct underway_call 
 {
 	for (size_t used = underway_used(u); *next < used; (*next)++)
 		if (underway_get(u, *next, out)) {
+			(*next)++;
+			return true;
+		}
+	return false;
+}
+
+bool underway_next_of(const struct underway *u, int32_t thread, size_t *next, struct underway_call *out)
+{
+	for (size_t used = underway_used(u); *next < used; (*next)++)
+		if (underway_get_of(u, *next, thread, out)) {
 			(*next)++;
 			return true;
 		}

@@ -67,6 +67,10 @@ bool underway_is_on(const struct underway_call *call, uint64_t dev, uint64_t ino
  * cover everything (UNDERWAY_ALL). */
 #define UNDERWAY_ALL UINT32_MAX
 bool underway_next(const struct underway *underway, size_t *next, struct underway_call *out);
+/* The entries of one thread: cheaper. */
+bool underway_next_of(const struct underway *underway, int32_t thread, size_t *next, struct underway_call *out);
+/* How many entries there are: in all, and of this user. */
+size_t underway_count(const struct underway *underway, uid_t uid, size_t *of_user);
 /* The thread was seen out of the call whose entry is `call`. An entry that has changed since stays. */
 void underway_end(struct underway *underway, const struct underway_call *call);
 

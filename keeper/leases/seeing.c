@@ -17,6 +17,7 @@
 #define SEEING_LATE_MS  5000
 #define SEEING_REST_MS  1000 /* after so long, entries that nobody wants are looked at gently; doubles */
 #define SEEING_REST_MAX 32000
+#define SEEING_TIDY_MS  100
 #define SEEING_OF_ALL   4 /* an ordinary user gets this part of the room, and the last part of it is root's */
 
 static void on_seeing_again(uv_timer_t *timer);
@@ -130,28 +131,42 @@ static void on_seeing_again(uv_timer_t *timer)
 	queue_settle(k);
 }
 
+/* From where the last one was found on: mostly the next one is free. There are no more entries than places, and of those that have ended,
+ * SEEOUT_MAX run. */
+static size_t seeing_free_place(struct keeper *k)
+{
+	struct seeing *s = &k->seeing;
+
+	for (size_t n = 0; n < SEEING_WANTED; n++) {
+		const size_t i = (s->last_place + n) % SEEING_WANTED;
+
+		if (!s->wanted[i].wanted && !s->wanted[i].running) {
+			s->last_place = i;
+			return i;
+		}
+	}
+	return seeing_forget(k);
+}
+
 /* at: where the entry is. */
 static void seeing_want(struct keeper *k, const struct underway_call *call, size_t at, bool gently)
 {
 	struct seeing *s = &k->seeing;
-	size_t free_at = SEEING_WANTED;
+	struct seeing_wanted *w = &s->wanted[s->places[at]];
+	size_t free_at;
 
-	for (size_t i = 0; i < SEEING_WANTED; i++) {
-		if (!s->wanted[i].wanted)
-			free_at = i;
-		else if (seeing_is_same(&s->wanted[i].call, call)) {
-			if (s->wanted[i].gently && !gently)
-				s->wanted[i].since_ns = clock_now_ns();
-			s->wanted[i].gently &= gently;
-			return;
-		}
+	if (w->wanted && seeing_is_same(&w->call, call)) {
+		if (w->gently && !gently)
+			w->since_ns = clock_now_ns();
+		w->gently &= gently;
+		return;
 	}
-	if (free_at ==
-	    SEEING_WANTED) /* there are no more entries than places, and of those that have ended, SEEOUT_MAX run */
-		free_at = seeing_forget(k);
-	if (free_at < SEEING_WANTED)
-		s->wanted[free_at] = (struct seeing_wanted){
-			.call = *call, .at = at, .wanted = true, .gently = gently, .since_ns = clock_now_ns()};
+	free_at = seeing_free_place(k);
+	if (free_at == SEEING_WANTED)
+		return;
+	s->places[at] = (uint16_t)free_at;
+	s->wanted[free_at] = (struct seeing_wanted){
+		.call = *call, .at = at, .wanted = true, .gently = gently, .since_ns = clock_now_ns()};
 }
 
 /* The leases of the entry's lock may go on. */
@@ -249,10 +264,10 @@ bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number,
 	size_t count = 0;
 
 	*again = false;
-	for (size_t next = 0; underway_next(&k->table->underway, &next, &call);)
-		if (call.thread == who->thread && call.started == who->started && call.number == number)
+	for (size_t next = 0; underway_next_of(&k->table->underway, who->thread, &next, &call);)
+		if (call.started == who->started && call.number == number)
 			*again = true;
-		else if (call.thread == who->thread)
+		else
 			ended[count++] = call;
 	if (!underway_begin(&k->table->underway, who->thread, who->started, number))
 		return false;
@@ -261,23 +276,11 @@ bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number,
 	return true;
 }
 
-/* How many entries there are: in all, and of this user. */
-static size_t seeing_count(const struct keeper *k, uid_t uid, size_t *of_user)
-{
-	struct underway_call call;
-	size_t count = 0;
-
-	*of_user = 0;
-	for (size_t next = 0; underway_next(&k->table->underway, &next, &call); count++)
-		*of_user += call.uid == uid;
-	return count;
-}
-
 size_t seeing_under_way(const struct keeper *k)
 {
 	size_t of_user;
 
-	return seeing_count(k, 0, &of_user);
+	return underway_count(&k->table->underway, 0, &of_user);
 }
 
 /* Before there is no room left: most of these threads have been out of their calls for long. */
@@ -288,6 +291,17 @@ static void seeing_tidy(struct keeper *k)
 	for (size_t next = 0; underway_next(&k->table->underway, &next, &call);)
 		seeing_want(k, &call, next - 1, true);
 	seeing_run(k);
+}
+
+/* Each question may find too many entries, and a look at all of them takes longer than the question. */
+static void seeing_tidy_soon(struct keeper *k)
+{
+	const int64_t now_ns = clock_now_ns();
+
+	if (now_ns < k->seeing.tidy_ns)
+		return;
+	k->seeing.tidy_ns = now_ns + SEEING_TIDY_MS * NS_PER_MS;
+	seeing_tidy(k);
 }
 
 static struct underway_call seeing_call(const struct lock *lock, const struct store_range *range,
@@ -317,10 +331,10 @@ int seeing_note(struct lock *lock, const struct store_range *range, const struct
 	struct keeper *k = lock->file->keeper;
 	const struct underway_call call = seeing_call(lock, range, who, number);
 	const uid_t uid = who->uid;
-	size_t of_user, count = seeing_count(k, uid, &of_user);
+	size_t of_user, count = underway_count(&k->table->underway, uid, &of_user);
 
 	if (count > UNDERWAY_CALLS / 2 || of_user > UNDERWAY_CALLS / SEEING_OF_ALL / 2)
-		seeing_tidy(k);
+		seeing_tidy_soon(k);
 	if (uid != 0 && k->system && of_user >= UNDERWAY_CALLS / SEEING_OF_ALL)
 		return -EDQUOT;
 	if (uid != 0 && k->system && count >= UNDERWAY_CALLS - UNDERWAY_CALLS / SEEING_OF_ALL)

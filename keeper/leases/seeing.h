@@ -55,8 +55,11 @@ struct seeing {
 		bool asked_gently; /* ... when it was started */
 	} wanted[SEEING_WANTED];
 	struct calledback called_back;
-	size_t first;           /* whose turn it is */
-	uint64_t seen, refused; /* since the start: threads that were seen out; that could not be */
+	uint16_t places[UNDERWAY_CALLS]; /* where the entry with this index was put last */
+	size_t last_place;               /* that was free */
+	size_t first;                    /* whose turn it is */
+	int64_t tidy_ns;                 /* not before */
+	uint64_t seen, refused;          /* since the start: threads that were seen out; that could not be */
 };
 
 /* unpinned: called for a lock that a call under way does not keep from its leases any more (waiters_unpinned()). 0 or -errno. */

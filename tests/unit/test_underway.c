@@ -137,6 +137,26 @@ START_TEST(ends_only_what_was_seen)
 }
 END_TEST
 
+START_TEST(counts_and_finds_what_is_one_threads)
+{
+	struct underway_call call = call_of(7, 1);
+	size_t of_user, next = 0;
+
+	note(5, 1);
+	note(6, 1);
+	call.uid = 1000;
+	ck_assert_int_eq(underway_note(&keeper, &call), 0);
+	ck_assert_uint_eq(underway_count(&keeper, 1000, &of_user), 3);
+	ck_assert_uint_eq(of_user, 1);
+	ck_assert(underway_next_of(&keeper, 6, &next, &call));
+	ck_assert_int_eq(call.thread, 6);
+	ck_assert(!underway_next_of(&keeper, 6, &next, &call));
+	underway_end(&keeper, &call);
+	ck_assert_uint_eq(underway_count(&keeper, 0, &of_user), 2);
+	ck_assert_uint_eq(of_user, 1);
+}
+END_TEST
+
 START_TEST(room_is_bounded_and_used_again)
 {
 	const struct underway_call more = call_of(-1, 1);
@@ -243,6 +263,7 @@ int main(void)
 	tcase_add_test(tests, numbers_pass_zero);
 	tcase_add_test(tests, another_thread_with_the_same_number);
 	tcase_add_test(tests, ends_only_what_was_seen);
+	tcase_add_test(tests, counts_and_finds_what_is_one_threads);
 	tcase_add_test(tests, room_is_bounded_and_used_again);
 	tcase_add_test(tests, outlives_the_keeper);
 	tcase_add_test(tests, of_another_boot_is_void);
