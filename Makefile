@@ -149,7 +149,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check check-san model stress fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
+.PHONY: memcheck check check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
 # Not under valgrind: what bereft, bereft_calls, freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at (and seeout, which has no descriptor left), and no openat2(), which refind and takeup need; and /proc/self/exe, which event starts, is valgrind then; it does not know
 # that statx() takes no path, as seen calls it, and runs one thread at a time, where early
@@ -204,6 +204,8 @@ stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECO
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
 model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`
 	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
+net-places: all agents ## kill each supervisor of the net at each of its system calls, instead of the few of `make check`
+	DFLOCK_NET_PLACES=1 $(MAKE) check T="faults/test_net_places.py"
 fairness: all agents ## programs of two hosts and a client of each library want one lock, for FAIRNESS_SECONDS (60) each: who gets it how often
 	cd tests && DFLOCK_FAIRNESS_SECONDS=$(or $(FAIRNESS_SECONDS),60) $(PYTEST) -p no:cacheprovider -s clients/test_fairness.py
 nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, with three, and with a Redis Cluster: 1.5 hours; as root

@@ -18,6 +18,17 @@ int shared_map(int fd)
 	return 0;
 }
 
+static void shared_init_mutex(pthread_mutex_t *mutex)
+{
+	pthread_mutexattr_t attributes;
+
+	pthread_mutexattr_init(&attributes);
+	pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(mutex, &attributes);
+	pthread_mutexattr_destroy(&attributes);
+}
+
 int shared_make(void)
 {
 	int fd = memfd_create("dflock-net", MFD_CLOEXEC), ret;
@@ -25,44 +36,96 @@ int shared_make(void)
 	if (fd < 0)
 		return -errno;
 	ret = ftruncate(fd, sizeof(*shared)) < 0 ? -errno : shared_map(fd);
-	if (ret < 0)
+	if (ret < 0) {
 		close(fd);
-	return ret < 0 ? ret : fd;
+		return ret;
+	}
+	shared_init_mutex(&shared->first);
+	shared_init_mutex(&shared->token);
+	return fd;
 }
 
-/* Written by the kernel in NOTIF_RECV, and by shared_free(). */
+void shared_lock(pthread_mutex_t *mutex)
+{
+	if (pthread_mutex_lock(mutex) == EOWNERDEAD)
+		pthread_mutex_consistent(mutex);
+}
+
+/* The architecture is no zero, and part of what the kernel writes in NOTIF_RECV. */
 static bool shared_is_free(const struct caught *caught)
 {
-	return __atomic_load_n(&caught->notif.pid, __ATOMIC_ACQUIRE) == 0;
+	return __atomic_load_n(&caught->notif.data.arch, __ATOMIC_ACQUIRE) == 0;
+}
+
+/* A place that is used for the first time: until then its page is not there, and costs no memory. */
+static struct caught *shared_new(void)
+{
+	struct caught *caught;
+
+	if (shared->used == SHARED_CALLS)
+		return NULL;
+	caught = &shared->calls[shared->used];
+	shared_init_mutex(&caught->mine);
+	shared->used++;
+	shared_lock(&caught->mine);
+	return caught;
+}
+
+static bool shared_take(struct caught *caught)
+{
+	const int ret = pthread_mutex_trylock(&caught->mine);
+
+	if (ret == EOWNERDEAD)
+		pthread_mutex_consistent(&caught->mine);
+	else if (ret != 0)
+		return false;
+	if (shared_is_free(caught))
+		return true;
+	pthread_mutex_unlock(&caught->mine); /* for shared_inherit() */
+	return false;
 }
 
 struct caught *shared_find(void)
 {
 	static unsigned next;
+	struct caught *caught = NULL;
 
-	for (unsigned i = 0; i < SHARED_CALLS; i++) {
-		struct caught *caught = &shared->calls[next++ % SHARED_CALLS];
-
-		if (shared_is_free(caught)) {
-			memset(caught, 0, sizeof(*caught));
-			return caught;
-		}
+	for (unsigned i = 0; i < shared->used && !caught; i++) {
+		caught = &shared->calls[next++ % shared->used];
+		if (!shared_take(caught))
+			caught = NULL;
 	}
-	return NULL;
+	if (!caught)
+		caught = shared_new();
+	if (caught) {
+		memset(&caught->notif, 0, sizeof(caught->notif));
+		caught->has_question = false;
+	}
+	return caught;
 }
 
 void shared_free(struct caught *caught)
 {
-	__atomic_store_n(&caught->notif.pid, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&caught->notif.data.arch, 0, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&caught->mine);
 }
 
 struct caught *shared_next(unsigned *at)
 {
-	while (*at < SHARED_CALLS) {
+	while (*at < shared->used) {
 		struct caught *caught = &shared->calls[(*at)++];
 
 		if (!shared_is_free(caught))
 			return caught;
 	}
 	return NULL;
+}
+
+bool shared_inherit(struct caught *caught)
+{
+	shared_lock(&caught->mine);
+	if (!shared_is_free(caught))
+		return true;
+	pthread_mutex_unlock(&caught->mine);
+	return false;
 }

@@ -2,13 +2,15 @@
  * The memory that both supervisors have: the calls that were received and have no answer so far. The kernel writes a call there
  * in the same step in which it counts as received, so no call gets lost with the supervisor that received it.
  *
- * The first supervisor writes here; the second one only reads, until the first one has ended.
+ * Its mutexes are robust: when the thread that has one ends, however that happens, the kernel gives it to the next thread that
+ * wants it. standby.h says how the second supervisor takes over by them.
  */
 #ifndef DFLOCK_NET_SHARED_H
 #define DFLOCK_NET_SHARED_H
 
 #include <fcntl.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,19 +18,24 @@
 /* More calls than this wait unreceived, in the order in which they came. */
 #define SHARED_CALLS 16384
 
-/* A call that was received. notif.pid 0: free. */
+/* A call that was received. */
 struct caught {
-	struct seccomp_notif notif;
+	/* Of the thread that receives or decides the call. What follows may be read and written with it only. */
+	pthread_mutex_t mine;
+	struct seccomp_notif notif; /* notif.data.arch 0: there is no call */
 	/* Of F_GETLK: the question, before its place in the program's memory gets the answer. */
 	struct flock64 question;
 	bool has_question;
 };
 
 struct shared {
+	pthread_mutex_t first; /* of the first supervisor's main thread, until it ends */
+	pthread_mutex_t token; /* of the thread that receives */
 	/* Descriptor 2 of the job at its start. Lines go there, and not to what a program may have opened under that number. */
 	bool has_stderr;
 	dev_t stderr_dev;
 	ino_t stderr_ino;
+	unsigned used; /* so many of these have been used; written with the token */
 	struct caught calls[SHARED_CALLS];
 };
 
@@ -40,11 +47,17 @@ int shared_make(void);
 /* Maps what another process has made. 0 or -errno. */
 int shared_map(int fd);
 
-/* A free place, filled with zeros; NULL: there is none. One thread at a time. */
+/* Waits for a mutex of this memory, or for the end of the thread that has it. */
+void shared_lock(pthread_mutex_t *mutex);
+
+/* With the token: a free place, filled with zeros, whose mutex this thread has from now on; NULL: there is none. */
 struct caught *shared_find(void);
-/* The call has its answer, or has ended. Any thread. */
+/* The call has its answer, or has ended: its place is free, and the mutex is given up. */
 void shared_free(struct caught *caught);
-/* The next call from *at on that has no answer, or NULL. Begin with 0. */
+/* With the token, and before this process has received any call: the next place from *at on at which a thread of the other supervisor has
+ * left a call, or decides one; NULL: no more. Begin with 0. Its mutex is not taken. */
 struct caught *shared_next(unsigned *at);
+/* Waits for the end of the thread that decided the call, and takes its mutex. False: there is no call any more, and no mutex was taken. */
+bool shared_inherit(struct caught *caught);
 
 #endif

@@ -47,21 +47,11 @@ static void standby_pause(void)
 	nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
 }
 
-/* This process is the first from now on. */
-static void standby_name_first(void)
+/* With shared->first. */
+static _Noreturn void standby_be_first(char *program, int ready)
 {
-	const long self = sys(pidfd_open, getpid(), 0L);
+	pid_t second = standby_start(program);
 
-	if (self >= 0)
-		supervisor_place((int)self, SUPERVISOR_FIRST);
-}
-
-_Noreturn void standby_lead(char *program, int ready)
-{
-	pid_t second;
-
-	standby_name_first();
-	second = standby_start(program);
 	while (supervisor_start() < 0) /* no memory for a thread */
 		standby_pause();
 	if (ready >= 0) {
@@ -76,19 +66,21 @@ _Noreturn void standby_lead(char *program, int ready)
 	}
 }
 
+_Noreturn void standby_lead(char *program, int ready)
+{
+	shared_lock(&shared->first);
+	standby_be_first(program, ready);
+}
+
 _Noreturn void standby_wait(char *program)
 {
-	struct pollfd first = {.fd = SUPERVISOR_FIRST, .events = POLLIN};
-
 	supervisor_settle();
 	settings_init();
 	if (shared_map(SUPERVISOR_SHARED) < 0)
 		_exit(1);
 	close(SUPERVISOR_READY);
-	while (!(first.revents & POLLIN))
-		if (poll(&first, 1, -1) < 0)
-			first.revents = 0;
+	shared_lock(&shared->first);
 	if (supervisor_is_over())
 		_exit(0);
-	standby_lead(program, -1);
+	standby_be_first(program, -1);
 }

@@ -1,6 +1,17 @@
 /*
  * The second supervisor: waits until the first one has died, takes its place, and starts another second one. Only if both die
  * at the same time do the job's lock calls fail, with ENOSYS.
+ *
+ * A thread of the first one may hang in a file system that does not answer, and then outlives kill -9 by any time. So the second one does
+ * not wait for the end of the process, but for that of three kinds of threads, each by a robust mutex in shared memory (shared.h). The
+ * kernel gives such a mutex on when its thread executes nothing any more and is in no system call.
+ *
+ *   shared.first   the main thread, which is in no file system. It ends only with the whole process; others of its threads may end later.
+ *   shared.token   the thread that receives. Only with the token does the second one read which calls there are. So no call can
+ *                  be received by the dying process afterwards, and every one that was received is in the list.
+ *   caught.mine    the thread that decides this call. Only then does the second one decide it: so none of the first one's system
+ *                  calls for it (LOCK_UN on its description, an answer written into its memory, the answer to the kernel) comes after
+ *                  one of the second. If that thread hangs, its call hangs, as it would with the first one alive, and no other one.
  */
 #ifndef DFLOCK_NET_STANDBY_H
 #define DFLOCK_NET_STANDBY_H
@@ -9,8 +20,8 @@
 #define STANDBY_WORD "--standby"
 
 /*
- * The life of a first supervisor, whose descriptors SUPERVISOR_LISTENER and SUPERVISOR_SHARED are there and whose shared memory is
- * mapped: starts the second one, and another one whenever that ends, and receives calls. program: argv[0]. If `ready` is not negative: one
+ * The life of a first supervisor, in its main thread, whose descriptors SUPERVISOR_LISTENER and SUPERVISOR_SHARED are there and whose shared
+ * memory is mapped: starts the second one, and another one whenever that ends, and receives calls. program: argv[0]. If `ready` is not negative: one
  * byte is written there, and it is closed, once both serve.
  */
 _Noreturn void standby_lead(char *program, int ready);

@@ -3,6 +3,8 @@
  * nothing to do takes the token, or a new one is started; so no call waits for what another one waits for, and the reading of
  * memory or files that hang delays nobody. Threads that have nothing to do and are many end.
  *
+ * The token and the call's place are robust mutexes in shared memory (shared.h), for the supervisor that comes next (standby.h).
+ *
  * The receiver polls before it receives: on kernels before 6.11, NOTIF_RECV does not return when the last process has gone.
  */
 #include "net/supervisor.h"
@@ -33,7 +35,6 @@
  * their job. */
 #define NICE -10
 
-static pthread_mutex_t token = PTHREAD_MUTEX_INITIALIZER;
 static int idle; /* threads that have the token or wait for it */
 
 int supervisor_is_over(void)
@@ -66,9 +67,13 @@ static void supervisor_handle(struct caught *caught)
 	int64_t until_ns;
 	int answer;
 
-	do
-		answer = decide(caught, SUPERVISOR_LISTENER, &until_ns);
-	while (answer == DECIDE_CONTINUE && until_ns && sys_clock_ns(CLOCK_BOOTTIME) >= until_ns);
+	/* A thread that this process cannot see, of no child pid namespace of its own. */
+	if (caught->notif.pid == 0)
+		answer = -ENOLCK;
+	else
+		do
+			answer = decide(caught, SUPERVISOR_LISTENER, &until_ns);
+		while (answer == DECIDE_CONTINUE && until_ns && sys_clock_ns(CLOCK_BOOTTIME) >= until_ns);
 	if (answer != DECIDE_GONE)
 		supervisor_answer(caught->notif.id, answer);
 	shared_free(caught);
@@ -90,13 +95,10 @@ static struct caught *supervisor_receive(void)
 			supervisor_pause();
 			continue;
 		}
-		/* The caller may have been killed, or its call sent back by a signal, since the poll. */
-		if (ioctl(SUPERVISOR_LISTENER, SECCOMP_IOCTL_NOTIF_RECV, &caught->notif) < 0)
-			continue;
-		if (caught->notif.pid != 0)
+		if (ioctl(SUPERVISOR_LISTENER, SECCOMP_IOCTL_NOTIF_RECV, &caught->notif) == 0)
 			return caught;
-		/* A thread that this process cannot see: of no child pid namespace of its own. */
-		supervisor_answer(caught->notif.id, -ENOLCK);
+		/* The caller was killed, or its call sent back by a signal, since the poll. */
+		shared_free(caught);
 	}
 }
 
@@ -111,27 +113,28 @@ static struct caught *supervisor_next(void)
 		__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED);
 		return NULL;
 	}
-	pthread_mutex_lock(&token);
+	shared_lock(&shared->token);
 	caught = supervisor_receive();
 	/* Without memory for a thread, the others receive when they have done their calls. */
 	if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) == 0)
 		supervisor_start_thread(NULL);
-	pthread_mutex_unlock(&token);
+	pthread_mutex_unlock(&shared->token);
 	return caught;
 }
 
-static void *supervisor_work(void *first)
+/* left: struct caught: a call that the other supervisor has left, to be decided first; or NULL. */
+static void *supervisor_work(void *left)
 {
-	struct caught *caught = first;
+	struct caught *caught = left;
 
-	while (caught || (caught = supervisor_next())) {
+	if (caught && shared_inherit(caught))
 		supervisor_handle(caught);
-		caught = NULL;
-	}
+	while ((caught = supervisor_next()))
+		supervisor_handle(caught);
 	return NULL;
 }
 
-/* `caught`: the call that it decides first, or NULL. */
+/* `caught`: as supervisor_work(). */
 static bool supervisor_start_thread(struct caught *caught)
 {
 	pthread_attr_t attributes;
@@ -153,9 +156,11 @@ static void supervisor_take_over(void)
 	struct caught *caught;
 	unsigned at = 0;
 
+	shared_lock(&shared->token);
 	while ((caught = shared_next(&at)))
 		while (!supervisor_start_thread(caught))
 			supervisor_pause();
+	pthread_mutex_unlock(&shared->token);
 }
 
 int supervisor_start(void)

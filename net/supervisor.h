@@ -11,8 +11,7 @@
 enum {
 	SUPERVISOR_LISTENER = NETMARK_LISTENER, /* of the filter */
 	SUPERVISOR_SHARED = 4,                  /* shared.h */
-	SUPERVISOR_FIRST = 5,                   /* a pidfd of the first supervisor */
-	SUPERVISOR_READY = 6,                   /* standby.h */
+	SUPERVISOR_READY = 5,                   /* standby.h */
 };
 
 /*

@@ -8,73 +8,16 @@ import subprocess
 
 import pytest
 from harness import wait_until
-from harness.host import BUILD, CLI, Agent
+from harness.host import BUILD, CLI
+from harness.netted import NET, STATIC, Netted, both, netted, opened, run, stat, supervisors
 
 from keepers import held
 
-NET = os.path.join(BUILD, "tests/net")
-STATIC = os.path.join(NET, "agent")
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net")
-
-
-def netted(host, *words, start=subprocess.Popen, before=(), options=(), **more):
-    """Starts these words under the net of this host."""
-    env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
-    return start([*host.inside, *before, CLI, "run", "--net=on", *options, "--", *words], env=env, **more)
-
-
-def run(host, *words, **more):
-    return netted(host, *words, start=subprocess.run, capture_output=True, text=True, timeout=60, **more)
-
-
-class Netted(Agent):
-    """An agent under the net, a static program unless words say otherwise."""
-
-    def __init__(self, host, *words, **more):
-        self.process = netted(host, *(words or [STATIC]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, **more)
-        self.pid = self.process.pid
-        host.agents.append(self)
-
-
-def opened(host, *words, name="f", flags="rwc", **more):
-    agent = Netted(host, *words, **more)
-    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
-    return agent
 
 
 def wanted_elsewhere(host):
     wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
-
-
-def stat(pid):
-    """State, parent, session ...: what follows the command in /proc/PID/stat. None: it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def supervisors(host):
-    """[first, second] of the nets of this host: the second is a child of the first."""
-    found = {}
-    for pid in host.program_pids():
-        fields = stat(pid)
-        try:
-            with open(f"/proc/{pid}/comm") as f:
-                if f.read() == "dflock-net\n" and fields[0] != "Z":
-                    found[pid] = int(fields[1])
-        except OSError:
-            continue
-    return sorted(found, key=lambda pid: found[pid] in found)
-
-
-def both(host, other_than=()):
-    """When both are there and wait."""
-    def look():
-        pids = supervisors(host)
-        return pids if len(pids) == 2 and not set(pids) & set(other_than) else None
-    return wait_until(look, "two supervisors")
 
 
 @pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True), ("sh", "sh", False)])
