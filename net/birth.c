@@ -2,6 +2,7 @@
 #include "net/birth.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,17 +21,34 @@
 /* Above all descriptors with fixed numbers. */
 #define FREE_FROM 10
 
+static void birth_say(int socket, const char *why)
+{
+	if (send(socket, why, strlen(why) + 1, MSG_NOSIGNAL) < 0)
+		_exit(0);
+	if (*why)
+		_exit(0);
+}
+
+static _Noreturn void birth_fail(int socket, const char *what, int err)
+{
+	char why[BIRTH_LINE_BYTES];
+
+	snprintf(why, sizeof(why), "%s%s%s", what, err ? ": " : "", err ? strerror(err) : "");
+	birth_say(socket, why);
+	_exit(0);
+}
+
 /* Closes all descriptors but `socket`, and opens /dev/null as 0, 1 and 2. The new number of the socket. */
 static int birth_settle_descriptors(int socket)
 {
 	const int kept = fcntl(socket, F_DUPFD_CLOEXEC, FREE_FROM);
 
 	if (kept < 0)
-		_exit(1);
+		birth_fail(socket, "the net needs more descriptors: raise their limit (ulimit -n)", 0);
 	sys(close_range, 0u, (unsigned)kept - 1, 0u);
 	sys(close_range, (unsigned)kept + 1, ~0u, 0u);
 	if (open("/dev/null", O_RDWR) != 0 || dup(0) != 1 || dup(0) != 2)
-		_exit(1);
+		birth_fail(kept, "/dev/null", errno);
 	return kept;
 }
 
@@ -44,20 +62,22 @@ static void birth_fix_settings(const struct settings *s)
 	}
 }
 
-static int birth_share(const struct settings *s, int listener)
+static void birth_share(const struct settings *s, int socket)
 {
-	int ret = supervisor_place(listener, SUPERVISOR_LISTENER), memory;
+	int memory = shared_make();
 
-	if (ret < 0)
-		return ret;
-	memory = shared_make();
-	ret = memory < 0 ? memory : supervisor_place(memory, SUPERVISOR_SHARED);
-	if (ret < 0)
-		return ret;
+	if (memory == -EFBIG)
+		birth_fail(
+			socket,
+			"the net needs 3 MB of memory that count as a file: raise the limit of file sizes (ulimit -f)",
+			0);
+	if (memory >= 0)
+		memory = supervisor_place(memory, SUPERVISOR_SHARED);
+	if (memory < 0)
+		birth_fail(socket, "no memory for the net", -memory);
 	shared->has_stderr = s->has_stderr;
 	shared->stderr_dev = s->stderr_dev;
 	shared->stderr_ino = s->stderr_ino;
-	return 0;
 }
 
 /* Ends when the other process closes its end of the socket without having sent a listener: it starts no job. */
@@ -68,20 +88,21 @@ static _Noreturn void birth_live(char *program, int socket)
 	int listener;
 
 	setsid();
-	socket = birth_settle_descriptors(socket);
 	supervisor_settle();
+	socket = birth_settle_descriptors(socket);
 	birth_fix_settings(s);
+	birth_share(s, socket);
 	listener = chain_receive(socket);
 	if (listener < 0)
 		_exit(0);
 	why = chain_answer(listener);
 	close(listener);
-	why = why ? why : "";
-	if (send(socket, why, strlen(why) + 1, MSG_NOSIGNAL) < 0)
-		_exit(0);
+	birth_say(socket, why ? why : "");
 	listener = chain_receive(socket);
-	if (listener < 0 || birth_share(s, listener) < 0)
+	if (listener < 0)
 		_exit(0);
+	if (supervisor_place(listener, SUPERVISOR_LISTENER) < 0)
+		birth_fail(socket, "no descriptor for the net", errno);
 	standby_lead(program, socket);
 }
 
@@ -112,6 +133,9 @@ int birth_hear(int socket, char line[BIRTH_LINE_BYTES])
 	do
 		n = recv(socket, line, BIRTH_LINE_BYTES - 1, 0);
 	while (n < 0 && errno == EINTR);
+	/* It has ended without having read its question: the kernel reports that first, and its line then. */
+	if (n < 0 && errno == ECONNRESET)
+		n = recv(socket, line, BIRTH_LINE_BYTES - 1, 0);
 	line[n > 0 ? n : 0] = '\0';
 	return n > 0;
 }

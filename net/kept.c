@@ -16,6 +16,7 @@
 #define PAUSE_MIN_NS (5 * INT64_C(1000000))
 #define PAUSE_MAX_NS (50 * INT64_C(1000000))
 #define INTERRUPT    SIGUSR1
+#define STACK_BYTES  (64 << 10)
 
 static pthread_mutex_t kept_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kept_changed;
@@ -79,14 +80,20 @@ int kept_start(void)
 {
 	const struct sigaction action = {.sa_handler = kept_interrupted}; /* without SA_RESTART */
 	pthread_condattr_t clock;
+	pthread_attr_t small;
 	pthread_t watch;
+	int err;
 
 	sigaction(INTERRUPT, &action, NULL);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&kept_changed, &clock);
 	pthread_condattr_destroy(&clock);
-	return -pthread_create(&watch, NULL, kept_watch, NULL);
+	pthread_attr_init(&small);
+	pthread_attr_setstacksize(&small, STACK_BYTES);
+	err = pthread_create(&watch, &small, kept_watch, NULL);
+	pthread_attr_destroy(&small);
+	return -err;
 }
 
 void kept_begin(struct kept *kept, const struct thread *of)

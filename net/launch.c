@@ -93,7 +93,7 @@ static int launch_enter(int socket, uint64_t key)
 	close(listener);
 	if (ret < 0 || !birth_hear(socket, line))
 		return launch_refuse("the net's supervisor has ended", NULL);
-	return 0;
+	return line[0] ? launch_refuse(line, NULL) : 0;
 }
 
 /* Without randomness there is none, and the preload's calls are caught like others. */
@@ -108,6 +108,15 @@ static uint64_t launch_key(void)
 	return key && setenv(NETTED_VARIABLE, text, 1) == 0 ? key : 0;
 }
 
+/* Is /proc that of this process's pid namespace? Of another one's, the supervisors would read other processes. */
+static bool launch_sees_itself(void)
+{
+	char self[16], text[16];
+	const ssize_t n = readlink("/proc/self", self, sizeof(self));
+
+	return n == snprintf(text, sizeof(text), "%d", (int)getpid()) && memcmp(self, text, (size_t)n) == 0;
+}
+
 static int launch_net(char *program)
 {
 	int pair[2], reaper = 0, ret;
@@ -118,6 +127,9 @@ static int launch_net(char *program)
 			"the net cannot be that of the first process of a pid namespace, or of a child subreaper, "
 			"whose children its supervisors would be: start the job as a child (dflock run --init)",
 			NULL);
+	if (!launch_sees_itself())
+		return launch_refuse("/proc is not that of this pid namespace: mount it there (unshare --mount-proc)",
+				     NULL);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return launch_refuse("no socket for the net", strerror(errno));
 	ret = birth_give(program, pair[1]);

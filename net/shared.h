@@ -39,6 +39,8 @@ struct shared {
 	struct caught calls[SHARED_CALLS];
 };
 
+_Static_assert(sizeof(struct shared) < 3000000, "net/birth.c says how large it is");
+
 /* The memory of this process, NULL before shared_make() or shared_map(). */
 extern struct shared *shared;
 

@@ -6,8 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <spawn.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,11 +21,11 @@
 /* Returns when the second supervisor waits, or has failed. Its pid, or -1. */
 static pid_t standby_start(char *program)
 {
-	char word[] = STANDBY_WORD, *const argv[] = {program, word, NULL};
+	char word[] = STANDBY_WORD, *const argv[] = {program, word, NULL}, byte;
 	posix_spawn_file_actions_t actions;
-	struct pollfd ready;
 	int pipe[2], err;
 	pid_t pid;
+	ssize_t n;
 
 	if (pipe2(pipe, O_CLOEXEC) < 0)
 		return -1;
@@ -34,12 +34,15 @@ static pid_t standby_start(char *program)
 	err = posix_spawn(&pid, "/proc/self/exe", &actions, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	close(pipe[1]);
-	ready = (struct pollfd){.fd = pipe[0]};
-	/* It closes its end. */
-	while (err == 0 && poll(&ready, 1, -1) < 0 && errno == EINTR)
-		;
+	do
+		n = read(pipe[0], &byte, 1);
+	while (n < 0 && errno == EINTR);
 	close(pipe[0]);
-	return err == 0 ? pid : -1;
+	if (err == 0 && n == 1)
+		return pid;
+	while (err == 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return -1;
 }
 
 static void standby_pause(void)
@@ -47,13 +50,27 @@ static void standby_pause(void)
 	nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
 }
 
+static _Noreturn void standby_fail(int ready, const char *why)
+{
+	sys(write, ready, why, (long)strlen(why) + 1);
+	_exit(0);
+}
+
 /* With shared->first. */
 static _Noreturn void standby_be_first(char *program, int ready)
 {
 	pid_t second = standby_start(program);
 
-	while (supervisor_start() < 0) /* no memory for a thread */
+	/* The job has not begun so far. */
+	if (second < 0 && ready >= 0)
+		standby_fail(ready, "no process for the net");
+	while (supervisor_start() < 0) {
+		if (ready >= 0)
+			standby_fail(
+				ready,
+				"no thread for the net: raise the limits of processes and memory (ulimit -u, ulimit -v)");
 		standby_pause();
+	}
 	if (ready >= 0) {
 		sys(write, ready, "", 1L);
 		close(ready);
@@ -78,6 +95,7 @@ _Noreturn void standby_wait(char *program)
 	settings_init();
 	if (shared_map(SUPERVISOR_SHARED) < 0)
 		_exit(1);
+	sys(write, SUPERVISOR_READY, "", 1L);
 	close(SUPERVISOR_READY);
 	shared_lock(&shared->first);
 	if (supervisor_is_over())

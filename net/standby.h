@@ -21,8 +21,9 @@
 
 /*
  * The life of a first supervisor, in its main thread, whose descriptors SUPERVISOR_LISTENER and SUPERVISOR_SHARED are there and whose shared
- * memory is mapped: starts the second one, and another one whenever that ends, and receives calls. program: argv[0]. If `ready` is not negative: one
- * byte is written there, and it is closed, once both serve.
+ * memory is mapped: starts the second one, and another one whenever that ends, and receives calls. program: argv[0]. If `ready` is not
+ * negative: an empty string is written there, and it is closed, once both serve. If they cannot, a line is written there that says why, and the
+ * process ends.
  */
 _Noreturn void standby_lead(char *program, int ready);
 

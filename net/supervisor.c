@@ -35,6 +35,9 @@
  * their job. */
 #define NICE -10
 
+/* The kernel's own limit of RLIMIT_NOFILE (fs.nr_open), unless that was changed. */
+#define FILES_MAX (1 << 20)
+
 static int idle; /* threads that have the token or wait for it */
 
 int supervisor_is_over(void)
@@ -173,13 +176,17 @@ int supervisor_start(void)
 	return supervisor_start_thread(NULL) ? 0 : -EAGAIN;
 }
 
-/* The job may have limited itself, and the supervisors serve all that it starts. */
+/* The job may have limited itself, and the supervisors serve all that it starts. Root may exceed a hard limit, too. */
 static void supervisor_raise_limits(void)
 {
-	struct rlimit limit;
-
 	for (int which = 0; which < RLIM_NLIMITS; which++) {
+		const rlim_t most = which == RLIMIT_NOFILE ? FILES_MAX : RLIM_INFINITY;
+		const struct rlimit none = {.rlim_cur = most, .rlim_max = most};
+		struct rlimit limit;
+
 		if (which == RLIMIT_CORE || which == RLIMIT_STACK || getrlimit(which, &limit) < 0)
+			continue;
+		if (limit.rlim_max < most && setrlimit(which, &none) == 0)
 			continue;
 		limit.rlim_cur = limit.rlim_max;
 		setrlimit(which, &limit);
