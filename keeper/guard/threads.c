@@ -57,16 +57,33 @@ bool threads_all_stopped(const struct threads *threads)
 	return true;
 }
 
+/* Is it stopped, or about to be? */
+static bool thread_counts(const struct thread *t)
+{
+	return !t->going && t->how != THREAD_REFUSED;
+}
+
+static bool threads_counted(const struct threads *threads, size_t before, pid_t pid)
+{
+	for (size_t i = 0; i < before; i++)
+		if (threads_at(threads, i)->pid == pid && thread_counts(threads_at(threads, i)))
+			return true;
+	return false;
+}
+
+/* By any of its threads: the first one may have ended. Those of a process come one after the other, mostly. */
 unsigned threads_processes(const struct threads *threads)
 {
 	unsigned count = 0;
+	pid_t last = 0;
 
 	for (size_t i = 0; i < threads_count(threads); i++) {
 		const struct thread *t = threads_at(threads, i);
 
-		if (t->tid == t->pid && !t->going && t->how != THREAD_REFUSED &&
-		    (thread_is_process(t) || !threads_find_process(threads, t->pid)))
-			count++;
+		if (!thread_counts(t) || t->pid == last)
+			continue;
+		last = t->pid;
+		count += !threads_counted(threads, i, last);
 	}
 	return count;
 }

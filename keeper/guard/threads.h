@@ -57,7 +57,8 @@ struct thread *threads_add(struct threads *threads, const struct thread *thread)
 void threads_remove(struct threads *threads, struct thread *thread);
 /* Are all confirmed stopped? */
 bool threads_all_stopped(const struct threads *threads);
-/* The number of processes, without those that are only waiting to be let go, or that could not be stopped at all. */
+/* The number of processes, also of those whose first thread has ended; without those that are only waiting to be let go, or that could
+ * not be stopped at all. */
 unsigned threads_processes(const struct threads *threads);
 
 #endif

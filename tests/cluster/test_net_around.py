@@ -450,10 +450,20 @@ def test_shapes_are_frozen(make_host, redis, shapes, shape):
         assert holder.line() == "ok"
         redis.signal(signal.SIGSTOP)
         wait_until(lambda: set(states(holder.pid)) <= set("tTDZ"), "the holder is frozen", 10)
+        wait_until(lambda: "processes that hold locks, or were started by one that does, are frozen" in host.log(), "that is logged")
         redis.signal(signal.SIGCONT)
         wait_until(lambda: not set(states(holder.pid)) & set("tT"), "it goes on")
+        wait_until(lambda: "frozen processes go on" in host.log(), "that is logged, too")
         assert holder.end() == 0
     finally:
         redis.signal(signal.SIGCONT)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(holder.pid, signal.SIGKILL)
+        holder.kill()
+
+
+def test_a_holder_without_its_first_thread_is_killed(two, shapes):
+    """Also by what ends a test: nobody can read such a process's environment below /proc/PID itself."""
+    holder, other = job(two[0], shapes, "leader-gone", two[0].path("f")), opened(two[1])
+    assert holder.line() == "ok" and other.do("flock 0 ex nb") == "EAGAIN"
+    wait_until(lambda: state(holder.pid) == "Z", "its first thread has ended")
+    holder.kill()
+    assert other.do("flock 0 ex", 60) == "ok"

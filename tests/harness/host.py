@@ -30,6 +30,15 @@ def copy_programs(folder):
     return {name: shutil.copy(globals()[name], folder) for name in ("SHIM", "KEEPER", "CLI", "DOCTOR", "NET")}
 
 
+def environ(pid):
+    """What the process was started with; of one whose first thread has ended, too."""
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/environ", "rb") as f:
+            if found := f.read():
+                return found
+    return b""
+
+
 class Host:
     def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
                  debug=False, inside=(), clock=None, times=False, top=""):
@@ -184,9 +193,8 @@ class Host:
         pids = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open(f"/proc/{pid}/environ", "rb") as f:
-                    if mark in b"\0" + f.read():
-                        pids.append(int(pid))
+                if mark in b"\0" + environ(pid):
+                    pids.append(int(pid))
             except OSError:
                 continue
         return pids

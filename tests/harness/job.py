@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 
+from .host import environ
 from .wait import Deadline
 
 
@@ -54,9 +55,8 @@ class Job:
         found = []
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
             try:
-                with open(f"/proc/{pid}/environ", errors="replace") as f:
-                    if os.getsid(pid) == self.pid and self.mark in f.read():
-                        found.append(pid)
+                if os.getsid(pid) == self.pid and self.mark.encode() in environ(pid):
+                    found.append(pid)
             except OSError:
                 continue
         return found

@@ -45,6 +45,11 @@ START_TEST(each_process_counts_once)
 	ck_assert_uint_eq(threads_processes(&threads), 2);
 	add(9, 9, THREAD_TRACED)->going = true; /* only waits to be let go */
 	ck_assert_uint_eq(threads_processes(&threads), 2);
+	add(10, 12, THREAD_TRACED); /* its first thread has ended */
+	add(10, 13, THREAD_TRACED);
+	add(11, 11, THREAD_TRACED);
+	add(10, 14, THREAD_TRACED);
+	ck_assert_uint_eq(threads_processes(&threads), 4);
 }
 END_TEST
 
