@@ -121,13 +121,12 @@ static bool waiters_have_pin(const struct lock *lock, const struct store_range *
 	/* mutant: is-pinned */
 	if (now < lock->file->keeper->old_pins.until_ns || waiters_need_pin(lock, range))
 		return true;
-	DL_FOREACH (lock->waiters, w) {
-		if (w->pin_until_ns <= now || !range_overlaps(&w->range, range)) /* mutant: pinned */
-			continue;
-		pinned = true;
-		if (w->rests)
-			queue_tell(w, WAITER_PIN_WANTED);
-	}
+	DL_FOREACH (lock->waiters, w)
+		if (w->pin_until_ns > now && range_overlaps(&w->range, range)) { /* mutant: pinned */
+			pinned = true;
+			if (w->rests)
+				queue_tell(w, WAITER_PIN_WANTED);
+		}
 	return pinned;
 }
 
