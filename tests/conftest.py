@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BUILD, Host, Redis  # noqa: E402
+from harness.wait import wait_longer  # noqa: E402
 
 def closed_to_others():
     """The checkout or a folder above it that keeps other users out, if one does."""
@@ -19,6 +20,7 @@ def closed_to_others():
 
 
 def pytest_configure(config):
+    wait_longer()
     closed = closed_to_others() if os.geteuid() == 0 else None
     if closed:
         pytest.exit(f"users other than root may not enter {closed}, and many tests are of what they do: have the checkout elsewhere", 2)

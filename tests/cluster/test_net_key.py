@@ -28,7 +28,10 @@ def still(two):
 
     yield stop
     for pid in stopped:
-        os.kill(pid, signal.SIGCONT)
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:  # its job has ended
+            continue
 
 
 def cont(host):

@@ -14,7 +14,7 @@ import threading
 import time
 
 from .redis import LEAST_RIGHTS
-from .wait import Deadline, wait_until
+from .wait import SLOW, Deadline, wait_until
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("DFLOCK_BUILD", os.path.join(ROOT, "build"))
@@ -243,7 +243,7 @@ class Agent:
         """The answer's first word and number; Deadline if none comes."""
         with selectors.DefaultSelector() as s:
             s.register(self.process.stdout, selectors.EVENT_READ)
-            if not s.select(seconds):
+            if not s.select(seconds * SLOW):
                 raise Deadline(f"the agent has not answered within {seconds} s")
         line = b""
         while not line.endswith(b"\n"):

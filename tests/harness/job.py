@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 from .host import environ
-from .wait import Deadline
+from .wait import SLOW, Deadline
 
 
 class Job:
@@ -29,7 +29,7 @@ class Job:
     def line(self, seconds=30.0):
         """The next line of its output; None after the last."""
         try:
-            return self.lines.get(timeout=seconds)
+            return self.lines.get(timeout=seconds * SLOW)
         except queue.Empty:
             raise Deadline(f"{self.process.args} has said nothing for {seconds} s") from None
 
@@ -67,5 +67,6 @@ class Job:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        self.process.kill()  # processes() does not see it if its first thread has ended
         self.process.wait()
         self.process.stdin.close()
