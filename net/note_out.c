@@ -34,7 +34,7 @@ static bool note_out_is_fit(int out, const struct stat *st)
 
 bool note_out_may(int fd)
 {
-	const int out = note_out_thread ? thread_copy(note_out_thread, 2) : -1;
+	const int out = note_out_thread ? thread_copy_for_messages(note_out_thread) : -1;
 	struct stat st, locked;
 	bool fit;
 
@@ -49,7 +49,7 @@ bool note_out_may(int fd)
 /* Signals that a write may raise are ignored in this process, and no terminal is its own. */
 void note_out_write(const char *line, size_t len)
 {
-	struct pollfd out = {.fd = thread_copy(note_out_thread, 2), .events = POLLOUT};
+	struct pollfd out = {.fd = thread_copy_for_messages(note_out_thread), .events = POLLOUT};
 
 	if (out.fd < 0)
 		return;

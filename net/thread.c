@@ -43,17 +43,11 @@ static pid_t thread_process(pid_t tid)
 	return line ? (pid_t)strtol(line + strlen("\nTgid:"), NULL, 10) : -1;
 }
 
-/* Before Linux 6.9 a pidfd is that of a process. It will do if the thread has the descriptors of the process's first
- * thread, which nearly all have. */
-static long thread_open_process(pid_t tid)
+/* Before Linux 6.9 a pidfd is that of a process; thread_copy() says when it will do. */
+static long thread_open_process(struct thread *t)
 {
-	const pid_t process = thread_process(tid);
-
-	if (process < 0)
-		return -ESRCH;
-	if (process != tid && sys_raw(SYS_kcmp, tid, process, KCMP_FILES, 0, 0) != 0)
-		return -EXDEV;
-	return sys_raw(SYS_pidfd_open, process, 0);
+	t->process = thread_process(t->tid);
+	return t->process < 0 ? -ESRCH : sys_raw(SYS_pidfd_open, t->process, 0);
 }
 
 static void thread_read_command(struct thread *t)
@@ -76,7 +70,7 @@ int thread_open(struct thread *t, int listener, const struct seccomp_notif *noti
 		.listener = listener, .id = notif->id, .tid = (pid_t)notif->pid, .pidfd = -1, .memory = -1};
 	pidfd = sys_raw(SYS_pidfd_open, t->tid, PIDFD_THREAD);
 	if (pidfd == -EINVAL)
-		pidfd = thread_open_process(t->tid);
+		pidfd = thread_open_process(t);
 	if (pidfd >= 0)
 		t->pidfd = (int)pidfd;
 	thread_read_command(t);
@@ -94,9 +88,29 @@ void thread_close(struct thread *t)
 	t->pidfd = t->memory = -1;
 }
 
+/*
+ * A pidfd of T's process leads to the descriptors of the first thread, and these are looked at after the copy was made: then this
+ * thread may have left those that it had with T, by its end or unshare(), at any time before, and no thread can come back
+ * to descriptors that it has left. Without the second look, EBADF of a first thread that has ended would read as T's own.
+ */
 int thread_copy(const struct thread *t, int fd)
 {
-	return fd < 0 ? -EBADF : (int)sys_raw(SYS_pidfd_getfd, t->pidfd, fd, 0);
+	long ret;
+
+	if (fd < 0)
+		return -EBADF;
+	ret = sys_raw(SYS_pidfd_getfd, t->pidfd, fd, 0);
+	if (t->process && t->process != t->tid && sys_raw(SYS_kcmp, t->tid, t->process, KCMP_FILES, 0, 0) != 0) {
+		if (ret >= 0)
+			close((int)ret);
+		return -EXDEV;
+	}
+	return (int)ret;
+}
+
+int thread_copy_for_messages(const struct thread *t)
+{
+	return (int)sys_raw(SYS_pidfd_getfd, t->pidfd, STDERR_FILENO, 0);
 }
 
 static int thread_open_memory(struct thread *t)

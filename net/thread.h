@@ -19,24 +19,28 @@
 #include "wire/msg.h"
 
 struct thread {
-	int listener; /* not owned */
-	uint64_t id;  /* of the call */
-	pid_t tid;    /* as this process sees it */
-	int pidfd;
-	int memory; /* -1: not opened so far */
+	int listener;  /* not owned */
+	uint64_t id;   /* of the call */
+	pid_t tid;     /* as this process sees it */
+	int pidfd;     /* before Linux 6.9 of T's process */
+	pid_t process; /* T's, if pidfd is this one's; else 0 */
+	int memory;    /* -1: not opened so far */
 	char command[WIRE_COMMAND_BYTES];
 };
 
-/* 0 or -errno. -EXDEV: before Linux 6.9, a thread that does not share its process's descriptors. thread_close() follows in
- * any case. */
+/* 0 or -errno. thread_close() follows in any case. */
 int thread_open(struct thread *t, int listener, const struct seccomp_notif *notif);
 void thread_close(struct thread *t);
 
 /* Has the call still no answer? */
 bool thread_is_in_call(const struct thread *t);
 
-/* A copy of T's descriptor `fd`, closed by exec. -EBADF: T has none of this number. */
+/* A copy of T's descriptor `fd`, closed by exec. -EBADF: T has none of this number. -EXDEV: before Linux 6.9, T does not share
+ * descriptors with the first thread of its process, perhaps since that one has ended. */
 int thread_copy(const struct thread *t, int fd);
+
+/* The same of descriptor 2; where thread_copy() gives -EXDEV, of its process's. */
+int thread_copy_for_messages(const struct thread *t);
 
 /* 0 or -errno; -EFAULT: there is no such memory. Both may wait if the memory is that of a file server. */
 int thread_read(struct thread *t, uint64_t at, void *bytes, size_t size);
