@@ -13,9 +13,6 @@ from harness.netted import NET, STATIC, Netted, both, netted, opened, run, stat,
 
 from keepers import held
 
-SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net")
-
-
 def wanted_elsewhere(host):
     wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
 
@@ -272,25 +269,6 @@ def test_an_unprotected_file(two, folder):
     a = Netted(two[0])
     assert a.do(f"open 0 {folder}/other rwc") == "ok"
     assert a.do("flock 0 ex") == "ok" and a.do("setlk 0 ex 0 1") == "ok" and a.do("getlk 0 ex 0 1") == "un"
-
-
-BARE = ["-O2", "-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector", "-fno-pie"]
-
-
-@pytest.mark.parametrize("record", [False, True], ids=["flock", "record"])
-@pytest.mark.parametrize("flags", [[], ["-m32"]], ids=["native", "narrow"])
-def test_without_a_libc(two, folder, flags, record):
-    if flags and os.uname().machine != "x86_64":
-        pytest.skip("x86-64 only")
-    bare = os.path.join(folder, "bare")
-    subprocess.run(["gcc", *flags, *BARE, os.path.join(SOURCES, "bare.c"), "-o", bare], check=True)
-    b = opened(two[1])
-    open(two[0].path("f"), "w").close()
-    job = netted(two[0], bare, two[0].path("f"), *(["record"] if record else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert job.stdout.readline() == b"had\n"
-    assert b.do("setlk 0 ex 7 1" if record else "flock 0 ex nb") == "EAGAIN"
-    job.communicate(timeout=20)
-    wait_until(lambda: b.do("setlk 0 ex 7 1" if record else "flock 0 ex nb") == "ok", "it is free")
 
 
 @pytest.mark.parametrize("signals", [0, 1, 2])
