@@ -149,7 +149,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: memcheck check check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
+.PHONY: vm memcheck check check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
 # Not under valgrind: what bereft, bereft_calls, freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at (and seeout, which has no descriptor left), and no openat2(), which refind and takeup need, or pidfd_open(), as net_thread does; and /proc/self/exe, which event starts, is valgrind then; it does not know
 # that statx() takes no path, as seen calls it, and runs one thread at a time, where early
@@ -208,6 +208,8 @@ net-places: all agents ## kill each supervisor of the net at each of its system 
 	DFLOCK_NET_PLACES=1 $(MAKE) check T="faults/test_net_places.py"
 fairness: all agents ## programs of two hosts and a client of each library want one lock, for FAIRNESS_SECONDS (60) each: who gets it how often
 	cd tests && DFLOCK_FAIRNESS_SECONDS=$(or $(FAIRNESS_SECONDS),60) $(PYTEST) -p no:cacheprovider -s clients/test_fairness.py
+vm: ## run the tests of the net in a virtual machine, with the kernel of RELEASE (bookworm, trixie) and ARCH (amd64, arm64); T="..." runs these; as root
+	scripts/vm.sh $(or $(RELEASE),trixie) $(or $(ARCH),amd64) $(T)
 nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, with three, and with a Redis Cluster: 1.5 hours; as root
 	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -p no:cacheprovider -s nemesis/test_nemesis.py
 check-docs: all ## what documentation and sources must agree on; which way files call each other, and their names

@@ -13,6 +13,7 @@ from harness.netted import NET, STATIC, Netted, both, netted, opened, run, stat,
 
 from keepers import held
 
+
 def wanted_elsewhere(host):
     wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
 
