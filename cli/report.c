@@ -115,7 +115,7 @@ int report_read(struct report *report)
 bool report_has_taken(const struct report *report)
 {
 	for (size_t i = 0; i < report->count; i++)
-		if (report->lines[i].counts[TALLY_LEASED])
+		if (report->lines[i].counts[TALLY_LEASED] || report->lines[i].counts[TALLY_CAUGHT])
 			return true;
 	return false;
 }
@@ -168,8 +168,10 @@ static void result_cell(struct grid *grid, const struct tally_line *line)
 		{n[TALLY_FAILED], "failed"},
 		{unfinished(line), "not ended"},
 		{n[TALLY_TESTS], "tested"},
+		{n[TALLY_CAUGHT], "granted by the net"},
+		{n[TALLY_CAUGHT_FAILED], "failed by the net"},
 	};
-	char text[256] = "";
+	char text[320] = "";
 	size_t used = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
@@ -233,7 +235,7 @@ bool report_print(const struct report *report, const struct config *config, cons
 
 	fputs("dflock: lock calls of ", f);
 	show_text(f, job);
-	fputs(report->count ? ":\n" : ": none that the preload saw\n", f);
+	fputs(report->count ? ":\n" : ": none that dflock saw\n", f);
 	for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]) && report->count; i++)
 		grid_cell(grid, "%s", heads[i]);
 	for (size_t i = 0; i < report->count; i++) {
@@ -249,7 +251,7 @@ bool report_print(const struct report *report, const struct config *config, cons
 			"Locks that are not protected hold on this machine only; a rule protects them (dflock.conf(5)).");
 	grid_note(
 		grid,
-		"Calls that went past the preload are not listed; `dflock doctor PROGRAM` says where there are such.");
+		"Calls that went past the preload and the net are not listed; `dflock doctor PROGRAM` says where there are such.");
 	grid_print(grid, f);
 	grid_free(grid);
 	return fflush(f) == 0 && !ferror(f);
@@ -273,7 +275,7 @@ static json_t *line_json(const struct tally_line *line, const struct config *con
 
 	name_of(line, config, name);
 	return json_pack(
-		"{s:o, s:b, s:o, s:s, s:o*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"{s:o, s:b, s:o, s:s, s:o*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 		"file", text_json(line->path), "other_root", line->moved, "program", text_json(line->program), "space",
 		line->space == WIRE_RECORD ? "record" : "flock", "lock", *name ? text_json(name) : NULL, "calls",
 		(json_int_t)n[TALLY_CALLS], "taken", (json_int_t)n[TALLY_LEASED], "taken_unprotected",
@@ -282,7 +284,8 @@ static json_t *line_json(const struct tally_line *line, const struct config *con
 		(json_int_t)n[TALLY_TESTS], "unlocks", (json_int_t)n[TALLY_UNLOCKS], "waited_ms",
 		(json_int_t)ms_of(n[TALLY_WAITED_NS]), "waited_max_ms", (json_int_t)ms_of(n[TALLY_WAITED_MAX_NS]),
 		"held", (json_int_t)n[TALLY_ENDED], "held_ms", (json_int_t)ms_of(n[TALLY_HELD_NS]), "held_max_ms",
-		(json_int_t)ms_of(n[TALLY_HELD_MAX_NS]));
+		(json_int_t)ms_of(n[TALLY_HELD_MAX_NS]), "caught", (json_int_t)n[TALLY_CAUGHT], "caught_failed",
+		(json_int_t)n[TALLY_CAUGHT_FAILED]);
 }
 
 bool report_print_json(const struct report *report, const struct config *config, const char *job, FILE *f)

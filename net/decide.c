@@ -10,6 +10,7 @@
 #include <sys/file.h>
 
 #include "net/behalf.h"
+#include "net/count.h"
 #include "net/getlk.h"
 #include "net/ground.h"
 #include "net/kept.h"
@@ -22,6 +23,7 @@
 #include "shim/note.h"
 #include "shim/protect.h"
 #include "shim/sys.h"
+#include "shim/verbose.h"
 
 /* Begin with the look at the descriptor. Not an errno. */
 #define DECIDE_ANEW 3
@@ -152,6 +154,10 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 	else
 		ret = decide_error(want->fd, ret);
 	behalf_end(&behalf);
+	if (ret == 0 || (ret < 0 && ret != -DECIDE_RESTARTSYS && ret != -ESRCH))
+		count_decided(t, want, ret);
+	if (ret == -EWOULDBLOCK)
+		verbose_refused(want->fd, &want->intent, look);
 	if (ret == -ENOLCK)
 		return decide_refused(&d.call);
 	if (ret != 0)

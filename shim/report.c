@@ -51,7 +51,7 @@ static bool report_is_tally(int fd)
 	return seals >= 0 && (seals & F_SEAL_SHRINK) && sys_fstat(fd, &st) == 0 && st.st_size == sizeof(struct tally);
 }
 
-static struct tally *report_map(const char *path)
+struct tally *report_map(const char *path)
 {
 	struct tally *tally;
 	long fd;

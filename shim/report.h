@@ -48,6 +48,9 @@ static inline bool report_is_wanted(void)
 	return __builtin_expect(__atomic_load_n(&report_wanted, __ATOMIC_RELAXED) != 0, 0);
 }
 
+/* The tally that TALLY_ENV names, for this process. NULL: there is none. */
+struct tally *report_map(const char *path);
+
 /* From the constructor, after settings_init(). A call before that does the same. */
 void report_init(void);
 

@@ -54,6 +54,49 @@ def python(text, *arguments):
     return ["python3", "-c", PYTHON + text, *arguments]
 
 
+# --- what the net catches ---
+
+UNSEEN = ["env", "-u", "LD_PRELOAD", "-u", "DFLOCK_REPORT"]
+
+
+@pytest.fixture
+def two(make_host):
+    return [make_host(name, rules='{ path = "%s/f"; name = "t"; }', lease="ttl_ms = 5000;") for name in "ab"]
+
+
+def test_what_the_net_catches(two):
+    """By programs without the preload. One call is granted, and one fails, since another host has the lock."""
+    path = two[0].path("f")
+    with open(path, "w"), open(two[0].path("other"), "w"):
+        pass
+    granted = Report(two[0], *UNSEEN, "flock", path, "true", options=["--net=on"])
+    row = has(granted.row("f", "flock"))
+    assert (row["caught"], row["caught_failed"], row["lock"]) == (1, 0, "t")
+    assert len(granted.all["files"]) == 1
+    holder = two[1].agent()
+    assert holder.do(f"open 0 {two[1].path('f')} rwc") == "ok" and holder.do("flock 0 ex") == "ok"
+    busy = Report(two[0], *UNSEEN, "flock", "-n", path, "true", options=["--net=on"])
+    row = has(busy.row("f", "flock"))
+    assert (busy.done.returncode, row["caught"], row["caught_failed"]) == (1, 0, 1)
+
+
+def test_a_lock_that_the_net_let_go_on_is_taken(two):
+    path = two[0].path("f")
+    for file, status in ((path, 0), (two[0].path("other"), 122)):
+        done = subprocess.run([os.path.join(BUILD, "dflock"), "run", "--net=on", "--require=taken", "--", *UNSEEN, "flock", file, "true"],
+                              env=environment(two[0]), capture_output=True, text=True, timeout=60)
+        assert done.returncode == status, done
+
+
+def test_verbose_below_the_net(two):
+    """The line that says who has the lock."""
+    holder = two[1].agent()
+    assert holder.do(f"open 0 {two[1].path('f')} rwc") == "ok" and holder.do("flock 0 ex") == "ok"
+    done = subprocess.run([os.path.join(BUILD, "dflock"), "run", "--net=on", "--verbose", "--", *UNSEEN, "flock", "-n", two[0].path("f"), "true"],
+                          env=environment(two[0]), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and f"held by host b, pid {holder.pid} (agent)" in done.stderr, done
+
+
 # --- what it says ---
 
 def test_a_shell_job(host):
@@ -87,7 +130,7 @@ def test_a_lock_without_a_file(host):
 def test_no_lock_at_all(host):
     done = host.cli("run", "--report", "true")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith("dflock: lock calls of true: none that the preload saw\n"), done
+    assert done.stderr.startswith("dflock: lock calls of true: none that dflock saw\n"), done
 
 
 def test_names_that_are_no_text(host):
@@ -272,7 +315,7 @@ def test_an_earlier_report_is_replaced(host):
     assert os.stat(file).st_size == 100000
     assert reported(host, "--report=" + file, "true").returncode == 0
     with open(file) as f:
-        assert "none that the preload saw" in f.read(1000) and os.stat(file).st_size < 1000
+        assert "none that dflock saw" in f.read(1000) and os.stat(file).st_size < 1000
 
 
 def test_signals_are_passed_on(host):
@@ -307,7 +350,7 @@ while os.read(ends[0], 1):
 def test_an_alarm_that_was_set_before(host):
     """perl -e 'alarm 1; exec @ARGV' JOB: the job must end by it, and not dflock alone, or nothing."""
     done = reported(host, "--report", "sleep", "60", preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 0.3))
-    assert done.returncode == -signal.SIGALRM and "none that the preload saw" in done.stderr, done
+    assert done.returncode == -signal.SIGALRM and "none that dflock saw" in done.stderr, done
 
 
 def test_a_signal_from_outside_of_the_pid_namespace(host):
@@ -367,13 +410,13 @@ def test_a_program_of_another_user(host):
     env = {**environment(host), "DFLOCK_CONFIG": "", "HOME": host.runtime}
     done = subprocess.run([os.path.join(BUILD, "dflock"), "run", "--report", "setpriv", "--reuid", "65534", "--clear-groups", "flock",
                            "-s", "/usr/bin/env", "echo", "ran"], env=env, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout) == (0, "ran\n") and "none that the preload saw" in done.stderr, done
+    assert (done.returncode, done.stdout) == (0, "ran\n") and "none that dflock saw" in done.stderr, done
 
 
 def test_a_child_that_is_ignored(host):
     """A parent may have left SIGCHLD ignored."""
     done = reported(host, "--report", "sh", "-c", "exit 5", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
-    assert done.returncode == 5 and "none that the preload saw" in done.stderr, done
+    assert done.returncode == 5 and "none that dflock saw" in done.stderr, done
 
 
 @pytest.mark.parametrize("hostile", ["file", "fifo", "device", "descriptor", "other"])

@@ -134,6 +134,8 @@ PROGRAMS = {
                                                     put("called-back-waits", "s->called_back && ", "false && ")]},
     "cluster/test_netted.py::test_getlk_into_memory_that_may_only_be_read": {
         "memory that may only be read is written": [condition("thread-may-write", "map->from > w->at")]},
+    "cli/test_report.py::test_what_the_net_catches": {
+        "caught calls that failed count as granted": [put("count-caught", "ret == 0 ? TALLY_CAUGHT : TALLY_CAUGHT_FAILED", "TALLY_CAUGHT")]},
     "faults/test_room.py::test_a_user_has_a_share_below_roots_net": {
         "root's net asks with root's rights": [condition("behalf-ids", "true")]},
     "cluster/test_calls_under_way.py::test_it_is_stopped_in_an_outage": {
