@@ -155,6 +155,7 @@ class Author:
     def write(self, stage):
         """(Sequence, [Expected])"""
         reference = Reference(stage, self.sequence)
+        reference.state.net = self.net
         clean = False
         try:
             for name in self.sequence.cast:

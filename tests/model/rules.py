@@ -67,7 +67,9 @@ def refuse_if(condition, why):
 
 
 class State:
-    """locks: what is held, as the reference's kernel says (a set of Lock)."""
+    """locks: what is held, as the reference's kernel says (a set of Lock). net: what is played has one outcome with the net, too."""
+
+    net = False
 
     def __init__(self, cast, size=10):
         self.processes = {name: Process(host) for name, host in cast.items()}
@@ -215,6 +217,8 @@ class State:
         hosts = [self.processes[n].host for _, n in waiting]
         refuse_if(hosts[0] == hosts[1] and len(set(hosts)) > 1,
                   "closed in a local kernel: the keepers give EDEADLK to another one of the cycle")
+        refuse_if(self.net and hosts[0] == hosts[1] and any(self.processes[n].host != hosts[0] for n in self.waiting()),
+                  "closed in a local kernel, out of which another one of the cycle may just have been called back for another host")
         return True
 
     # --- what it changes ---
