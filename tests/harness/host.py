@@ -141,7 +141,9 @@ class Host:
                               timeout=60)
 
     def status(self):
-        return json.loads(self.cli("status", "--json").stdout)
+        said = self.cli("status", "--json", check=False)
+        assert said.returncode == 0, said.stderr
+        return json.loads(said.stdout)
 
     def wait_up(self):
         wait_until(lambda: self.status()["store"]["up"], "the store is up for " + self.name)
