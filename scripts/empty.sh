@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Empty Debians, for scripts/fresh.sh and scripts/vm.sh. Sourced in the checkout's folder, as root; `set -euo pipefail` is on. What is
 # made is in $work, a folder that is removed at the end (KEEP=1 keeps it).
 die() { echo "$0: $*" >&2; exit 1; }
