@@ -2,6 +2,7 @@
 A host: a keeper with a runtime directory of its own and lock files of its own (other inodes than those of the
 other hosts, under the same lock names: with one inode the kernel would do the excluding and a test would show nothing).
 """
+import contextlib
 import json
 import os
 import selectors
@@ -33,9 +34,10 @@ def copy_programs(folder):
 def environ(pid):
     """What the process was started with; of one whose first thread has ended, too."""
     for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/environ", "rb") as f:
-            if found := f.read():
-                return found
+        with contextlib.suppress(OSError):  # this thread has ended
+            with open(f"/proc/{pid}/task/{tid}/environ", "rb") as f:
+                if found := f.read():
+                    return found
     return b""
 
 
