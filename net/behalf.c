@@ -139,10 +139,11 @@ static int behalf_connect(const struct ask *ask, const struct sockaddr_un *addre
 	return ret == -EACCES || ret == -EPERM ? (int)sys(connect, ask->sock, address, (long)sizeof(*address)) : ret;
 }
 
-int behalf_begin(struct behalf *b, const struct thread *t, struct ask *ask)
+int behalf_begin(struct behalf *b, struct thread *t, struct ask *ask)
 {
 	*b = (struct behalf){.uid = 0};
-	*ask = (struct ask){.thread = t->tid, .call = t->id, .command = t->command, .connect = behalf_connect, .as = b};
+	*ask = (struct ask){
+		.thread = t->tid, .call = t->id, .command = thread_command(t), .connect = behalf_connect, .as = b};
 	return geteuid() == 0 ? behalf_read(b, t) : 0;
 }
 

@@ -24,7 +24,7 @@ struct behalf {
 
 /* Fills *ask for questions on behalf of T, while *behalf and T last. 0; -ESRCH: the call is over; or -errno. behalf_end() follows in any
  * case. */
-int behalf_begin(struct behalf *behalf, const struct thread *t, struct ask *ask);
+int behalf_begin(struct behalf *behalf, struct thread *t, struct ask *ask);
 void behalf_end(struct behalf *behalf);
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * See kept.h. A signal is looked for at 5 ms at first, then less often: most waits are short, and a wait of minutes may hear of a
- * signal 50 ms late.
+ * signal 50 ms late. After a wait the thread that looks goes on looking for a second, each 50 ms, so that calls which follow need not wake
+ * it.
  *
  * A signal of this process's own ends the wait. If it comes just before the thread begins to wait, it is lost; so it is sent again
  * until kept_end().
@@ -15,12 +16,14 @@
 
 #define PAUSE_MIN_NS (5 * INT64_C(1000000))
 #define PAUSE_MAX_NS (50 * INT64_C(1000000))
+#define IDLE_NS      INT64_C(1000000000)
 #define INTERRUPT    SIGUSR1
 #define STACK_BYTES  (64 << 10)
 
 static pthread_mutex_t kept_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t kept_changed;
 static LIST_HEAD(, kept) kept_calls = LIST_HEAD_INITIALIZER(kept_calls);
+static bool kept_sleeps;
 
 static void kept_interrupted(int sig)
 {
@@ -60,18 +63,34 @@ static int64_t kept_look_at_all(void)
 	return next_ns;
 }
 
+static void kept_sleep_until(int64_t ns)
+{
+	const struct timespec then = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+
+	pthread_cond_timedwait(&kept_changed, &kept_mutex, &then);
+}
+
 static void *kept_watch(void *unused)
 {
+	int64_t idle_ns = 0; /* since when there is none */
+
 	(void)unused;
 	pthread_mutex_lock(&kept_mutex);
 	for (;;) {
-		const int64_t next_ns = kept_look_at_all();
-		const struct timespec next = {.tv_sec = next_ns / 1000000000, .tv_nsec = next_ns % 1000000000};
+		const int64_t next_ns = kept_look_at_all(), now_ns = sys_clock_ns(CLOCK_MONOTONIC);
 
-		if (next_ns)
-			pthread_cond_timedwait(&kept_changed, &kept_mutex, &next);
-		else
+		if (next_ns) {
+			idle_ns = 0;
+			kept_sleep_until(next_ns);
+		} else if (!idle_ns || now_ns - idle_ns < IDLE_NS) {
+			idle_ns = idle_ns ? idle_ns : now_ns;
+			kept_sleep_until(now_ns + PAUSE_MAX_NS);
+		} else {
+			idle_ns = 0;
+			kept_sleeps = true;
 			pthread_cond_wait(&kept_changed, &kept_mutex);
+			kept_sleeps = false;
+		}
 	}
 	return NULL;
 }
@@ -105,8 +124,8 @@ void kept_begin(struct kept *kept, const struct thread *of)
 		.pause_ns = PAUSE_MIN_NS,
 	};
 	pthread_mutex_lock(&kept_mutex);
-	/* Nobody looks after an empty list. One that is not empty is looked at in time: see PAUSE_MAX_NS. */
-	if (LIST_EMPTY(&kept_calls))
+	/* Else it looks within PAUSE_MAX_NS. */
+	if (kept_sleeps)
 		pthread_cond_signal(&kept_changed);
 	LIST_INSERT_HEAD(&kept_calls, kept, others);
 	pthread_mutex_unlock(&kept_mutex);

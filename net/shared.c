@@ -41,7 +41,7 @@ int shared_make(void)
 		return ret;
 	}
 	shared_init_mutex(&shared->first);
-	shared_init_mutex(&shared->token);
+	shared_init_mutex(&shared->places);
 	return fd;
 }
 
@@ -71,13 +71,18 @@ static struct caught *shared_new(void)
 	return caught;
 }
 
-static bool shared_take(struct caught *caught)
+static bool shared_try(struct caught *caught)
 {
 	const int ret = pthread_mutex_trylock(&caught->mine);
 
 	if (ret == EOWNERDEAD)
 		pthread_mutex_consistent(&caught->mine);
-	else if (ret != 0)
+	return ret == 0 || ret == EOWNERDEAD;
+}
+
+static bool shared_take(struct caught *caught)
+{
+	if (!shared_try(caught))
 		return false;
 	if (shared_is_free(caught))
 		return true;
@@ -90,6 +95,7 @@ struct caught *shared_find(void)
 	static unsigned next;
 	struct caught *caught = NULL;
 
+	shared_lock(&shared->places);
 	for (unsigned i = 0; i < shared->used && !caught; i++) {
 		caught = &shared->calls[next++ % shared->used];
 		if (!shared_take(caught))
@@ -97,6 +103,7 @@ struct caught *shared_find(void)
 	}
 	if (!caught)
 		caught = shared_new();
+	pthread_mutex_unlock(&shared->places);
 	if (caught) {
 		memset(&caught->notif, 0, sizeof(caught->notif));
 		caught->has_question = false;
@@ -110,15 +117,29 @@ void shared_free(struct caught *caught)
 	pthread_mutex_unlock(&caught->mine);
 }
 
-struct caught *shared_next(unsigned *at)
+static bool shared_is_left(struct caught *caught, bool busy)
 {
-	while (*at < shared->used) {
-		struct caught *caught = &shared->calls[(*at)++];
+	bool left;
 
-		if (!shared_is_free(caught))
-			return caught;
+	if (!shared_try(caught))
+		return busy;
+	left = !shared_is_free(caught);
+	pthread_mutex_unlock(&caught->mine);
+	return left;
+}
+
+struct caught *shared_next(unsigned *at, bool busy)
+{
+	struct caught *caught = NULL;
+
+	shared_lock(&shared->places);
+	while (*at < shared->used && !caught) {
+		caught = &shared->calls[(*at)++];
+		if (!shared_is_left(caught, busy))
+			caught = NULL;
 	}
-	return NULL;
+	pthread_mutex_unlock(&shared->places);
+	return caught;
 }
 
 bool shared_inherit(struct caught *caught)

@@ -29,13 +29,13 @@ struct caught {
 };
 
 struct shared {
-	pthread_mutex_t first; /* of the first supervisor's main thread, until it ends */
-	pthread_mutex_t token; /* of the thread that receives */
+	pthread_mutex_t first;  /* of the first supervisor's main thread, until it ends */
+	pthread_mutex_t places; /* of the thread that looks at all places */
 	/* Descriptor 2 of the job at its start. Lines go there, and not to what a program may have opened under that number. */
 	bool has_stderr;
 	dev_t stderr_dev;
 	ino_t stderr_ino;
-	unsigned used; /* so many of these have been used; written with the token */
+	unsigned used; /* so many of these have been used; written with `places` */
 	struct caught calls[SHARED_CALLS];
 };
 
@@ -52,14 +52,14 @@ int shared_map(int fd);
 /* Waits for a mutex of this memory, or for the end of the thread that has it. */
 void shared_lock(pthread_mutex_t *mutex);
 
-/* With the token: a free place, filled with zeros, whose mutex this thread has from now on; NULL: there is none. */
+/* A free place, filled with zeros, whose mutex this thread has from now on; NULL: there is none. */
 struct caught *shared_find(void);
-/* The call has its answer, or has ended: its place is free, and the mutex is given up. */
+/* The call has its answer, or has ended, or there is none: its place is free, and the mutex is given up. */
 void shared_free(struct caught *caught);
-/* With the token, and before this process has received any call: the next place from *at on at which a thread of the other supervisor has
- * left a call, or decides one; NULL: no more. Begin with 0. Its mutex is not taken. */
-struct caught *shared_next(unsigned *at);
-/* Waits for the end of the thread that decided the call, and takes its mutex. False: there is no call any more, and no mutex was taken. */
+/* The next place from *at on with a call that a thread left when it ended, or, if `busy`, that a thread has; NULL: no more. Begin with 0.
+ * Its mutex is not taken. */
+struct caught *shared_next(unsigned *at, bool busy);
+/* Waits for the end of the thread that has the place, and takes its mutex. False: there is no call any more, and no mutex was taken. */
 bool shared_inherit(struct caught *caught);
 
 #endif

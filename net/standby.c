@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -56,6 +57,23 @@ static _Noreturn void standby_fail(int ready, const char *why)
 	_exit(0);
 }
 
+/* Until the second one ends. The process ends when no process is left under the filter. */
+static void standby_watch(pid_t second)
+{
+	const int pidfd = (int)sys(pidfd_open, second, 0L);
+	struct pollfd ends[] = {{.fd = SUPERVISOR_LISTENER}, {.fd = pidfd, .events = POLLIN}};
+
+	/* Without a pidfd, the threads that receive calls notice the end of the processes. */
+	while (pidfd >= 0 && !ends[0].revents && !ends[1].revents)
+		poll(ends, 2, -1);
+	if (ends[0].revents)
+		_exit(0);
+	if (pidfd >= 0)
+		close(pidfd);
+	while (waitpid(second, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
 /* With shared->first. */
 static _Noreturn void standby_be_first(char *program, int ready)
 {
@@ -75,9 +93,11 @@ static _Noreturn void standby_be_first(char *program, int ready)
 		sys(write, ready, "", 1L);
 		close(ready);
 	}
+	standby_pause();
+	supervisor_look_again();
 	for (;;) {
-		if (second >= 0 && waitpid(second, NULL, 0) < 0 && errno == EINTR)
-			continue;
+		if (second >= 0)
+			standby_watch(second);
 		standby_pause();
 		second = standby_start(program);
 	}

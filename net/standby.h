@@ -3,15 +3,18 @@
  * at the same time do the job's lock calls fail, with ENOSYS.
  *
  * A thread of the first one may hang in a file system that does not answer, and then outlives kill -9 by any time. So the second one does
- * not wait for the end of the process, but for that of three kinds of threads, each by a robust mutex in shared memory (shared.h). The
+ * not wait for the end of the process, but for that of single threads, each by a robust mutex in shared memory (shared.h). The
  * kernel gives such a mutex on when its thread executes nothing any more and is in no system call.
  *
  *   shared.first   the main thread, which is in no file system. It ends only with the whole process; others of its threads may end later.
- *   shared.token   the thread that receives. Only with the token does the second one read which calls there are. So no call can
- *                  be received by the dying process afterwards, and every one that was received is in the list.
- *   caught.mine    the thread that decides this call. Only then does the second one decide it: so none of the first one's system
- *                  calls for it (LOCK_UN on its description, an answer written into its memory, the answer to the kernel) comes after
- *                  one of the second. If that thread hangs, its call hangs, as it would with the first one alive, and no other one.
+ *   caught.mine    the thread that receives a call into this place, and decides it. The second one looks at each place that is not free when
+ *                  its thread has ended: so every call that was received is there, and none of the first one's system calls for it
+ *                  (LOCK_UN on its description, an answer written into its memory, the answer to the kernel) comes after one of
+ *                  the second. If that thread hangs, its call hangs, as it would with the first one alive, and no other one.
+ *   shared.places  a thread that looks for a free place. It makes no system call meanwhile.
+ *
+ * A thread of a process that is being killed may run until its processor has heard of that, and receive one more call into a place that was
+ * free when the second one looked. That takes microseconds; so the second one looks again a little later.
  */
 #ifndef DFLOCK_NET_STANDBY_H
 #define DFLOCK_NET_STANDBY_H

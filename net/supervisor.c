@@ -1,11 +1,15 @@
 /*
- * See supervisor.h. One thread at a time receives: it has the token. When it has received a call, another thread that has
- * nothing to do takes the token, or a new one is started; so no call waits for what another one waits for, and the reading of
- * memory or files that hang delays nobody. Threads that have nothing to do and are many end.
+ * See supervisor.h. Threads that have nothing to do wait for calls; the one that the kernel wakes receives a call and decides it, and if
+ * none waits any more, it starts another one before. So no call waits for what another one waits for, and the reading of memory or files
+ * that hang delays nobody. Threads that have nothing to do and are many end.
  *
- * The token and the call's place are robust mutexes in shared memory (shared.h), for the supervisor that comes next (standby.h).
+ * They wait in an epoll, edge-triggered: the kernel then wakes one thread for a call, and no thread has to wake another one. Calls that come
+ * at once may be one event; so a thread that has received a call looks whether there is another one, and sets the event anew if so.
  *
- * The receiver polls before it receives: on kernels before 6.11, NOTIF_RECV does not return when the last process has gone.
+ * NOTIF_RECV waits if another thread was faster. On kernels before 6.11, it then does not return when the last process has gone; so the main
+ * thread waits for that, too (standby.c).
+ *
+ * A thread has its call's place from before NOTIF_RECV until after the answer, for the supervisor that comes next (standby.h).
  */
 #include "net/supervisor.h"
 
@@ -16,6 +20,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -38,13 +43,20 @@
 /* The kernel's own limit of RLIMIT_NOFILE (fs.nr_open), unless that was changed. */
 #define FILES_MAX (1 << 20)
 
-static int idle; /* threads that have the token or wait for it */
+static int events = -1; /* the epoll */
+static int idle;        /* threads that wait for a call */
 
-int supervisor_is_over(void)
+/* Of poll(): what is the matter with the listener? */
+static short supervisor_state(void)
 {
 	struct pollfd listener = {.fd = SUPERVISOR_LISTENER, .events = POLLIN};
 
-	return poll(&listener, 1, 0) > 0 && listener.revents & (POLLHUP | POLLERR | POLLNVAL);
+	return poll(&listener, 1, 0) > 0 ? listener.revents : 0;
+}
+
+int supervisor_is_over(void)
+{
+	return supervisor_state() & (POLLHUP | POLLERR | POLLNVAL);
 }
 
 static void supervisor_pause(void)
@@ -82,27 +94,48 @@ static void supervisor_handle(struct caught *caught)
 	shared_free(caught);
 }
 
+/* Calls that come at once may be one event. */
+static void supervisor_look_for_more(void)
+{
+	struct epoll_event in = {.events = EPOLLIN | EPOLLET};
+
+	if (supervisor_state() & POLLIN)
+		epoll_ctl(events, EPOLL_CTL_MOD, SUPERVISOR_LISTENER, &in);
+}
+
+/* NULL: the caller was killed, or its call sent back by a signal; or all places are taken. */
+static struct caught *supervisor_try_receive(void)
+{
+	struct caught *caught = shared_find();
+
+	if (!caught) {
+		supervisor_pause();
+		return NULL;
+	}
+	if (ioctl(SUPERVISOR_LISTENER, SECCOMP_IOCTL_NOTIF_RECV, &caught->notif) == 0)
+		return caught;
+	shared_free(caught);
+	return NULL;
+}
+
 /* The next call, in shared memory. Does not return when no process is left. */
 static struct caught *supervisor_receive(void)
 {
-	struct pollfd listener = {.fd = SUPERVISOR_LISTENER, .events = POLLIN};
-	struct caught *caught;
+	struct caught *caught = NULL;
+	struct epoll_event event;
 
-	for (;;) {
-		if (poll(&listener, 1, -1) <= 0)
-			continue;
-		if (!(listener.revents & POLLIN))
+	while (!caught) {
+		const short state = supervisor_state();
+
+		if (state & POLLIN)
+			caught = supervisor_try_receive();
+		else if (state)
 			_exit(0);
-		caught = shared_find();
-		if (!caught) {
-			supervisor_pause();
-			continue;
-		}
-		if (ioctl(SUPERVISOR_LISTENER, SECCOMP_IOCTL_NOTIF_RECV, &caught->notif) == 0)
-			return caught;
-		/* The caller was killed, or its call sent back by a signal, since the poll. */
-		shared_free(caught);
+		else
+			epoll_wait(events, &event, 1, -1);
 	}
+	supervisor_look_for_more();
+	return caught;
 }
 
 static bool supervisor_start_thread(struct caught *caught);
@@ -116,12 +149,10 @@ static struct caught *supervisor_next(void)
 		__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED);
 		return NULL;
 	}
-	shared_lock(&shared->token);
 	caught = supervisor_receive();
 	/* Without memory for a thread, the others receive when they have done their calls. */
 	if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) == 0)
 		supervisor_start_thread(NULL);
-	pthread_mutex_unlock(&shared->token);
 	return caught;
 }
 
@@ -152,28 +183,40 @@ static bool supervisor_start_thread(struct caught *caught)
 	return err == 0;
 }
 
-/* A call that was not continued has not begun, so it is decided as if nothing had happened. One that was answered is found to be
- * gone. */
-static void supervisor_take_over(void)
+static void supervisor_take_over(bool busy)
 {
 	struct caught *caught;
 	unsigned at = 0;
 
-	shared_lock(&shared->token);
-	while ((caught = shared_next(&at)))
+	while ((caught = shared_next(&at, busy)))
 		while (!supervisor_start_thread(caught))
 			supervisor_pause();
-	pthread_mutex_unlock(&shared->token);
 }
 
 int supervisor_start(void)
 {
-	int ret = kept_start();
+	static bool watches;
+	struct epoll_event in = {.events = EPOLLIN | EPOLLET};
+	int ret;
 
-	if (ret < 0)
-		return ret;
-	supervisor_take_over();
+	if (!watches) {
+		ret = kept_start();
+		if (ret < 0)
+			return ret;
+		watches = true;
+	}
+	if (events < 0) {
+		events = epoll_create1(EPOLL_CLOEXEC);
+		if (events < 0 || epoll_ctl(events, EPOLL_CTL_ADD, SUPERVISOR_LISTENER, &in) < 0)
+			return -errno;
+	}
+	supervisor_take_over(true);
 	return supervisor_start_thread(NULL) ? 0 : -EAGAIN;
+}
+
+void supervisor_look_again(void)
+{
+	supervisor_take_over(false);
 }
 
 /* The job may have limited itself, and the supervisors serve all that it starts. Root may exceed a hard limit, too. */

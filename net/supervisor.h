@@ -15,10 +15,13 @@ enum {
 };
 
 /*
- * Begins: takes up what another supervisor has left in the shared memory, and receives from now on, in threads. The process ends
- * when no process is left under the filter. 0 or -errno.
+ * Begins: decides the calls that another supervisor has left in the shared memory, and receives from now on, in threads. The process ends
+ * when no process is left under the filter. 0 or -errno; may be tried again.
  */
 int supervisor_start(void);
+
+/* Some time after supervisor_start(): decides calls that the other supervisor has received after all (standby.h). */
+void supervisor_look_again(void);
 
 /* Is no process left under the filter? */
 int supervisor_is_over(void);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,18 +51,6 @@ static long thread_open_process(struct thread *t)
 	return t->process < 0 ? -ESRCH : sys_raw(SYS_pidfd_open, t->process, 0);
 }
 
-static void thread_read_command(struct thread *t)
-{
-	char name[NAME_BYTES], text[WIRE_COMMAND_BYTES + 1];
-
-	memset(t->command, 0, sizeof(t->command));
-	snprintf(name, sizeof(name), "/proc/%d/comm", (int)t->tid);
-	if (procfs_head(AT_FDCWD, name, text, sizeof(text)) <= 0)
-		return;
-	text[strcspn(text, "\n")] = '\0';
-	memcpy(t->command, text, strlen(text));
-}
-
 int thread_open(struct thread *t, int listener, const struct seccomp_notif *notif)
 {
 	long pidfd;
@@ -73,7 +62,6 @@ int thread_open(struct thread *t, int listener, const struct seccomp_notif *noti
 		pidfd = thread_open_process(t);
 	if (pidfd >= 0)
 		t->pidfd = (int)pidfd;
-	thread_read_command(t);
 	if (!thread_is_in_call(t))
 		return -ESRCH;
 	return pidfd < 0 ? (int)pidfd : 0;
@@ -184,19 +172,43 @@ int thread_may_write(const struct thread *t, uint64_t at, size_t size)
 	return ret == THREAD_ENOUGH ? 0 : ret == 0 ? -EFAULT : ret;
 }
 
-static bool thread_has_another(const struct thread *t, const char *what, const char *mine)
+const char *thread_command(struct thread *t)
+{
+	char name[NAME_BYTES], text[WIRE_COMMAND_BYTES + 1];
+
+	memset(t->command, 0, sizeof(t->command));
+	snprintf(name, sizeof(name), "/proc/%d/comm", (int)t->tid);
+	if (procfs_head(AT_FDCWD, name, text, sizeof(text)) > 0) {
+		text[strcspn(text, "\n")] = '\0';
+		memcpy(t->command, text, strlen(text));
+	}
+	return t->command;
+}
+
+/* This process's own, which never change. */
+static struct stat own_mounts, own_root;
+static bool has_own;
+
+static void thread_look_at_self(void)
+{
+	has_own = stat("/proc/self/ns/mnt", &own_mounts) == 0 && stat("/", &own_root) == 0;
+}
+
+static bool thread_has_another(const struct thread *t, const char *what, const struct stat *own)
 {
 	char name[NAME_BYTES];
-	struct stat theirs, own;
+	struct stat theirs;
 
 	snprintf(name, sizeof(name), "/proc/%d/%s", (int)t->tid, what);
-	return stat(name, &theirs) < 0 || stat(mine, &own) < 0 || theirs.st_dev != own.st_dev ||
-	       theirs.st_ino != own.st_ino;
+	return stat(name, &theirs) < 0 || theirs.st_dev != own->st_dev || theirs.st_ino != own->st_ino;
 }
 
 bool thread_is_elsewhere(const struct thread *t)
 {
-	return thread_has_another(t, "ns/mnt", "/proc/self/ns/mnt") || thread_has_another(t, "root", "/");
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, thread_look_at_self);
+	return !has_own || thread_has_another(t, "ns/mnt", &own_mounts) || thread_has_another(t, "root", &own_root);
 }
 
 int thread_is_signalled(const struct thread *t)

@@ -19,18 +19,21 @@
 #include "wire/msg.h"
 
 struct thread {
-	int listener;  /* not owned */
-	uint64_t id;   /* of the call */
-	pid_t tid;     /* as this process sees it */
-	int pidfd;     /* before Linux 6.9 of T's process */
-	pid_t process; /* T's, if pidfd is this one's; else 0 */
-	int memory;    /* -1: not opened so far */
-	char command[WIRE_COMMAND_BYTES];
+	int listener;                     /* not owned */
+	uint64_t id;                      /* of the call */
+	pid_t tid;                        /* as this process sees it */
+	int pidfd;                        /* before Linux 6.9 of T's process */
+	pid_t process;                    /* T's, if pidfd is this one's; else 0 */
+	int memory;                       /* -1: not opened so far */
+	char command[WIRE_COMMAND_BYTES]; /* thread_command() */
 };
 
 /* 0 or -errno. thread_close() follows in any case. */
 int thread_open(struct thread *t, int listener, const struct seccomp_notif *notif);
 void thread_close(struct thread *t);
+
+/* Its name, for people; valid as long as *t. "" or another thread's if T has ended. */
+const char *thread_command(struct thread *t);
 
 /* Has the call still no answer? */
 bool thread_is_in_call(const struct thread *t);

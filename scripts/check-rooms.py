@@ -34,7 +34,7 @@ PROGRAMS = {
     "dflock-net": ["net", "shim", "procfs", "wire"],
 }
 # Files of these rooms that are not in the program, where it has others with the same functions.
-REPLACED = {"dflock-net": {"shim/note_out.c"}}
+REPLACED = {"dflock-net": {"shim/abandoned.c", "shim/note_out.c"}}
 DEFINED = re.compile(r"^(?!static const|typedef|extern|return|else)[a-z][\w \t*]*?[ *](?!__attribute__)(\w+)\([^;{}]*\)\n\{", re.M)
 TYPES = re.compile(r"^(struct|enum|union) (\w+) \{", re.M)
 

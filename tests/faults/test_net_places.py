@@ -127,7 +127,8 @@ class Calls:
         self.a.say("flock 0 ex")
         self.wanted(self.two[1])
         assert self.local.do("flock 0 un") == "ok"
-        first, second = (self.a, self.b) if not self.a.silent(0.2) else (self.b, self.a)
+        first = wait_until(lambda: [agent for agent in (self.a, self.b) if not agent.silent(0)], "one of them has it")[0]
+        second = self.b if first is self.a else self.a
         assert first.heard()[0] == "ok" and first.do("flock 0 un") == "ok"
         assert second.heard()[0] == "ok" and second.do("flock 0 un") == "ok"
         return self.is_free
