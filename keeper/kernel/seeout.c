@@ -25,6 +25,7 @@ struct seeout_job {
 	enum seeout_how how;
 	uid_t uid;
 	size_t tag;
+	bool cancelled; /* atomic */
 	enum seeout_answer answer;
 	struct seeout_job *prev, *next; /* seeouts.running */
 	struct seeout_job *done_next;   /* seeouts.done */
@@ -83,7 +84,7 @@ static int seeout_signal(int status)
 	return status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
 }
 
-enum seeout_answer seeout_now(pid_t tid, uint64_t started, enum seeout_how how)
+static enum seeout_answer seeout_unless(pid_t tid, uint64_t started, enum seeout_how how, const bool *cancelled)
 {
 	const enum seeout_where where = seeout_look(tid);
 	int status;
@@ -93,6 +94,8 @@ enum seeout_answer seeout_now(pid_t tid, uint64_t started, enum seeout_how how)
 		return SEEOUT_OUT;
 	if (how == SEEOUT_GENTLY ||
 	    (how == SEEOUT_PATIENTLY && where == SEEOUT_SLEEPS_IN_LOCK_CALL)) /* mutant: seeout-patiently */
+		return SEEOUT_REFUSED;
+	if (__atomic_load_n(cancelled, __ATOMIC_RELAXED))
 		return SEEOUT_REFUSED;
 	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0) /* it may have ended just now */
 		return family_has_ended(tid, started) ? SEEOUT_OUT : SEEOUT_REFUSED;
@@ -107,6 +110,13 @@ enum seeout_answer seeout_now(pid_t tid, uint64_t started, enum seeout_how how)
 	if (ret <= 0)
 		return SEEOUT_REFUSED;
 	return where == SEEOUT_SLEEPS_IN_LOCK_CALL && WIFSTOPPED(status) ? SEEOUT_CALLED_BACK : SEEOUT_OUT;
+}
+
+enum seeout_answer seeout_now(pid_t tid, uint64_t started, enum seeout_how how)
+{
+	const bool cancelled = false;
+
+	return seeout_unless(tid, started, how, &cancelled);
 }
 
 /* --- many --- */
@@ -129,7 +139,7 @@ static void *seeout_main(void *arg)
 	struct seeout_job *job = arg;
 	struct seeouts *all = job->all;
 
-	job->answer = seeout_now(job->tid, job->started, job->how);
+	job->answer = seeout_unless(job->tid, job->started, job->how, &job->cancelled);
 	pthread_mutex_lock(&all->mutex);
 	if (all->ending) {
 		free(job);
@@ -195,6 +205,15 @@ void seeouts_free(struct seeouts *all)
 	all->done = NULL;
 	pthread_mutex_unlock(&all->mutex);
 	uv_close((uv_handle_t *)&all->wake, on_seeouts_closed);
+}
+
+void seeout_cancel(struct seeouts *all, size_t tag)
+{
+	struct seeout_job *job;
+
+	DL_FOREACH (all->running, job)
+		if (job->tag == tag)
+			__atomic_store_n(&job->cancelled, true, __ATOMIC_RELAXED);
 }
 
 static bool seeouts_have_room(const struct seeouts *all, uid_t uid)

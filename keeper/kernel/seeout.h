@@ -44,6 +44,10 @@ void seeouts_free(struct seeouts *seeouts);
  * ask again. */
 int seeout_start(struct seeouts *seeouts, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag);
 
+/* What was started with this tag need not be seen any more: if it is not about to be interrupted already, it is left alone. The answer
+ * (SEEOUT_REFUSED then) comes all the same. */
+void seeout_cancel(struct seeouts *seeouts, size_t tag);
+
 /* What the thread does; any thread, which may wait for ever in it. */
 enum seeout_answer seeout_now(pid_t tid, uint64_t started, enum seeout_how how);
 

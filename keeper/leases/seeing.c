@@ -59,7 +59,7 @@ static size_t seeing_forget(struct keeper *k)
 
 		if (w->wanted && !w->running && !seeing_is_there(k, w)) /* mutant: seeing-forget */
 			w->wanted = false;
-		if (!w->wanted)
+		if (!w->wanted && !w->running)
 			free_at = i;
 	}
 	return free_at;
@@ -199,7 +199,7 @@ static void on_seeing_answer(void *arg, size_t tag, enum seeout_answer answer)
 		w->wanted = false;
 		underway_end(&k->table->underway, &call); /* mutant: seeing-end */
 		seeing_unpinned(k, &call);
-	} else if (w->gently) {
+	} else if (w->gently || !w->wanted) {
 		w->wanted = false;
 	} else if (gently) { /* more is wanted meanwhile */
 		seeing_run(k);
@@ -257,22 +257,40 @@ void seeing_stop(struct keeper *k)
 	k->seeing.seeouts = NULL;
 }
 
+/* The entry ends: its thread is in a later call, where it should not be interrupted, since it would lose its place in the store's queue. */
+static void seeing_drop(struct keeper *k, const struct underway_call *call, size_t at)
+{
+	const size_t place = k->seeing.places[at];
+	struct seeing_wanted *w = &k->seeing.wanted[place];
+
+	if (!w->wanted || !seeing_is_same(&w->call, call))
+		return;
+	w->wanted = false;
+	if (w->running)
+		seeout_cancel(k->seeing.seeouts, place);
+}
+
 bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number, bool *again)
 {
 	static struct underway_call ended[UNDERWAY_CALLS];
+	static size_t places[UNDERWAY_CALLS];
 	struct underway_call call;
 	size_t count = 0;
 
 	*again = false;
 	for (size_t next = 0; underway_next_of(&k->table->underway, who->thread, &next, &call);)
-		if (call.started == who->started && call.number == number)
+		if (call.started == who->started && call.number == number) {
 			*again = true;
-		else
+		} else {
+			places[count] = next - 1;
 			ended[count++] = call;
+		}
 	if (!underway_begin(&k->table->underway, who->thread, who->started, number))
 		return false;
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		seeing_drop(k, &ended[i], places[i]);
 		seeing_unpinned(k, &ended[i]);
+	}
 	return true;
 }
 

@@ -150,3 +150,25 @@ FOUND = {
         p0 set 0 ex 7 -2 w
         p1 set 0 sh 3 6 end w""",
 }
+
+# The same with the net. It depends on the timing, so each is played some times.
+FOUND_NET = {
+    "a call that waits in the store's queue keeps its place, though its thread's last call is seen out just then": """
+        p0@a p1@a p2@b p3@b
+        f:10
+        p0 open 0 f rw
+        p1 open 0 f rw
+        p2 open 0 f rw
+        p3 open 0 f rw
+        p3 seek 0 9
+        p0 set 0 sh 3 2
+        p1 get 0 ex 1 0
+        p3 set 0 ex 2 1 w
+        p3 lockf 0 tlock -1
+        p1 set 0 ex 0 0 w
+        p3 set 0 ex 3 2 w
+        p2 set 0 ex 3 1 w
+        p0 set 0 un 0 2
+        p0 set 0 ex 2 1 w
+        p0 set 0 sh 2 1 w""",
+}

@@ -12,7 +12,7 @@ import time
 
 import pytest
 from author import Author
-from found import FOUND
+from found import FOUND, FOUND_NET
 from harness import BUILD
 from harness.host import CLI
 from harness.mistakes import MODEL
@@ -85,11 +85,12 @@ def test_hosts_do_what_one_kernel_does(stages, net):
     print(f"{sequences} sequences, {steps} steps")
 
 
-def test_what_was_found_before(stages):
-    one, hosts = stages()
-    for why, text in FOUND.items():
+@pytest.mark.parametrize("net,found,times", [(False, FOUND, 3), (True, FOUND_NET, 40)], ids=["preload", "net"])
+def test_what_was_found_before(stages, net, found, times):
+    one, hosts = stages(net=net)
+    for why, text in found.items():
         sequence = Sequence.read(text)
-        for _ in range(3):
+        for _ in range(times):
             try:
                 compare(one, hosts, sequence)
             except Difference as difference:
