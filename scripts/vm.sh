@@ -51,17 +51,16 @@ make_across() {
 			-B$own -L$own -Wl,-rpath-link,$own"
 }
 
-if [ "$arch" != "$(dpkg --print-architecture)" ]; then
-	grep -qs enabled /proc/sys/fs/binfmt_misc/$emulator ||
-		die "programs of $arch do not run here: apt-get install qemu-user-static, and mount /proc/sys/fs/binfmt_misc"
-fi
-
-# What is in no package that tests need: programs of other kinds, which tests/net builds.
+# For AArch32 programs, which test_net_kinds.py builds, there is a compiler of their own.
 packages="linux-image-$arch initramfs-tools"
 [ "$arch" = amd64 ] || packages="$packages gcc-arm-linux-gnueabihf"
 roots=${ROOTS:-$work}
+mkdir -p "$roots"
+roots=$(cd "$roots" && pwd)
 root=$roots/$release-$arch
 if [ ! -d "$root" ]; then
+	[ "$arch" = "$(dpkg --print-architecture)" ] || grep -qs enabled /proc/sys/fs/binfmt_misc/$emulator ||
+		die "programs of $arch do not run here: apt-get install qemu-user-static, and mount /proc/sys/fs/binfmt_misc"
 	bootstrap "$release" "$root.new" --arch="$arch"
 	mkdir "$root.new/usr/src/dflock"
 	cp scripts/install-deps.sh "$root.new/usr/src/dflock"

@@ -372,7 +372,7 @@ def test_supervisors_are_no_holders(make_host, redis):
     a, b = make_host("a", lease=lease).wait_up(), make_host("b", lease=lease).wait_up()
     other, waits = opened(a), opened(b)
     assert other.do("setlk 0 ex 20 10 ofd") == "ok"
-    assert waits.do("setlk 0 ex 0 10 ofd") == "ok"
+    assert waits.do("setlk 0 ex 0 10 ofd w") == "ok"
     waits.say("setlk 0 ex 20 10 ofd w")
     wanted_elsewhere(a)
     pids = both(b)
