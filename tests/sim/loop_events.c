@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "tests/sim/loop.h"
 
@@ -97,6 +98,20 @@ void loop_poll(struct host *host)
 		return;
 	l->poll_posted = true;
 	host_post(host, poll_item, host, 0);
+}
+
+int __real_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
+
+/* What is readable already is reported, too. */
+int __wrap_epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
+{
+	struct host *host = task_host(task_now);
+	int ret = __real_epoll_ctl(epoll, op, fd, event);
+
+	if (host && ret == 0)
+		loop_poll(host);
+	return ret;
 }
 
 /* --- workers --- */
