@@ -104,10 +104,12 @@ static void listener_admit(struct keeper *k, int fd)
 		quota_give(k, peer.uid, QUOTA_CONNECTION);
 		return listener_turn_away(k, fd, REFUSAL_ROOM, "the keeper has no memory left", true);
 	}
-	if (s->foreign)
-		return session_watch(s);
-	dispatch_readable(s); /* mostly the question has arrived already */
-	queue_settle(k);
+	if (s->foreign) {
+		session_watch(s);
+	} else {
+		dispatch_readable(s); /* mostly the question has arrived already */
+		queue_settle(k);
+	}
 	listener_let_rest(s);
 }
 
