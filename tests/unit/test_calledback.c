@@ -12,6 +12,11 @@ static struct calledback cb;
 static const struct underway_call call = {
 	.thread = 7, .started = 70, .number = 1, .dev = 1, .ino = 2, .space = 1, .to = 10};
 
+static void none(void)
+{
+	cb = (struct calledback){0};
+}
+
 static struct underway_call next_call(uint64_t number)
 {
 	struct underway_call next = call;
@@ -77,6 +82,7 @@ int main(void)
 {
 	TCase *tc = tcase_create("calledback");
 
+	tcase_add_checked_fixture(tc, none, NULL);
 	tcase_add_test(tc, a_call_begins_anew_once);
 	tcase_add_test(tc, pauses_double);
 	tcase_add_test(tc, the_oldest_is_forgotten);
