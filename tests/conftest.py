@@ -11,6 +11,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BUILD, Host, Redis  # noqa: E402
 from harness.wait import wait_longer  # noqa: E402
 
+def hear_signals():
+    """A shell without job control lets what it starts in the background ignore these, and programs inherit that."""
+    for number, handler in (signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 def closed_to_others():
     """The checkout or a folder above it that keeps other users out, if one does."""
     path = os.path.dirname(os.path.abspath(__file__))
@@ -20,6 +27,7 @@ def closed_to_others():
 
 
 def pytest_configure(config):
+    hear_signals()
     wait_longer()
     closed = closed_to_others() if os.geteuid() == 0 else None
     if closed:

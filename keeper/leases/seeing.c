@@ -288,7 +288,7 @@ bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number,
 	if (!underway_begin(&k->table->underway, who->thread, who->started, number))
 		return false;
 	for (size_t i = 0; i < count; i++) {
-		seeing_drop(k, &ended[i], places[i]);
+		seeing_drop(k, &ended[i], places[i]); /* mutant: seeing-drop */
 		seeing_unpinned(k, &ended[i]);
 	}
 	return true;
