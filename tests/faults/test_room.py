@@ -132,7 +132,7 @@ def test_a_user_has_a_share(system):
 @pytest.mark.parametrize("system", [LEASE], indirect=True)
 def test_a_user_has_a_share_below_roots_net(system):
     """Root's net asks with the rights of the user whose program it is."""
-    net = [CLI, "run", "--net=on", "--"]
+    net = ["env", "-u", "LD_PRELOAD", CLI, "run", "--net=on", "--"]
     greedy, got, refused = as_user(system, 12345, 0, ROOM // 4 + 2, before=net, within=["env", "-u", "LD_PRELOAD"])
     assert (got, refused) == (ROOM // 4, 2)
     root, got, refused = many(system, 2000, 10, keep=True)
