@@ -23,7 +23,9 @@ def test_calls_that_do_not_wait_are_answered_at_once(make_host, redis, held_alre
         other = opened(a)
         before = redis.commands_processed()
         assert other.do(wanted) == "EAGAIN"
-        assert redis.commands_processed() - before < 100
+        # The first call takes 7 or 8 requests of a dozen commands each (the last one gives up what it asked for, and may come after the
+        # answer), the others fewer.
+        assert redis.commands_processed() - before < 130
     assert waiter.silent(0.1)
     holder.kill()
     assert waiter.heard()[0] == "ok"
