@@ -7,7 +7,7 @@
  *   - REST_MS are over, or REST_MOST rest, or there is no room for another connection: rest_look().
  *
  * Why that is safe: only a hang-up, which ends a pin, is noticed later than it could be, and a pin that lasts longer can only delay. It delays
- * nobody for long, since whoever waits for the end of a pin has the connection watched, and epoll then reports a hang-up of before. A
+ * nobody for long: before a lease waits for the end of a pin, the keeper has the connection watched, and epoll then reports a hang-up of before. A
  * question is never in time's way: a peer with a grant asks on only when the grant is over, or for the locks that it had before.
  * What concludes from a session that its caller is still in the call (the table's callers) asks session_has_hung_up() first.
  *

@@ -17,8 +17,8 @@
 #include "keeper/log.h"
 
 #define AWAY_MS 1000 /* after this time a caller is told that it waits for the store */
-#define PROBE_MS                                                                                                       \
-	20 /* so long a caller that was called back waits for the probe: other threads may not be seen out for long */
+/* So long a caller that was called back waits for the probe: other threads may not be seen out for long. */
+#define PROBE_MS 20
 
 static void on_waiting_timer(uv_timer_t *timer);
 

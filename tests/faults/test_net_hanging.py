@@ -1,10 +1,6 @@
 """`dflock run --net=on`: a thread of a supervisor hangs in a file system that does not answer, which no signal ends."""
 import os
-import queue
 import signal
-import subprocess
-import sys
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -12,35 +8,9 @@ from common import leases
 from harness import hanging, wait_until
 from harness.host import Agent
 from harness.netted import STATIC, both, opened
+from harness.view import View
 
 LEASE = "ttl_ms = 20000; probe_ms = 5000;"
-
-
-class View:
-    """A file system whose server holds back its answers to the closing of descriptors (harness/hanging.py)."""
-
-    def __init__(self, folder):
-        self.path = os.path.join(folder, "view")
-        os.mkdir(self.path)
-        self.server = subprocess.Popen([sys.executable, hanging.__file__, self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.lines = queue.Queue()
-        threading.Thread(target=lambda: [self.lines.put(line.strip()) for line in self.server.stdout], daemon=True).start()
-        self.hears("ok")
-
-    def hears(self, begin):
-        while not (line := self.lines.get(timeout=20)).startswith(begin):
-            pass
-        return line
-
-    def do(self, word):
-        self.server.stdin.write(f"{word} {hanging.FLUSH}\n")
-        self.server.stdin.flush()
-        self.hears("ok")
-
-    def end(self):
-        self.server.stdin.close()
-        self.server.wait(20)
-        subprocess.run(["umount", "-l", self.path], stderr=subprocess.DEVNULL, check=False)
 
 
 @pytest.fixture
@@ -50,7 +20,7 @@ def two(make_host):
 
 @pytest.fixture
 def view(two, folder):
-    view = View(folder)
+    view = View(os.path.join(folder, "view"), hanging.FLUSH)
     yield view
     view.end()
     for agent in two[1].agents:

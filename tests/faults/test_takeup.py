@@ -7,17 +7,14 @@ import errno
 import fcntl
 import json
 import os
-import queue
 import signal
-import subprocess
-import sys
 import tempfile
-import threading
 
 import harness.host as host_module
 import pytest
 from common import agent_with, attempt, is_busy, leases, opened
-from harness import Job, wait_until
+from harness import Job, hanging, wait_until
+from harness.view import View
 
 LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
 USER = 54321
@@ -127,47 +124,11 @@ def test_a_deleted_file_whose_holder_cannot_be_looked_into(ordinary):
     wait_until(lambda: attempt(b).word == "ok", "it is given back")
 
 
-class View:
-    """A FUSE file system whose server holds back its answers to chosen requests (harness/hanging.py)."""
-    OPEN = 14
-
-    def __init__(self, host, name="dead"):
-        self.path = host.path(name)
-        os.mkdir(self.path)
-        program = os.path.join(os.path.dirname(host_module.__file__), "hanging.py")
-        self.server = subprocess.Popen([sys.executable, program, self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.lines = queue.Queue()
-        threading.Thread(target=lambda: [self.lines.put(line.strip()) for line in self.server.stdout], daemon=True).start()
-        self.hears("ok")
-
-    def hears(self, begin):
-        while not (line := self.lines.get(timeout=20)).startswith(begin):
-            pass
-        return line
-
-    def do(self, command):
-        self.server.stdin.write(f"{command} {self.OPEN}\n")
-        self.server.stdin.flush()
-        self.hears("ok")
-
-    def hangs(self, pid):
-        """A thread of this process waits for an answer, and nothing can end that."""
-        while True:
-            tid = int(self.hears("held").split()[2])
-            if os.path.exists(f"/proc/{pid}/task/{tid}"):
-                return
-
-    def end(self):
-        self.server.stdin.close()
-        self.server.wait(20)
-        subprocess.run(["umount", "-l", self.path], stderr=subprocess.DEVNULL, check=False)
-
-
 @pytest.fixture
 def ground(make_host):
     """(b, a, view): a file system of host a that can be made to hang."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG)
-    view = View(a)
+    view = View(a.path("dead"), hanging.OPEN)
     yield b, a, view
     view.end()
     for agent in a.agents:
@@ -258,7 +219,7 @@ def test_the_kernel_lock_of_a_probe_of_a_keeper_that_cannot_end(make_host, tmp_p
     a.inside = ["env", "LD_PRELOAD=" + os.path.join(host_module.BUILD, "tests/preload/held.so"), "DFLOCK_TEST_TAKEN=" + taken]
     a.start()
     a.inside = []
-    view = View(a)
+    view = View(a.path("dead"), hanging.OPEN)
     try:
         holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
         waiter.say("flock 0 ex")

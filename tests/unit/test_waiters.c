@@ -98,7 +98,7 @@ START_TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
 }
 END_TEST
 
-/* Whoever asks whether a range is pinned waits for the end of the pin. */
+/* A lease that asks whether its range is pinned waits for the end of the pin. */
 START_TEST(those_whose_connections_rest_hear_that_their_pin_is_wanted)
 {
 	const struct store_range all = record(0, 100), first = record(0, 40);
