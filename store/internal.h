@@ -1,6 +1,7 @@
 /*
  * What the files of the store share. Each file calls only files above it in this list:
  *
+ *   words.c                        words and fields: what messages and answers are made of (pure)
  *   reply.c, explain.c, message.c  what the server sends, made into what store.h promises (pure)
  *   histogram.c                    how long things took, counted (pure)
  *   scripts.c                      the texts of the Lua scripts
@@ -41,6 +42,7 @@
 #include "store/scripts.h"
 #include "store/sentinel.h"
 #include "store/store.h"
+#include "store/words.h"
 
 #define STORE_KEYS       "dflock:{0}:" /* one shard */
 #define STORE_LOCK_KEY   STORE_KEYS "lock:"

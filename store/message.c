@@ -1,273 +1,92 @@
 #include "store/message.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "store/reply.h"
+#include "store/words.h"
 
-/*
- * The messages:
- *   recall ASKED_TOKEN ASKER_HOST ASKER_TOKEN SPACE MODE FROM TO ASK NAME
- *   granted TOKEN FENCE INCARNATION NAME
- *   again TOKEN NAME
- *   inuse TOKEN SPACE MODE FROM TO HOLDER_HOST NAME
- *   chase HOST TOKEN PID YOUNGEST HOPS SPACE MODE FROM TO NAME
- *   break TOKEN FENCE LIMIT ASKER_HOST QUESTION NAME
- *   broken QUESTION HOW PID HOLDER_HOST
- *   who TOKEN ASKER_HOST NAME
- *   holder TOKEN HOLDER_HOST SPACE MODE FROM TO JOB
- *   holders TOKEN HOLDER_HOST COUNT
- * One blank stands between words. The name, or the job, is the rest of the text, since it may have blanks. The answer
- * "broken" has none: its host stands there.
- */
-#define MAX_WORDS 10
+#define FIELD(kind, member)                                                                                            \
+	{                                                                                                              \
+		kind, offsetof(struct store_message, member)                                                           \
+	}
+#define RANGE(member)                                                                                                  \
+	FIELD(WORD_SPACE, member.space), FIELD(WORD_MODE, member.mode), FIELD(WORD_FROM, member.from),                 \
+		FIELD(WORD_TO, member.to)
 
-/* SPACE MODE FROM TO */
-static bool message_take_range(char *const word[], struct store_range *out)
-{
-	uint64_t from, to;
-
-	if (!reply_space(word[0], &out->space) || !reply_mode(word[1], &out->mode) || !reply_number(word[2], &from) ||
-	    !reply_number(word[3], &to) || to > INT64_MAX || from >= to)
-		return false;
-	out->from = (int64_t)from;
-	out->to = (int64_t)to;
-	return true;
-}
-
-static bool message_take_recall(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_RECALL;
-	if (!reply_is_token(word[1]) || !reply_is_host(word[2]) || !reply_is_token(word[3]) ||
-	    !message_take_range(word + 4, &out->range) || (strcmp(word[8], "0") != 0 && strcmp(word[8], "1") != 0))
-		return false;
-	strcpy(out->token, word[1]);
-	strcpy(out->asker, word[2]);
-	strcpy(out->asker_token, word[3]);
-	out->ask = word[8][0] == '1';
-	return true;
-}
-
-static bool message_take_granted(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_GRANTED;
-	if (!reply_is_token(word[1]) || !reply_number(word[2], &out->fence) || !reply_is_incarnation(word[3]))
-		return false;
-	strcpy(out->token, word[1]);
-	return true;
-}
-
-static bool message_take_again(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_AGAIN;
-	if (!reply_is_token(word[1]))
-		return false;
-	strcpy(out->token, word[1]);
-	return true;
-}
-
-static bool message_take_in_use(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_IN_USE;
-	if (!reply_is_token(word[1]) || !message_take_range(word + 2, &out->range) || !reply_is_host(word[6]))
-		return false;
-	strcpy(out->token, word[1]);
-	strcpy(out->holder, word[6]);
-	return true;
-}
-
-static bool message_take_chase(char *const word[], struct store_message *out)
-{
-	struct store_chase *chase = &out->chase;
-	uint64_t pid, hops;
-
-	out->kind = STORE_MSG_CHASE;
-	if (!reply_is_host(word[1]) || !reply_is_token(word[2]) || !reply_number(word[3], &pid) || pid == 0 ||
-	    pid > INT_MAX || !reply_number(word[4], &chase->youngest) || !reply_number(word[5], &hops) ||
-	    hops > UINT_MAX || !message_take_range(word + 6, &chase->range))
-		return false;
-	strcpy(chase->host, word[1]);
-	strcpy(chase->token, word[2]);
-	chase->pid = (int)pid;
-	chase->hops = (unsigned)hops;
-	return true;
-}
-
-static const char *const broken_word[STORE_BROKENS] = {
-	[STORE_BROKEN_DONE] = "done",           [STORE_BROKEN_GONE] = "gone",
-	[STORE_BROKEN_NOT_YOURS] = "not-yours", [STORE_BROKEN_UNSTOPPABLE] = "unstoppable",
-	[STORE_BROKEN_YOUNGER] = "younger",     [STORE_BROKEN_UNSURE] = "unsure",
-	[STORE_BROKEN_LATE] = "late",           [STORE_BROKEN_FAILED] = "failed",
-	[STORE_BROKEN_FORBIDDEN] = "forbidden",
+/* One blank stands between words. The last one is the rest of the text, since a name or a job may have blanks. */
+static const struct {
+	const char *word;
+	struct word_field fields[12];
+} message_rows[STORE_MSG_KINDS] = {
+	[STORE_MSG_RECALL] = {"recall",
+			      {FIELD(WORD_TOKEN, token), FIELD(WORD_HOST, asker), FIELD(WORD_TOKEN, asker_token),
+			       RANGE(range), FIELD(WORD_FLAG, ask), FIELD(WORD_NAME, name)}},
+	[STORE_MSG_GRANTED] = {"granted",
+			       {FIELD(WORD_TOKEN, token), FIELD(WORD_NUMBER, fence),
+				FIELD(WORD_INCARNATION, incarnation), FIELD(WORD_NAME, name)}},
+	[STORE_MSG_AGAIN] = {"again", {FIELD(WORD_TOKEN, token), FIELD(WORD_NAME, name)}},
+	[STORE_MSG_IN_USE] = {"inuse",
+			      {FIELD(WORD_TOKEN, token), RANGE(range), FIELD(WORD_HOST, holder),
+			       FIELD(WORD_NAME, name)}},
+	[STORE_MSG_CHASE] = {"chase",
+			     {FIELD(WORD_HOST, chase.host), FIELD(WORD_TOKEN, chase.token), FIELD(WORD_PID, chase.pid),
+			      FIELD(WORD_NUMBER, chase.youngest), FIELD(WORD_COUNT, chase.hops), RANGE(chase.range),
+			      FIELD(WORD_NAME, name)}},
+	[STORE_MSG_BREAK] = {"break",
+			     {FIELD(WORD_TOKEN, token), FIELD(WORD_FENCE, fence), FIELD(WORD_NUMBER, limit),
+			      FIELD(WORD_HOST, asker), FIELD(WORD_NUMBER, question), FIELD(WORD_NAME, name)}},
+	[STORE_MSG_BROKEN] = {"broken",
+			      {FIELD(WORD_NUMBER, question), FIELD(WORD_BROKEN, broken), FIELD(WORD_PID_ANY, pid),
+			       FIELD(WORD_HOST, holder)}},
+	[STORE_MSG_WHO] = {"who", {FIELD(WORD_TOKEN, token), FIELD(WORD_HOST, asker), FIELD(WORD_NAME, name)}},
+	[STORE_MSG_HOLDER] = {"holder",
+			      {FIELD(WORD_TOKEN, token), FIELD(WORD_HOST, holder), RANGE(range), FIELD(WORD_JOB, job)}},
+	[STORE_MSG_HOLDERS] = {"holders",
+			       {FIELD(WORD_TOKEN, token), FIELD(WORD_HOST, holder), FIELD(WORD_NUMBER, count)}},
 };
 
-static bool message_take_break(char *const word[], struct store_message *out)
+/* Cuts a word off the front of the text, which changes. Returns the rest; NULL: there is no blank. */
+static char *message_cut(char *text)
 {
-	out->kind = STORE_MSG_BREAK;
-	if (!reply_is_token(word[1]) || !reply_number(word[2], &out->fence) || !out->fence ||
-	    !reply_number(word[3], &out->limit) || !reply_is_host(word[4]) || !reply_number(word[5], &out->question))
-		return false;
-	strcpy(out->token, word[1]);
-	strcpy(out->asker, word[4]);
-	return true;
-}
+	char *blank = strchr(text, ' ');
 
-static bool message_take_broken(char *const word[], struct store_message *out)
-{
-	uint64_t pid;
-
-	out->kind = STORE_MSG_BROKEN;
-	for (out->broken = 0; out->broken < STORE_BROKENS; out->broken++)
-		if (strcmp(word[2], broken_word[out->broken]) == 0)
-			break;
-	if (out->broken == STORE_BROKENS || !reply_number(word[1], &out->question) || !reply_number(word[3], &pid) ||
-	    pid > INT_MAX)
-		return false;
-	out->pid = (int)pid;
-	if (!reply_is_host(out->name))
-		return false;
-	strcpy(out->holder, out->name);
-	*out->name = '\0';
-	return true;
-}
-
-static bool message_take_who(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_WHO;
-	if (!reply_is_token(word[1]) || !reply_is_host(word[2]))
-		return false;
-	strcpy(out->token, word[1]);
-	strcpy(out->asker, word[2]);
-	return true;
-}
-
-static bool message_take_answer(char *const word[], struct store_message *out)
-{
-	if (!reply_is_token(word[1]) || !reply_is_host(word[2]))
-		return false;
-	strcpy(out->token, word[1]);
-	strcpy(out->holder, word[2]);
-	return true;
-}
-
-static bool message_take_holder(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_HOLDER;
-	return message_take_answer(word, out) && message_take_range(word + 3, &out->range) &&
-	       job_parse(out->name, &out->job);
-}
-
-static bool message_take_holders(char *const word[], struct store_message *out)
-{
-	out->kind = STORE_MSG_HOLDERS;
-	return message_take_answer(word, out) && reply_number(out->name, &out->count);
-}
-
-/* Cuts `count` words off the front of the text, which changes. Returns the rest; NULL: there are fewer words. */
-static char *message_cut_words(char *text, char **word, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		word[i] = text;
-		text = strchr(text, ' ');
-		if (!text)
-			return NULL;
-		*text++ = '\0';
-	}
-	return text;
+	if (!blank)
+		return NULL;
+	*blank = '\0';
+	return blank + 1;
 }
 
 int message_parse(const char *text, size_t len, const char *incarnation, struct store_message *out)
 {
-	static const struct {
-		const char *kind;
-		size_t words;
-		bool (*parse)(char *const word[], struct store_message *out);
-	} kinds[] = {{"recall ", 9, message_take_recall},   {"granted ", 4, message_take_granted},
-		     {"again ", 2, message_take_again},     {"inuse ", 7, message_take_in_use},
-		     {"who ", 3, message_take_who},         {"holder ", 7, message_take_holder},
-		     {"holders ", 3, message_take_holders}, {"chase ", 10, message_take_chase},
-		     {"break ", 6, message_take_break},     {"broken ", 4, message_take_broken}};
-	char copy[MESSAGE_BYTES], *word[MAX_WORDS];
+	char copy[MESSAGE_BYTES], *word = copy, *rest;
 
-	*out = (struct store_message){.kind = STORE_MSG_RECALL};
+	memset(out, 0, sizeof(*out));
 	if (len >= sizeof(copy) || memchr(text, '\0', len))
 		return -EINVAL;
 	memcpy(copy, text, len);
 	copy[len] = '\0';
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		if (strncmp(copy, kinds[i].kind, strlen(kinds[i].kind)) != 0)
-			continue;
-		const char *name = message_cut_words(copy, word, kinds[i].words);
-		if (!name || !*name || strlen(name) >= sizeof(out->name))
+	rest = message_cut(copy);
+	while (out->kind < STORE_MSG_KINDS && strcmp(copy, message_rows[out->kind].word) != 0)
+		out->kind++;
+	if (!rest || out->kind == STORE_MSG_KINDS)
+		return -EINVAL;
+	for (const struct word_field *f = message_rows[out->kind].fields; f->kind; f++) {
+		word = rest;
+		rest = f[1].kind ? message_cut(word) : word;
+		if (!rest || !word_take(f, word, out))
 			return -EINVAL;
-		strcpy(out->name, name);
-		if (!kinds[i].parse(word, out))
-			return -EINVAL;
-		return out->kind == STORE_MSG_GRANTED && strcmp(word[3], incarnation) != 0 ? -ESTALE : 0;
 	}
-	return -EINVAL;
+	return out->kind == STORE_MSG_GRANTED && strcmp(out->incarnation, incarnation) != 0 ? -ESTALE : 0;
 }
 
-int message_format_in_use(char message[MESSAGE_BYTES], const char *host, const char *name, const char *asker_token,
-			  const struct store_range *in_use)
+int message_format(char text[MESSAGE_BYTES], const struct store_message *m)
 {
-	int n = snprintf(message, MESSAGE_BYTES, "inuse %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s %s", asker_token,
-			 reply_space_word[in_use->space], reply_mode_word[in_use->mode], in_use->from, in_use->to, host,
-			 name);
+	size_t len = strlen(strcpy(text, message_rows[m->kind].word));
+	struct store_message again;
 
-	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
-}
-
-int message_format_who(char message[MESSAGE_BYTES], const char *host, const char *name, const char *token)
-{
-	int n = snprintf(message, MESSAGE_BYTES, "who %s %s %s", token, host, name);
-
-	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
-}
-
-int message_format_holder(char message[MESSAGE_BYTES], const char *host, const char *token,
-			  const struct store_range *range, const struct store_job *job)
-{
-	char text[JOB_TEXT_BYTES];
-	int n;
-
-	job_format(text, job);
-	n = snprintf(message, MESSAGE_BYTES, "holder %s %s %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", token, host,
-		     reply_space_word[range->space], reply_mode_word[range->mode], range->from, range->to, text);
-	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
-}
-
-int message_format_holders(char message[MESSAGE_BYTES], const char *host, const char *token, uint64_t count)
-{
-	int n = snprintf(message, MESSAGE_BYTES, "holders %s %s %" PRIu64, token, host, count);
-
-	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
-}
-
-int message_format_chase(char message[MESSAGE_BYTES], const struct store_chase *chase)
-{
-	int n = snprintf(message, MESSAGE_BYTES,
-			 "chase %s %s %d %" PRIu64 " %u %s %s " REPLY_OFFSET " " REPLY_OFFSET " %s", chase->host,
-			 chase->token, chase->pid, chase->youngest, chase->hops, reply_space_word[chase->range.space],
-			 reply_mode_word[chase->range.mode], chase->range.from, chase->range.to, chase->name);
-
-	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
-}
-
-int message_format_break(char message[MESSAGE_BYTES], const char *asker, const struct store_break *what)
-{
-	int n = snprintf(message, MESSAGE_BYTES, "break %s %" PRIu64 " %" PRIu64 " %s %" PRIu64 " %s", what->token,
-			 what->fence, what->limit, asker, what->question, what->name);
-
-	return n < MESSAGE_BYTES ? 0 : -ENAMETOOLONG;
-}
-
-void message_format_broken(char message[MESSAGE_BYTES], const char *holder, uint64_t question, enum store_broken broken,
-			   int pid)
-{
-	snprintf(message, MESSAGE_BYTES, "broken %" PRIu64 " %s %d %.*s", question, broken_word[broken], pid,
-		 STORE_HOST_BYTES - 1, holder);
+	for (const struct word_field *f = message_rows[m->kind].fields; f->kind && len + 2 < MESSAGE_BYTES; f++) {
+		text[len++] = ' ';
+		len += (size_t)word_put(f, m, text + len, MESSAGE_BYTES - len);
+	}
+	return len < MESSAGE_BYTES && message_parse(text, len, m->incarnation, &again) == 0 ? 0 : -EINVAL;
 }

@@ -15,17 +15,8 @@
  */
 int message_parse(const char *text, size_t len, const char *incarnation, struct store_message *out);
 
-/* The messages that keepers send; the scripts send recall and granted. 0, or -ENAMETOOLONG. */
+/* The way back. 0, or -EINVAL: message_parse() would not take it. */
 #define MESSAGE_BYTES (LOCK_NAME_BYTES + 512)
-int message_format_in_use(char message[MESSAGE_BYTES], const char *host, const char *name, const char *asker_token,
-			  const struct store_range *in_use);
-int message_format_who(char message[MESSAGE_BYTES], const char *host, const char *name, const char *token);
-int message_format_holder(char message[MESSAGE_BYTES], const char *host, const char *token,
-			  const struct store_range *range, const struct store_job *job);
-int message_format_holders(char message[MESSAGE_BYTES], const char *host, const char *token, uint64_t count);
-int message_format_chase(char message[MESSAGE_BYTES], const struct store_chase *chase);
-int message_format_break(char message[MESSAGE_BYTES], const char *asker, const struct store_break *what);
-void message_format_broken(char message[MESSAGE_BYTES], const char *holder, uint64_t question, enum store_broken broken,
-			   int pid);
+int message_format(char text[MESSAGE_BYTES], const struct store_message *message);
 
 #endif

@@ -1,4 +1,4 @@
-/* The calls of store.h that are one query to the store; tell.c has the messages to hosts, and walk.c the calls that visit every lock. */
+/* The calls of store.h that are one query to the store; walk.c has the calls that visit every lock. */
 #include "store/internal.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 static bool is_key(const char *key, const struct store_range *range)
 {
-	return reply_is_key(key) && range->mode == WIRE_EXCLUSIVE && range->from == 0 && range->to == INT64_MAX;
+	return word_is_key(key) && range->mode == WIRE_EXCLUSIVE && range->from == 0 && range->to == INT64_MAX;
 }
 
 static const char *bad_acquire(const struct store *s, const struct store_acquire *a)
@@ -19,9 +19,9 @@ static const char *bad_acquire(const struct store *s, const struct store_acquire
 
 	if (bad)
 		return bad;
-	if (!reply_is_host(s->host))
+	if (!word_is_host(s->host))
 		return "the host's id is empty, too long or has blanks";
-	if (!reply_is_file(a->file))
+	if (!word_is_file(a->file))
 		return "the file is empty, too long or has blanks";
 	if ((unsigned)a->range.space >= WIRE_SPACES || (unsigned)a->range.mode >= WIRE_MODES || a->range.from < 0 ||
 	    a->range.from >= a->range.to)
@@ -87,10 +87,10 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	query_word(q, s->host);
 	query_word(q, a->file);
 	query_word(q, a->token);
-	query_word(q, reply_space_word[a->range.space]);
-	query_word(q, reply_mode_word[a->range.mode]);
-	query_add(q, REPLY_OFFSET, a->range.from);
-	query_add(q, REPLY_OFFSET, a->range.to);
+	query_word(q, word_space[a->range.space]);
+	query_word(q, word_mode[a->range.mode]);
+	query_add(q, WORD_OFFSET, a->range.from);
+	query_add(q, WORD_OFFSET, a->range.to);
 	query_word(q, !a->ask ? "0" : a->insist ? "2" : "1");
 	query_word(q, a->pass ? "1" : "0");
 	query_word(q, a->beat ? "1" : "0");
@@ -195,7 +195,7 @@ void store_end_rest(struct store *s, const char *name, enum wire_space space, ui
 		refuse_bad(q, "the lock name is empty or too long", cb, arg);
 		return;
 	}
-	query_word(q, reply_space_word[space]);
+	query_word(q, word_space[space]);
 	query_add(q, "%" PRIu64, limit);
 	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
 }
@@ -224,10 +224,10 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 	query_word(q, token);
 	query_add(q, "%" PRIu64, fence);
 	query_word(q, file);
-	query_word(q, reply_space_word[range->space]);
-	query_word(q, reply_mode_word[range->mode]);
-	query_add(q, REPLY_OFFSET, range->from);
-	query_add(q, REPLY_OFFSET, range->to);
+	query_word(q, word_space[range->space]);
+	query_word(q, word_mode[range->mode]);
+	query_add(q, WORD_OFFSET, range->from);
+	query_add(q, WORD_OFFSET, range->to);
 	query_word(q, key ? key : "");
 	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
 }
@@ -344,6 +344,33 @@ void store_entries(struct store *s, const char *name, const char *key, store_ent
 	q->cb.entries = cb;
 	q->arg = arg;
 	query_send(q, on_entries_answer);
+}
+
+/* ---- messages to hosts ---- */
+
+static void on_published(struct query *q, const redisReply *reply, enum store_status status, const char *error)
+{
+	struct store *s = q->store;
+
+	(void)reply;
+	if (status == STORE_ERROR && s->callbacks.on_note)
+		s->callbacks.on_note(s->arg, error);
+}
+
+void store_tell(struct store *s, const char *host, const struct store_message *message)
+{
+	struct store_message m = *message;
+	char text[MESSAGE_BYTES];
+	struct query *q;
+
+	strcpy(m.asker, s->host);
+	strcpy(m.holder, s->host);
+	if (s->state != STORE_UP || !word_is_host(host) || message_format(text, &m) != 0)
+		return;
+	q = query_command(s, "PUBLISH");
+	query_add(q, STORE_KEYS "host:%s", host);
+	query_word(q, text);
+	query_send(q, on_published);
 }
 
 /* ---- grace ---- */

@@ -12,7 +12,7 @@ const char *query_bad_lock(const char *name, const char *token)
 {
 	if (!*name || strlen(name) >= LOCK_NAME_BYTES)
 		return "the lock name is empty or too long";
-	if (!reply_is_token(token))
+	if (!word_is_token(token))
 		return "the token is not 32 lower-case hex digits";
 	return NULL;
 }
@@ -78,7 +78,7 @@ struct query *query_script(struct store *s, enum script_id script, const char *n
 	if (name) {
 		query_add(q, STORE_LOCK_KEY "%s", name);
 		for (int space = 0; space < WIRE_SPACES; space++)
-			query_add(q, STORE_REST_KEY "%s:%s", reply_space_word[space], name);
+			query_add(q, STORE_REST_KEY "%s:%s", word_space[space], name);
 	}
 	query_word(q, s->record.incarnation);
 	return q;

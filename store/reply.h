@@ -30,10 +30,8 @@ redisReader *reply_reader_new(void);
  */
 int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out);
 
-/* "FORMAT KEY", of a format that is known? */
-bool reply_is_key(const char *text);
 /* Is this the beat script's answer KEYS? Then reply_parse_keys(): 0, -EPROTO or -ENOMEM. The caller frees *keys, which is
- * NULL on failure; the names in it are parts of `reply`. */
+ * NULL on failure. */
 bool reply_has_keys(const redisReply *reply);
 int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size_t *count);
 
@@ -59,28 +57,8 @@ int reply_parse_entries(const redisReply *reply, struct store_entry **entries, s
 #define REPLY_CURSOR_BYTES 24
 int reply_parse_scan(const redisReply *reply, char cursor[REPLY_CURSOR_BYTES], const redisReply **keys);
 
-/* ---- words of answers and messages ---- */
-
-/* How the scripts and messages spell spaces and modes. */
-extern const char *const reply_space_word[WIRE_SPACES];
-extern const char *const reply_mode_word[WIRE_MODES];
-/* The way back. False: it is none of them. */
-bool reply_space(const char *text, enum wire_space *space);
-bool reply_mode(const char *text, enum wire_mode *mode);
-
-/* Is it a token (32 lower-case hex digits), a host or a file (printable, no blanks, not too long), an incarnation? */
-bool reply_is_token(const char *text);
-bool reply_is_host(const char *text);
-bool reply_is_file(const char *text);
-bool reply_is_incarnation(const char *text);
-
 /* Element i of a list as text. NULL: it is not there, no string, or has a NUL inside. */
 const char *reply_text(const redisReply *list, size_t i);
-
-/* A decimal number without sign, and nothing else. False: it is no such number, or too large. */
-bool reply_number(const char *text, uint64_t *out);
-/* How offsets are written: always 19 digits, so that comparing the texts compares the numbers. */
-#define REPLY_OFFSET "%019" PRId64
 
 /* ---- INFO ---- */
 

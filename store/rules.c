@@ -44,8 +44,8 @@ static bool rules_parse_hosts(const redisReply *list, struct store_ruleset *set)
 		const char *host = reply_text(list, i), *age = reply_text(list, i + 1);
 		uint64_t age_ms;
 
-		if (set->host_count == STORE_RULESET_HOSTS || !host || !reply_is_host(host) || !age ||
-		    !reply_number(age, &age_ms) || age_ms > INT64_MAX)
+		if (set->host_count == STORE_RULESET_HOSTS || !host || !word_is_host(host) || !age ||
+		    !word_number(age, &age_ms) || age_ms > INT64_MAX)
 			return false;
 		strcpy(set->hosts[set->host_count].host, host);
 		set->hosts[set->host_count++].age_ms = (int64_t)age_ms;
@@ -58,7 +58,7 @@ static bool rules_parse_set(const redisReply *list, struct store_ruleset *set)
 	const char *places = list->type == REDIS_REPLY_ARRAY ? reply_text(list, 1) : NULL;
 
 	/* The text may be of any bytes; ruleset_parse() judges it. */
-	if (!places || !reply_number(places, &set->places) || list->elements < 3 ||
+	if (!places || !word_number(places, &set->places) || list->elements < 3 ||
 	    list->element[2]->type != REDIS_REPLY_STRING)
 		return false;
 	set->text = list->element[2]->str;
@@ -75,8 +75,8 @@ static bool rules_parse(const redisReply *reply, struct store_rules *out)
 		return false;
 	for (size_t i = 0; i < 4; i++)
 		words[i] = reply_text(reply, i);
-	if (!words[0] || strcmp(words[0], "OK") != 0 || !words[1] || !reply_number(words[1], &out->same) || !words[2] ||
-	    !reply_number(words[2], &out->unknown) || !words[3] || !reply_number(words[3], &out->left_out))
+	if (!words[0] || strcmp(words[0], "OK") != 0 || !words[1] || !word_number(words[1], &out->same) || !words[2] ||
+	    !word_number(words[2], &out->unknown) || !words[3] || !word_number(words[3], &out->left_out))
 		return false;
 	for (size_t i = 4; i < reply->elements; i++)
 		if (out->count == STORE_MAX_RULESETS || !rules_parse_set(reply->element[i], &out->sets[out->count++]))

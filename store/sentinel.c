@@ -13,6 +13,7 @@
 #include "store/link.h"
 #include "store/reply.h"
 #include "store/slots.h"
+#include "store/words.h"
 
 #define LIMIT_MIN_MS 100
 #define WHY_BYTES    512
@@ -131,7 +132,7 @@ static void sentinel_on_master(void *arg, const redisReply *reply)
 	}
 	if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
 	    !sentinel_is_text(reply->element[0], sizeof(host)) || !sentinel_is_text(reply->element[1], 6) ||
-	    !reply_number(reply->element[1]->str, &port) || port < 1 || port > 65535 ||
+	    !word_number(reply->element[1]->str, &port) || port < 1 || port > 65535 ||
 	    !address_is_host(reply->element[0]->str)) {
 		sentinel_fail(q, "its answer makes no sense: it is no Redis Sentinel");
 		return;

@@ -29,7 +29,6 @@
 
 #include "config/config.h"
 #include "store/histogram.h"
-#include "store/job.h"
 #include "wire/msg.h"
 
 #define STORE_TOKEN_BYTES  33  /* 32 hex digits and NUL */
@@ -39,6 +38,14 @@
 #define STORE_KEY_BYTES    544 /* FORMAT KEY */
 #define STORE_CLIENT_BYTES 9   /* of a client's token, for people: printable */
 #define STORE_MAX_BLOCKERS 16  /* in one answer */
+
+/* A job, as a host names it to other hosts. */
+#define JOB_COMMAND_BYTES 16 /* the kernel's name of a process: 15 bytes and NUL */
+struct store_job {
+	int pid;                         /* in the pid namespace of its keeper; 0: not known, or not told */
+	int64_t since;                   /* Unix time in seconds by its host's clock; 0: not known */
+	char command[JOB_COMMAND_BYTES]; /* printable (text_make_printable()); "": not known. Never with arguments */
+};
 
 /* What a lease covers: bytes [from, to) of a space. The owner is (host, file): two files of one host under one name
  * exclude each other as two hosts do. */
@@ -86,15 +93,16 @@ enum store_key_state {
 struct store_key_news {
 	enum store_key_state state;
 	char token[STORE_TOKEN_BYTES];
-	const char *name; /* of the lock; bounded, not trusted */
+	char name[LOCK_NAME_BYTES]; /* of the lock; not trusted */
 };
 
 struct store_reply {
 	enum store_status status;
 	uint64_t fence;      /* STORE_OK of acquire, confirm, reclaim */
 	enum wire_mode mode; /* the same: the mode that is recorded */
-	const char *key;     /* STORE_OK of confirm, reclaim: the key of the lease (redis_key), valid during the callback; NULL: none */
-	int64_t from, to;    /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
+	const char *
+		key; /* STORE_OK of confirm, reclaim: the key of the lease (redis_key), valid during the callback; NULL: none */
+	int64_t from, to; /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
 	uint64_t
 		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
 	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
@@ -115,15 +123,16 @@ enum store_message_kind {
 	STORE_MSG_RECALL,  /* `asker` waits for `range`, of which the lease `token` covers a part; with `ask` it only
 			      asks,  and waits no longer than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
-	STORE_MSG_AGAIN,   /* `token` would be granted if no client had its key (redis_key): its host should ask for it again */
-	STORE_MSG_CHASE,   /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
-	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
-	STORE_MSG_BREAK,   /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
-	STORE_MSG_BROKEN,  /* the answer of the host `holder`: what became of it */
+	STORE_MSG_AGAIN, /* `token` would be granted if no client had its key (redis_key): its host should ask for it again */
+	STORE_MSG_CHASE,  /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
+	STORE_MSG_IN_USE, /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
+	STORE_MSG_BREAK,  /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
+	STORE_MSG_BROKEN, /* the answer of the host `holder`: what became of it */
 	STORE_MSG_WHO, /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
 			      calls its question `token` */
 	STORE_MSG_HOLDER,  /* one answer to that question: one lock of one process. No name */
 	STORE_MSG_HOLDERS, /* the last answer to that question. No name */
+	STORE_MSG_KINDS
 };
 /* What became of a lease that was to be taken away (keeper/leases/breaking.h). */
 enum store_broken {
@@ -139,21 +148,14 @@ enum store_broken {
 	STORE_BROKENS
 };
 /* A chase: process `pid` of `host`, which waits with `token`, waits through `hops` other waiters for `range` of
- * `name`. */
+ * the name. */
 struct store_chase {
 	char host[STORE_HOST_BYTES];
 	char token[STORE_TOKEN_BYTES];
 	int pid;
 	uint64_t youngest; /* arrival of the waiter on the way that came last */
 	unsigned hops;
-	struct store_range range;
-	char name[LOCK_NAME_BYTES];
-};
-/* A lease to be taken away, by the question of the host that asks. */
-struct store_break {
-	const char *name, *token;
-	uint64_t fence, limit; /* limit: the largest fence that the operator has seen */
-	uint64_t question;
+	struct store_range range; /* of the message's name */
 };
 struct store_message {
 	enum store_message_kind kind;
@@ -165,6 +167,7 @@ struct store_message {
 	struct store_range range;            /* RECALL: what the asker wants. IN_USE: what is in its way */
 	bool ask;                            /* RECALL */
 	uint64_t fence;                      /* GRANTED, BREAK */
+	char incarnation[STORE_INC_BYTES];   /* GRANTED: in which it was granted */
 	uint64_t limit;                      /* BREAK: the largest fence that the operator has seen */
 	uint64_t question;                   /* BREAK, BROKEN: the asker's number for it */
 	enum store_broken broken;            /* BROKEN */
@@ -305,20 +308,10 @@ enum store_open {
 };
 /* Ends grace. `earlier`: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg);
-/* Tells a host that the answer to its recall with `ask` is no, and which lock is in its way. No reply; it may be
- * lost. */
-void store_tell_in_use(struct store *s, const char *host, const char *name, const char *asker_token,
-		       const struct store_range *in_use);
-/* Between keepers (keeper/callers/who.h): the question, and the answers to it. No reply; each may be lost. */
-void store_tell_who(struct store *s, const char *host, const char *name, const char *token);
-void store_tell_holder(struct store *s, const char *host, const char *token, const struct store_range *range,
-		       const struct store_job *job);
-void store_tell_holders(struct store *s, const char *host, const char *token, uint64_t count);
-/* Sends a chase to a host. No reply; it may be lost. */
-void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
-/* Asks a host to take the lease away, or answers that. No reply; both may be lost. */
-void store_tell_break(struct store *s, const char *host, const struct store_break *what);
-void store_tell_broken(struct store *s, const char *host, uint64_t question, enum store_broken broken, int pid);
+/* Sends a message of a keeper (STORE_MSG_IN_USE, CHASE, BREAK, BROKEN, WHO, HOLDER, HOLDERS) to a host, with this host as `asker`
+ * or `holder`. No reply; it may be lost, and is not sent if the store is away or a field is malformed: the question that it is
+ * about ends by the asker's own time limit. */
+void store_tell(struct store *s, const char *host, const struct store_message *message);
 /* Asks whether the store would write something new now. It would not while it is out of memory, cannot save, or lacks
  * replicas. Writes nothing. STORE_OK; STORE_ERROR with what to do; or STORE_UNREACHABLE. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg);
@@ -342,6 +335,7 @@ void store_give_up(struct store *s, const struct store_blocker *host, store_repl
 struct store_aside {
 	int64_t rest_ms[WIRE_SPACES];    /* for how long its spaces still rest; 0: they do not */
 	char client[STORE_CLIENT_BYTES]; /* a Redis client has the key: the beginning of its token; "": none has it */
+	const char *key;                 /* ... this one; NULL: none has it */
 	int64_t client_ms;               /* ... for so long, unless it renews it; -1: for ever */
 };
 struct store_entry {

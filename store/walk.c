@@ -70,7 +70,7 @@ static const char *name_of(const struct walk *walk, const char *key)
 	for (int space = 0; !name && walk->json && space < WIRE_SPACES; space++) {
 		const char *rest = name_behind(key, STORE_REST_KEY);
 
-		rest = rest ? name_behind(rest, reply_space_word[space]) : NULL;
+		rest = rest ? name_behind(rest, word_space[space]) : NULL;
 		name = rest ? name_behind(rest, ":") : NULL;
 	}
 	return name;
@@ -229,77 +229,52 @@ static json_t *number_json(const char *text)
 {
 	uint64_t n;
 
-	return reply_number(text, &n) && n <= INT64_MAX ? json_integer((json_int_t)n) : json_null();
+	return word_number(text, &n) && n <= INT64_MAX ? json_integer((json_int_t)n) : json_null();
 }
 
-static json_t *entry_json(const redisReply *entry)
+static json_t *entry_json(const struct store_entry *e)
 {
-	static const struct {
-		const char *key;
-		bool number;
-	} fields[] = {{"host", false}, {"file", false}, {"token", false}, {"space", false},
-		      {"mode", false}, {"from", true},  {"to", true},     {"fence", true}};
-	json_t *json = json_object();
-	struct store_job job;
+	json_t *json =
+		json_pack("{s:o, s:s, s:s, s:s, s:s, s:I, s:I}", "host", text_json(e->host), "file", e->file, "token",
+			  e->token, "space", word_space[e->range.space], "mode", word_mode[e->range.mode], "from",
+			  (json_int_t)e->range.from, "to", (json_int_t)e->range.to);
 
-	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++) {
-		if (entry->type != REDIS_REPLY_ARRAY || i >= entry->elements ||
-		    entry->element[i]->type != REDIS_REPLY_STRING || entry->element[i]->len == 0)
-			continue;
-		const char *text = entry->element[i]->str;
-		json_object_set_new(json, fields[i].key, fields[i].number ? number_json(text) : text_json(text));
-	}
-	if (entry->type == REDIS_REPLY_ARRAY && reply_text(entry, 8) && job_parse(reply_text(entry, 8), &job))
+	if (!e->waiter)
+		json_object_set_new(json, "fence", json_integer((json_int_t)e->fence));
+	if (e->job.pid)
 		json_object_set_new(json, "job",
-				    json_pack("{s:i, s:I, s:s}", "pid", job.pid, "since", (json_int_t)job.since,
-					      "command", job.command));
+				    json_pack("{s:i, s:I, s:s}", "pid", e->job.pid, "since", (json_int_t)e->job.since,
+					      "command", e->job.command));
 	return json;
 }
 
-static json_t *entries_json(const redisReply *list)
+static json_t *entries_json(const struct store_entry *entries, size_t count, bool waiters)
 {
 	json_t *json = json_array();
 
-	for (size_t i = 0; list->type == REDIS_REPLY_ARRAY && i < list->elements; i++)
-		json_array_append_new(json, entry_json(list->element[i]));
+	for (size_t i = 0; i < count; i++)
+		if (entries[i].waiter == waiters)
+			json_array_append_new(json, entry_json(&entries[i]));
 	return json;
 }
 
 /* The spaces that rest, and for how many ms. */
-static json_t *rests_json(const redisReply *list)
+static json_t *rests_json(const struct store_aside *aside)
 {
 	json_t *json = json_object();
-	uint64_t left;
 
-	for (size_t i = 0; list->type == REDIS_REPLY_ARRAY && i < list->elements && i < WIRE_SPACES; i++) {
-		const redisReply *e = list->element[i];
-
-		if (e->type == REDIS_REPLY_STRING && reply_number(e->str, &left) && left > 0 && left <= INT64_MAX)
-			json_object_set_new(json, reply_space_word[i], json_integer((json_int_t)left));
-	}
+	for (size_t i = 0; i < WIRE_SPACES; i++)
+		if (aside->rest_ms[i] > 0)
+			json_object_set_new(json, word_space[i], json_integer((json_int_t)aside->rest_ms[i]));
 	return json;
 }
 
 /* The Redis client that has the key; null: none has it. */
-static json_t *client_json(const redisReply *client)
+static json_t *client_json(const struct store_aside *aside)
 {
-	const char *token, *left, *key;
-
-	if (client->type != REDIS_REPLY_ARRAY || client->elements != 3)
-		return json_null();
-	token = reply_text(client, 0);
-	left = reply_text(client, 1);
-	key = reply_text(client, 2);
-	if (!token || !left || !key)
-		return json_null();
-	return json_pack("{s:o, s:o, s:o}", "token", text_json(token), "left_ms",
-			 strcmp(left, "-1") == 0 ? json_integer(-1) : number_json(left), "key", text_json(key));
-}
-
-static bool said_ok(const redisReply *reply, size_t elements)
-{
-	return reply->type == REDIS_REPLY_ARRAY && reply->elements == elements &&
-	       reply->element[0]->type == REDIS_REPLY_STRING && strcmp(reply->element[0]->str, "OK") == 0;
+	return aside->key ? json_pack("{s:s, s:I, s:o}", "token", aside->client, "left_ms",
+				      (json_int_t)aside->client_ms, "key", text_json(aside->key))
+			  : json_null();
 }
 
 static void end_dump(struct walk *walk, enum store_status status, const char *error)
@@ -324,28 +299,29 @@ static void end_dump(struct walk *walk, enum store_status status, const char *er
 static void on_dumped_lock(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct walk *walk = q->arg;
+	struct store_aside aside = {.key = NULL};
+	struct store_entry *entries;
+	size_t count;
 
 	if (!reply) {
 		end_dump(walk, status, error);
 		return;
 	}
-	if (!said_ok(reply, 5)) {
+	if (reply_parse_entries(reply, &entries, &count, &aside) != 0) {
 		end_dump(walk, STORE_UNREACHABLE, query_nonsense(q));
 		return;
 	}
-	const char *name = walk->names[walk->next - 1];
-	json_t *leases = entries_json(reply->element[1]), *waiters = entries_json(reply->element[2]);
-	json_t *rests = rests_json(reply->element[3]);
-	if (json_array_size(leases) + json_array_size(waiters) + json_object_size(rests) > 0) {
-		json_t *shown = text_json(name);
+	json_t *rests = rests_json(&aside);
+	if (count + json_object_size(rests) > 0) {
+		json_t *shown = text_json(walk->names[walk->next - 1]);
 		json_object_set_new(walk->locks, json_string_value(shown),
-				    json_pack("{s:o, s:o, s:o, s:o, s:o}", "name", shown, "leases", leases, "waiters",
-					      waiters, "resting", rests, "client", client_json(reply->element[4])));
-	} else {
-		json_decref(leases);
-		json_decref(waiters);
-		json_decref(rests);
+				    json_pack("{s:o, s:o, s:o, s:O, s:o}", "name", shown, "leases",
+					      entries_json(entries, count, false), "waiters",
+					      entries_json(entries, count, true), "resting", rests, "client",
+					      client_json(&aside)));
 	}
+	json_decref(rests);
+	free(entries);
 	walk_on(walk);
 }
 

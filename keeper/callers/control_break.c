@@ -186,13 +186,15 @@ static void control_break_ask_host(uv_timer_t *timer)
 			"%s' if it is off",
 			b->host, CONTROL_BREAK_WAIT_MS / 1000, b->host);
 	} else {
-		const struct store_break what = {.name = b->text,
-						 .token = b->token,
-						 .fence = (uint64_t)s->request.from,
-						 .limit = (uint64_t)s->request.to,
-						 .question = b->number};
+		struct store_message m = {.kind = STORE_MSG_BREAK,
+					  .fence = (uint64_t)s->request.from,
+					  .limit = (uint64_t)s->request.to,
+					  .question = b->number};
 
-		store_tell_break(k->store, b->host, &what);
+		if (strlen(b->text) < sizeof(m.name)) /* else it is no lock's name, and nothing is sent */
+			strcpy(m.name, b->text);
+		snprintf(m.token, sizeof(m.token), "%s", b->token);
+		store_tell(k->store, b->host, &m);
 		uv_timer_start(timer, control_break_ask_host, CONTROL_BREAK_AGAIN_MS, 0);
 	}
 	queue_settle(k);

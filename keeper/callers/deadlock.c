@@ -62,15 +62,16 @@ bool deadlock_possible(const struct session *s)
 	       s->request.owner == WIRE_OWNER_PROCESS && !(s->request.flags & WIRE_F_NONBLOCK);
 }
 
-static void deadlock_send_on(const struct lease *asking, struct store_chase *chase)
+static void deadlock_send_on(const struct lease *asking, const struct store_chase *chase)
 {
 	struct keeper *k = asking->lock->file->keeper;
+	struct store_message m = {.kind = STORE_MSG_CHASE, .chase = *chase};
 
-	snprintf(chase->name, sizeof(chase->name), "%s", asking->lock->file->name);
-	chase->range = asking->range;
+	snprintf(m.name, sizeof(m.name), "%s", asking->lock->file->name);
+	m.chase.range = asking->range;
 	for (size_t i = 0; i < asking->blocker_count; i++)
 		if (!asking->blockers[i].waiter) /* this host's own: another file of the name, or at_least_ms */
-			store_tell_chase(k->store, asking->blockers[i].host, chase);
+			store_tell(k->store, asking->blockers[i].host, &m);
 }
 
 void deadlock_chase(struct session *s)

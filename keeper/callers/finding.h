@@ -10,7 +10,6 @@
 
 #include <stddef.h>
 
-#include "store/job.h"
 #include "store/store.h"
 
 struct keeper;

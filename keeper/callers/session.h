@@ -26,7 +26,6 @@
 #include "keeper/kernel/onbehalf.h"
 #include "keeper/leases/waiters.h"
 #include "store/histogram.h"
-#include "store/job.h"
 #include "wire/msg.h"
 
 struct control_break;

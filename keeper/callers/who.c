@@ -167,7 +167,10 @@ static void who_take_local(void *arg, const struct finding_list *list)
 static void who_ask_hosts(struct who *who)
 {
 	struct who_report *report = &who->report;
+	struct store_message question = {.kind = STORE_MSG_WHO};
 
+	snprintf(question.name, sizeof(question.name), "%s", report->name);
+	memcpy(question.token, who->token, sizeof(question.token));
 	for (size_t i = 0; i < report->entry_count; i++) {
 		const struct store_entry *e = &report->entries[i];
 		struct who_host *host = e->waiter ? NULL : who_host(who, e->host, true);
@@ -177,7 +180,7 @@ static void who_ask_hosts(struct who *who)
 			continue;
 		host->state = e->old ? WHO_OLD : WHO_SILENT; /* mutant: who-old */
 		if (!e->old)
-			store_tell_who(who->keeper->store, e->host, report->name, who->token);
+			store_tell(who->keeper->store, e->host, &question);
 	}
 }
 
@@ -333,14 +336,19 @@ struct who_asker {
 static void who_tell_asker(void *arg, const struct finding_list *list)
 {
 	struct who_asker *asker = arg;
+	struct store_message m = {.kind = STORE_MSG_HOLDER, .count = list->count};
 	struct keeper *k = asker->keeper;
 
+	memcpy(m.token, asker->token, sizeof(m.token));
 	for (size_t i = 0; !k->leaving && k->config->show_jobs && i < list->shown; i++) /* mutant: who-hidden */
-		if (list->items[i].job.pid)
-			store_tell_holder(k->store, asker->host, asker->token, &list->items[i].range,
-					  &list->items[i].job);
+		if (list->items[i].job.pid) {
+			m.range = list->items[i].range;
+			m.job = list->items[i].job;
+			store_tell(k->store, asker->host, &m);
+		}
+	m.kind = STORE_MSG_HOLDERS;
 	if (!k->leaving && !list->error)
-		store_tell_holders(k->store, asker->host, asker->token, list->count);
+		store_tell(k->store, asker->host, &m);
 	free(asker);
 }
 

@@ -18,7 +18,6 @@ void askers_add(struct lease *lease, const struct asker *asker)
 
 void askers_tell(struct lease *lease)
 {
-	struct keeper *k = lease_keeper(lease);
 	unsigned kept = 0;
 
 	for (unsigned i = 0; i < lease->asker_count; i++) {
@@ -31,7 +30,7 @@ void askers_tell(struct lease *lease)
 		if (lock_in_the_way(lease, &asker->range, &in_use) == 0)
 			lease->askers[kept++] = *asker;
 		else
-			store_tell_in_use(k->store, asker->host, lease->lock->file->name, asker->token, &in_use);
+			inquiry_tell_in_use(lease, asker, &in_use);
 	}
 	lease->asker_count = kept;
 	queue_tell_in_use(lease);

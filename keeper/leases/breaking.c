@@ -60,13 +60,20 @@ static bool breaking_is_trusted(const struct breaking_asker *asker)
 
 /* --- the end --- */
 
+static void breaking_tell(struct keeper *k, const struct breaking_asker *asker, enum store_broken how, pid_t pid)
+{
+	store_tell(k->store, asker->host,
+		   &(struct store_message){
+			   .kind = STORE_MSG_BROKEN, .question = asker->question, .broken = how, .pid = pid});
+}
+
 static void breaking_answer(struct keeper *k, struct breaking *b, enum store_broken how, pid_t pid)
 {
 	if (b->answered)
 		return;
 	b->answered = true;
 	if (*b->asker.host)
-		store_tell_broken(k->store, b->asker.host, b->asker.question, how, pid);
+		breaking_tell(k, &b->asker, how, pid);
 	else
 		k->queue.news->broken(k, b->number, how, pid);
 }
@@ -320,7 +327,7 @@ void breaking_asked(struct keeper *k, const struct store_message *m)
 	if (how == STORE_BROKENS && !breaking_start(k, m->fence, m->limit, &asker))
 		how = STORE_BROKEN_FAILED;
 	if (how != STORE_BROKENS)
-		store_tell_broken(k->store, m->asker, m->question, how, 0);
+		breaking_tell(k, &asker, how, 0);
 }
 
 void breaking_open(struct keeper *k)

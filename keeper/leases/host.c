@@ -141,6 +141,8 @@ static void take_message(struct keeper *k, const struct store_message *m)
 		if (lease && lease->state == LEASE_ASKING)
 			answers_add(lease, m->holder, &m->range);
 		return;
+	case STORE_MSG_KINDS:
+		return;
 	}
 }
 

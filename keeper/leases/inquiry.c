@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,6 +61,15 @@ static void inquiry_run(struct work *work)
 	close(inquiry->fd);
 }
 
+void inquiry_tell_in_use(const struct lease *lease, const struct asker *asker, const struct store_range *in_use)
+{
+	struct store_message m = {.kind = STORE_MSG_IN_USE, .range = *in_use};
+
+	snprintf(m.name, sizeof(m.name), "%s", lease->lock->file->name);
+	memcpy(m.token, asker->token, sizeof(m.token));
+	store_tell(lease_keeper(lease)->store, asker->host, &m);
+}
+
 static void inquiry_answer(struct lease *lease, const struct inquiry *inquiry)
 {
 	const struct asker *asker = &inquiry->asker;
@@ -67,8 +77,7 @@ static void inquiry_answer(struct lease *lease, const struct inquiry *inquiry)
 	if (inquiry->found == 0 || inquiry->found == -EAGAIN)
 		inquiry->keeper->queue.work->asked(lease, asker);
 	else
-		store_tell_in_use(inquiry->keeper->store, asker->host, lease->lock->file->name, asker->token,
-				  inquiry->found > 0 ? &inquiry->in_use : &lease->range);
+		inquiry_tell_in_use(lease, asker, inquiry->found > 0 ? &inquiry->in_use : &lease->range);
 }
 
 static void inquiry_finish(struct inquiry *inquiry)

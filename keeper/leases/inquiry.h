@@ -34,4 +34,8 @@ bool inquiry_needed(const struct lease *lease);
  */
 bool inquiry_start(struct lease *lease, const struct asker *asker);
 
+/* Tells the asker that its recall is refused, and which lock is in its way. */
+struct store_range;
+void inquiry_tell_in_use(const struct lease *lease, const struct asker *asker, const struct store_range *in_use);
+
 #endif

@@ -17,6 +17,7 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/log.h"
+#include "store/words.h"
 
 #define PACE_LEAST_MS 50
 #define PACE_SAME_NS  (20 * NS_PER_MS) /* answers take now this long, now that */

@@ -9,6 +9,7 @@
 
 #include "store/reply.h"
 #include "store/scripts.h"
+#include "store/words.h"
 #include "tests/unit/redis_server.h"
 #include "tests/unit/suite.h"
 
@@ -78,7 +79,7 @@ static inline const char *call_on(enum script_id id, const char *name, const cha
 
 	snprintf(key, sizeof(key), "dflock:{0}:lock:%s", name ? name : "");
 	for (int space = 0; space < WIRE_SPACES; space++)
-		snprintf(rest[space], sizeof(rest[space]), "dflock:{0}:rest:%s:%s", reply_space_word[space],
+		snprintf(rest[space], sizeof(rest[space]), "dflock:{0}:rest:%s:%s", word_space[space],
 			 name ? name : "");
 	snprintf(keys, sizeof(keys), "%d", script_keys(id));
 	argv[argc++] = "EVAL";
@@ -160,8 +161,8 @@ static inline const char *acquire_want(const struct want *w)
 	char from[24], to[24];
 	const char *range[2] = {w->from ? w->from : "0", w->to ? w->to : "9223372036854775807"};
 
-	snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)strtoll(range[0], NULL, 10));
-	snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
+	snprintf(from, sizeof(from), WORD_OFFSET, (int64_t)strtoll(range[0], NULL, 10));
+	snprintf(to, sizeof(to), WORD_OFFSET, (int64_t)strtoll(range[1], NULL, 10));
 	return without_arrival(call_name(SCRIPT_ACQUIRE, w->name ? w->name : NAME, w->host, w->file ? w->file : "1:1",
 					 token(w->token), w->space == 'r' ? "record" : "flock",
 					 w->mode == 's' ? "shared" : "exclusive", from, to, w->ask ? w->ask : "0",

@@ -6,6 +6,7 @@
 
 #include "store/message.h"
 #include "store/reply.h"
+#include "store/words.h"
 #include "tests/unit/suite.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
@@ -235,7 +236,9 @@ START_TEST(job_there_and_back)
 	ck_assert(out.pid == job.pid && out.since == job.since);
 	ck_assert_str_eq(out.command, "???????????????");
 	strcpy(job.command, "a\nb c");
-	ck_assert_int_eq(message_format_holder(message, "b-2", TOKEN, &range, &job), 0);
+	m = (struct store_message){
+		.kind = STORE_MSG_HOLDER, .token = TOKEN, .holder = "b-2", .range = range, .job = job};
+	ck_assert_int_eq(message_format(message, &m), 0);
 	ck_assert_int_eq(message_parse(message, strlen(message), "", &m), 0);
 	ck_assert(m.kind == STORE_MSG_HOLDER && m.range.to == 9 && m.range.mode == WIRE_SHARED);
 	ck_assert_str_eq(m.job.command, "a b c");
@@ -290,48 +293,65 @@ START_TEST(parsed)
 }
 END_TEST
 
+static void goes_there_and_back(const struct store_message m)
+{
+	char text[MESSAGE_BYTES];
+	struct store_message back;
+
+	ck_assert_int_eq(message_format(text, &m), 0);
+	ck_assert_int_eq(message_parse(text, strlen(text), m.incarnation, &back), 0);
+	ck_assert_mem_eq(&m, &back, sizeof(m));
+}
+
 START_TEST(there_and_back)
 {
 	const struct store_range range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 3, .to = INT64_MAX};
-	const struct store_chase chase = {
-		.host = "b-2", .token = TOKEN, .pid = 77, .youngest = 5, .hops = 3, .range = range, .name = "a b"};
+	static struct store_message m; /* its padding is zero, as in what is parsed */
 	char text[MESSAGE_BYTES];
-	struct store_message m;
 
-	ck_assert_int_eq(message_format_in_use(text, "b-2", "a b", TOKEN, &range), 0);
-	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
-	ck_assert_int_eq(m.kind, STORE_MSG_IN_USE);
-	ck_assert(m.range.from == 3 && m.range.to == INT64_MAX && m.range.mode == WIRE_EXCLUSIVE);
-	ck_assert_str_eq(m.holder, "b-2");
-
-	ck_assert_int_eq(message_format_chase(text, &chase), 0);
-	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
-	ck_assert(m.kind == STORE_MSG_CHASE && m.chase.pid == 77 && m.chase.youngest == 5 && m.chase.hops == 3);
-	ck_assert_str_eq(m.name, "a b");
-
-	ck_assert_int_eq(
-		message_format_break(
-			text, "b-2",
-			&(struct store_break){.name = "a b", .token = TOKEN, .fence = 7, .limit = 8, .question = 9}),
-		0);
-	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
-	ck_assert(m.kind == STORE_MSG_BREAK && m.fence == 7 && m.limit == 8 && m.question == 9);
-	ck_assert_str_eq(m.asker, "b-2");
-	ck_assert_str_eq(m.name, "a b");
-	for (int how = 0; how < STORE_BROKENS; how++) {
-		message_format_broken(text, "b-2", 9, how, 77);
-		ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
-		ck_assert(m.kind == STORE_MSG_BROKEN && m.question == 9 && (int)m.broken == how && m.pid == 77);
-		ck_assert_str_eq(m.holder, "b-2");
-	}
-	ck_assert_int_eq(message_format_who(text, "b-2", "a b", TOKEN), 0);
-	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
-	ck_assert(m.kind == STORE_MSG_WHO && strcmp(m.asker, "b-2") == 0 && strcmp(m.token, TOKEN) == 0);
-	ck_assert_str_eq(m.name, "a b");
-
-	ck_assert_int_eq(message_format_holders(text, "b-2", TOKEN, 17), 0);
-	ck_assert_int_eq(message_parse(text, strlen(text), "", &m), 0);
-	ck_assert(m.kind == STORE_MSG_HOLDERS && strcmp(m.holder, "b-2") == 0 && m.count == 17);
+	strcpy(m.token, TOKEN);
+	strcpy(m.name, "a b");
+	m.kind = STORE_MSG_AGAIN;
+	goes_there_and_back(m);
+	strcpy(m.holder, "b-2");
+	m.range = range;
+	m.kind = STORE_MSG_IN_USE;
+	goes_there_and_back(m);
+	memset(&m, 0, sizeof(m));
+	m.kind = STORE_MSG_CHASE;
+	strcpy(m.name, "a b");
+	m.chase = (struct store_chase){
+		.host = "b-2", .token = TOKEN, .pid = 77, .youngest = 5, .hops = 3, .range = range};
+	goes_there_and_back(m);
+	memset(&m, 0, sizeof(m));
+	strcpy(m.token, TOKEN);
+	strcpy(m.name, "a b");
+	strcpy(m.asker, "b-2");
+	m.kind = STORE_MSG_WHO;
+	goes_there_and_back(m);
+	m.kind = STORE_MSG_BREAK;
+	m.fence = 7;
+	m.limit = 8;
+	m.question = 9;
+	goes_there_and_back(m);
+	m.fence = 0; /* no lease has that */
+	ck_assert_int_eq(message_format(text, &m), -EINVAL);
+	memset(&m, 0, sizeof(m));
+	m.kind = STORE_MSG_BROKEN;
+	m.question = 9;
+	m.pid = 77;
+	strcpy(m.holder, "b-2");
+	for (m.broken = 0; m.broken < STORE_BROKENS; m.broken++)
+		goes_there_and_back(m);
+	ck_assert_int_eq(message_format(text, &m), -EINVAL);
+	memset(&m, 0, sizeof(m));
+	m.kind = STORE_MSG_HOLDERS;
+	m.count = 17;
+	strcpy(m.token, TOKEN);
+	strcpy(m.holder, "b-2");
+	goes_there_and_back(m);
+	strcpy(m.holder, "b 2");
+	ck_assert_int_eq(message_format(text, &m), -EINVAL);
 
 	/* A NUL byte inside, and more bytes than there may be. */
 	ck_assert_int_eq(message_parse("hello\0", 6, "", &m), -EINVAL);

@@ -133,7 +133,9 @@ START_TEST(a_question)
 	ck_assert_uint_eq(answer.reply.blocker_count, 2);
 	ck_assert(answer.reply.blockers[1].waiter);
 	wait_until(a.messages == 2);
-	store_tell_in_use(a.store, a.message.asker, a.message.name, a.message.asker_token, &a.message.range);
+	a.message.kind = STORE_MSG_IN_USE;
+	memcpy(a.message.token, a.message.asker_token, sizeof(a.message.token));
+	store_tell(a.store, a.message.asker, &a.message);
 	wait_until(b.messages == 1);
 	ck_assert_int_eq(b.message.kind, STORE_MSG_IN_USE);
 	ck_assert_str_eq(b.message.token, token(4));

@@ -74,7 +74,10 @@ static void try_locks(void)
 	try_key();
 	try(store_sweep(a.store, &silent, on_answer, &answer));
 	try(store_give_up(a.store, &silent, on_answer, &answer));
-	store_tell_who(a.store, "host-b", NAME, token(4)); /* no answer: on_note() */
+	struct store_message who = {.kind = STORE_MSG_WHO, .name = NAME};
+
+	strcpy(who.token, token(4));
+	store_tell(a.store, "host-b", &who); /* no answer: on_note() */
 	command("SCRIPT FLUSH");
 	try(store_beat(b.store, 0, 0, on_answer, &answer));
 }

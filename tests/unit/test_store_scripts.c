@@ -381,8 +381,8 @@ START_TEST(a_thousand_entries)
 
 	for (int i = 0; i < 1000; i++) {
 		snprintf(tokens, sizeof(tokens), "%032d", i);
-		snprintf(from, sizeof(from), REPLY_OFFSET, (int64_t)i * 10);
-		snprintf(to, sizeof(to), REPLY_OFFSET, (int64_t)i * 10 + 10);
+		snprintf(from, sizeof(from), WORD_OFFSET, (int64_t)i * 10);
+		snprintf(to, sizeof(to), WORD_OFFSET, (int64_t)i * 10 + 10);
 		assert_starts(call(SCRIPT_ACQUIRE, i < 500 ? "A" : "B", "1:1", tokens, "record", "exclusive", from, to,
 				   "0", "0", "1", NULL),
 			      "OK ");
