@@ -7,14 +7,11 @@
  *   scripts.c                      the texts of the Lua scripts
  *   fit.c                          which servers will do (pure)
  *   acks.c                         which answers wait for the replicas (pure)
- *   slots.c                        which node of a cluster is the store (pure)
- *   round.c                        which sentinel to ask next, and what to believe (pure)
  *   credentials.c                  certificates and the key for TLS, read in a thread
  *   address.c, channel.c, link.c, sentinel.c
  *                                  a name's addresses; bytes to and from a server, with TLS or without; one connection; one
  *                                  question to one sentinel
- *   fail.c                         the way up for bad news, and memory that must be there
- *   query.c                        one question to the store and its answer
+ *   query.c                        one question to the store and its answer; the way up for bad news, and memory that must be there
  *   steps.c, connect.c             the steps from an address to a checked pair of connections
  *   keywatch.c                     the channels of keys that somebody waits for
  *   discover.c                     the sentinels, or the nodes of a cluster: where the server is
@@ -38,7 +35,6 @@
 #include "store/link.h"
 #include "store/message.h"
 #include "store/reply.h"
-#include "store/round.h"
 #include "store/scripts.h"
 #include "store/sentinel.h"
 #include "store/store.h"
@@ -91,6 +87,45 @@ struct connect {
 	const struct connect_step *step; /* the step whose answer is awaited */
 	unsigned loaded;                 /* how many scripts the server has acknowledged */
 };
+
+/*
+ * A round of questions to the sentinels: which one to ask next, and when to believe what they say. Pure.
+ *
+ * Each round begins with another sentinel than the round before. So a sentinel that is cut off together with an old
+ * master costs one attempt: the server that it names has too few replicas that acknowledge (acks.c), or is no master,
+ * and the next round begins with the next sentinel.
+ *
+ * While the store is up, only most of the sentinels together are believed: a single one may be cut off.
+ */
+struct round {
+	size_t count;     /* of sentinels; 0: there are none, and nothing else here may be used */
+	size_t next;      /* which one is asked next */
+	size_t asked;     /* in this round */
+	size_t elsewhere; /* how many named another master in this round */
+};
+
+enum round_verdict {
+	ROUND_ASK,     /* ask round_next() */
+	ROUND_BELIEVE, /* the answer counts */
+	ROUND_OVER,    /* no sentinel is left, and nothing follows from their answers */
+};
+
+/* Begins a round. */
+void round_begin(struct round *round);
+
+/* The index of the sentinel to ask now; counts it as asked. */
+size_t round_next(struct round *round);
+
+/* Was this answer that of the first sentinel of the list? Its complaint is the one that is reported: always the same
+ * one, or the log would fill. */
+bool round_was_first(const struct round *round);
+
+/* The store is down, and the sentinel last asked named a master or did not. ROUND_BELIEVE: connect to it. */
+enum round_verdict round_found(const struct round *round, bool named);
+
+/* The store is up, and the sentinel last asked named a master or did not; `here`: it is the one that the store is
+ * connected to. ROUND_BELIEVE: the master has moved to the named one. ROUND_OVER: stay. */
+enum round_verdict round_checked(struct round *round, bool named, bool here);
 
 /* discover.c */
 struct discover {
@@ -148,7 +183,7 @@ struct store {
 	struct store_counts counts;  /* query.c: asked, took, failed; redis.c: the others */
 };
 
-/* ---- fail.c ---- */
+/* ---- query.c ---- */
 
 /* For memory without which a caller would wait for its answer for ever. Returns `memory`; if that is NULL, ends the
  * process with a line (the keeper's parent starts it again). */
@@ -160,8 +195,6 @@ void *store_need(void *memory);
 void store_fail(struct store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The same, because of what the server answered: to people the store cannot be used, rather than is not reachable. */
 void store_reject(struct store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* ---- query.c ---- */
 
 struct query {
 	struct store *store;

@@ -2,9 +2,11 @@
  * together. */
 #include "store/sentinel.h"
 
+#include <hiredis.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +14,88 @@
 #include "store/address.h"
 #include "store/link.h"
 #include "store/reply.h"
-#include "store/slots.h"
 #include "store/words.h"
+
+/*
+ * Where in a Redis Cluster the store is: the answer to CLUSTER SLOTS. Pure.
+ *
+ * All keys of dflock have the hash tag {0}, so they are in one slot, and one master of the cluster is the store. Messages go
+ * to all nodes, and a host subscribes where it asks.
+ *
+ * Why no lock has a second holder while the slot changes its master from S to D. The record (STORE_KEYS "store") is a key like
+ * the others, and every script whose answer binds reads it and compares the incarnation, which has the replication id of the
+ * server in it.
+ *
+ *  - The slot moves to another part of the cluster. D does not serve it before it is made its owner, because dflock never
+ *    sends ASKING: it answers MOVED. The keys move first, one at a time. MIGRATE holds up S from the moment at which it
+ *    copies a key until that has arrived and S has deleted its own, so no script of S runs with a key that is at D already.
+ *    (If the answer of D is lost, both have the key, and S goes on with its own until MIGRATE is repeated.)
+ *    Once the record has left S, S answers nothing that binds: ASK, TRYAGAIN or MOVED. Let t be this moment. An answer of S
+ *    that counted belongs to a question that was sent before t, so the deadlines that come from S end before t + ttl
+ *    (keeper/leases/host.h: nine tenths of a ttl from sending). D becomes the owner after t, has another replication id than
+ *    the record says, and so the first keeper that reaches D begins another incarnation: D grants nothing new until a keeper
+ *    has watched that for one ttl, which is after t + ttl.
+ *  - Before t, some keys are here and some there. A script that needs one that has gone, or one that does not exist, is
+ *    answered ASK or TRYAGAIN; one that finds a key by itself (store/lua/store.lua, put_back) ends with an error before it
+ *    has written. Others, as beats, still count, and that does no harm: they speak of the same record. A keeper that meets such
+ *    an answer takes the store for away, and connects again only to a server that has the whole slot (steps.c), so that no
+ *    host goes to and fro while the slot moves. What moves for longer than ttl_ms - freeze_margin_ms freezes holders.
+ *  - A replica of S is promoted, by itself or by an operator. This is the case of acks.c: the replicas of S are those that
+ *    `replicas` counts, and the promoted one has a new replication id. So `replicas` must be in the configuration, and a
+ *    master with more of them is refused, also where it is 0.
+ *
+ * Not covered, as a replica that an operator turns back by hand is not in acks.c: a slot that is given to D while S is its
+ * owner and still has its keys (CLUSTER SETSLOT NODE without MIGRATE, redis-cli --cluster fix), if S is cut off from D or
+ * hangs; and a replica that the cluster takes from another part of it in place of one that failed, which
+ * cluster-allow-replica-migration no prevents: it has not followed the old master, so two majorities need not have a node in
+ * common.
+ */
+static bool slots_is_ours(const redisReply *row, enum slots_verdict *verdict)
+{
+	*verdict = SLOTS_NONSENSE;
+	if (row->type != REDIS_REPLY_ARRAY || row->elements < 3 || row->element[0]->type != REDIS_REPLY_INTEGER ||
+	    row->element[1]->type != REDIS_REPLY_INTEGER)
+		return false;
+	*verdict = SLOTS_NOBODY;
+	return row->element[0]->integer <= STORE_SLOT && STORE_SLOT <= row->element[1]->integer;
+}
+
+static bool slots_read_node(const redisReply *node, const char *asked, char *host, size_t size, int *port)
+{
+	const char *name;
+
+	if (node->type != REDIS_REPLY_ARRAY || node->elements < 2 || node->element[1]->type != REDIS_REPLY_INTEGER ||
+	    node->element[1]->integer < 1 || node->element[1]->integer > 65535)
+		return false;
+	if (node->element[0]->type == REDIS_REPLY_NIL)
+		name = asked;
+	else if (node->element[0]->type != REDIS_REPLY_STRING ||
+		 strlen(node->element[0]->str) != (size_t)node->element[0]->len)
+		return false;
+	else
+		name = *node->element[0]->str ? node->element[0]->str : asked;
+	if (!address_is_host(name) || strlen(name) >= size)
+		return false;
+	strcpy(host, name);
+	*port = (int)node->element[1]->integer;
+	return true;
+}
+
+enum slots_verdict slots_master(const redisReply *reply, const char *asked, char *host, size_t size, int *port)
+{
+	enum slots_verdict verdict = SLOTS_NOBODY;
+
+	if (reply->type != REDIS_REPLY_ARRAY)
+		return SLOTS_NONSENSE;
+	for (size_t i = 0; i < reply->elements; i++) {
+		if (slots_is_ours(reply->element[i], &verdict))
+			return slots_read_node(reply->element[i]->element[2], asked, host, size, port) ? SLOTS_FOUND
+												       : SLOTS_NONSENSE;
+		if (verdict == SLOTS_NONSENSE)
+			return verdict;
+	}
+	return SLOTS_NOBODY;
+}
 
 #define LIMIT_MIN_MS 100
 #define WHY_BYTES    512

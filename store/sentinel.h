@@ -1,5 +1,5 @@
 /*
- * One question to one sentinel, or to one node of a cluster (slots.h): where is the master? Everything is called from the event loop, and the answer comes
+ * One question to one sentinel, or to one node of a cluster (sentinel.c): where is the master? Everything is called from the event loop, and the answer comes
  * from it, within connect_ms divided by the number of sentinels (but at least 100 ms).
  *
  * A sentinel that is cut off from the others says what it knew last. So the caller must check the server that was named
@@ -8,6 +8,7 @@
 #ifndef DFLOCK_STORE_SENTINEL_H
 #define DFLOCK_STORE_SENTINEL_H
 
+#include <hiredis.h>
 #include <stddef.h>
 #include <uv.h>
 
@@ -28,5 +29,21 @@ struct sentinel_question *sentinel_ask(uv_loop_t *loop, const struct config_stor
 				       size_t index, sentinel_cb *cb, void *arg);
 /* cb will not be called. Must not be called once cb was. */
 void sentinel_cancel(struct sentinel_question *q);
+
+/* ---- the answer of a node of a cluster (the argument is in sentinel.c). Pure ---- */
+
+#define STORE_SLOT 13907 /* of the hash tag {0}: CRC16("0") modulo 16384 */
+
+enum slots_verdict {
+	SLOTS_FOUND,
+	SLOTS_NOBODY,   /* no node has the slot */
+	SLOTS_NONSENSE, /* this is no answer of a Redis Cluster */
+};
+
+/*
+ * The address of the slot's master. A node that does not know its own address, or was told to leave it out
+ * (cluster-preferred-endpoint-type unknown-endpoint), leaves the host empty: then it is `asked`, the host that was asked.
+ */
+enum slots_verdict slots_master(const redisReply *reply, const char *asked, char *host, size_t size, int *port);
 
 #endif

@@ -77,7 +77,7 @@ static int step_subscribe(const struct store *s, const char *argv[STEP_ARGS], ch
 }
 
 /* In a cluster: two keys, one of which never exists. The answer is a number only from the master that has the slot, while
- * nothing of it moves (slots.h); else it is ASK, TRYAGAIN or MOVED. */
+ * nothing of it moves (sentinel.c); else it is ASK, TRYAGAIN or MOVED. */
 static int step_ask_slot(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
 {
 	(void)text;

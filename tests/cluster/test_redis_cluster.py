@@ -1,6 +1,6 @@
 """
 A Redis Cluster as the store: hosts find the node that has dflock's slot, and follow it. While the slot moves to another node,
-key by key, and after a failover, no lock has two holders (store/slots.h has the argument), and a job that holds one goes on.
+key by key, and after a failover, no lock has two holders (store/sentinel.c has the argument), and a job that holds one goes on.
 """
 import os
 import re

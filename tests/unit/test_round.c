@@ -1,8 +1,8 @@
-/* store/round.c: which sentinel is asked, and when its answer counts. */
+/* store/discover.c: which sentinel is asked, and when its answer counts. */
 #include <check.h>
 #include <stdlib.h>
 
-#include "store/round.h"
+#include "store/internal.h"
 #include "tests/unit/suite.h"
 
 START_TEST(each_round_begins_with_the_next_one)

@@ -1,5 +1,5 @@
-/* store/slots.c: the answer to CLUSTER SLOTS names the master of dflock's slot, or is refused. */
-#include "store/slots.h"
+/* store/sentinel.c: the answer to CLUSTER SLOTS names the master of dflock's slot, or is refused. */
+#include "store/sentinel.h"
 
 #include <stdint.h>
 #include <string.h>
