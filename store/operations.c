@@ -104,7 +104,7 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	}
 	ask_script(q,
 		   REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_REST) | REPLY_MAY(STORE_GRACE) |
-			   REPLY_MAY(STORE_LIMIT) | (a->key ? REPLY_MAY(STORE_TAKEN) : 0),
+			   REPLY_MAY(STORE_LIMIT) | REPLY_MAY(STORE_GIVEN_UP) | (a->key ? REPLY_MAY(STORE_TAKEN) : 0),
 		   cb, arg);
 }
 
@@ -124,7 +124,7 @@ static void ask_about(struct store *s, enum script_id script, const char *name, 
 	query_word(q, token);
 	if (fence)
 		query_add(q, "%" PRIu64, *fence);
-	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
+	ask_script(q, REPLY_MAY(STORE_GONE) | (fence ? REPLY_MAY(STORE_GIVEN_UP) : 0), cb, arg);
 }
 
 static struct query *ask_release(struct store *s, const char *name, const char *token, bool unused)
@@ -229,7 +229,7 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 	query_add(q, REPLY_OFFSET, range->from);
 	query_add(q, REPLY_OFFSET, range->to);
 	query_word(q, key ? key : "");
-	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
+	ask_script(q, REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_GIVEN_UP), cb, arg);
 }
 
 /* ---- this host ---- */

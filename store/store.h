@@ -57,7 +57,7 @@ enum store_status {
 	STORE_GONE,        /* confirm, shrink, reclaim: the lease stands no more. sweep: the host is not silent */
 	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
-	STORE_GIVEN_UP,    /* beat: an operator gave this host up */
+	STORE_GIVEN_UP,    /* acquire, confirm, reclaim, beat: an operator gave this host up; nothing was done */
 	STORE_LIMIT,       /* acquire: the name has 1,000 leases and waiters */
 	STORE_UNREACHABLE, /* no answer; `error` says why */
 	STORE_ERROR, /* the request is malformed, or the store answered with an error: script error, wrong type, out
@@ -93,8 +93,9 @@ struct store_reply {
 	enum store_status status;
 	uint64_t fence;      /* STORE_OK of acquire, confirm, reclaim */
 	enum wire_mode mode; /* the same: the mode that is recorded */
-	const char *key;     /* STORE_OK of confirm, reclaim: the key of the lease (redis_key), valid during the callback; NULL: none */
-	int64_t from, to;    /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
+	const char *
+		key; /* STORE_OK of confirm, reclaim: the key of the lease (redis_key), valid during the callback; NULL: none */
+	int64_t from, to; /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
 	uint64_t
 		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
 	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
@@ -115,11 +116,11 @@ enum store_message_kind {
 	STORE_MSG_RECALL,  /* `asker` waits for `range`, of which the lease `token` covers a part; with `ask` it only
 			      asks,  and waits no longer than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
-	STORE_MSG_AGAIN,   /* `token` would be granted if no client had its key (redis_key): its host should ask for it again */
-	STORE_MSG_CHASE,   /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
-	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
-	STORE_MSG_BREAK,   /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
-	STORE_MSG_BROKEN,  /* the answer of the host `holder`: what became of it */
+	STORE_MSG_AGAIN, /* `token` would be granted if no client had its key (redis_key): its host should ask for it again */
+	STORE_MSG_CHASE,  /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
+	STORE_MSG_IN_USE, /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
+	STORE_MSG_BREAK,  /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
+	STORE_MSG_BROKEN, /* the answer of the host `holder`: what became of it */
 	STORE_MSG_WHO, /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
 			      calls its question `token` */
 	STORE_MSG_HOLDER,  /* one answer to that question: one lock of one process. No name */

@@ -3,9 +3,10 @@
 -- told. Without a key, where nothing rests or begins a rest, and no host is called dead. All other cases, and whatever looks strange, are left to
 -- acquire.lua, which reads the lock anew: this writes nothing before it is sure, and then returns. It does not need the
 -- functions of those files, and to define them would take the server longer than all of this.
-local same, open, written, fence = known(true)
-if not same then
-	return {'INC'}
+local same, open, written, fence, mark = known(true)
+local stop = not_now(same, mark)
+if stop then
+	return stop
 end
 if not open then
 	return {'GRACE'}

@@ -186,6 +186,9 @@ UNIT = {
         "a request waits for its own host": [put("take-owner", "(e.host ~= w.host or e.file ~= w.file)", "true")],
         "a request that waits is no beat": [become("take-beat", "")],
     },
+    "test_store_silent": {
+        "a host that was given up renews without a beat": [become("given-up-renews", "return not same and {'INC'} or nil")],
+    },
     "test_early": {
         "a probe fires whatever it found": [condition("fire-free", "probe->fire")],
         "the loop does not wait for a thread that fires": [skip("fire-disarmed")],
