@@ -49,6 +49,7 @@ static void on_verdict(struct query *q, const redisReply *reply, enum store_stat
 		s->record.grace = answer.status == STORE_GRACE;
 	if (answer.status == STORE_INCARNATION)
 		store_reread_record(s);
+	store_see_fence(s, answer.fence);
 	q->cb.reply(q->arg, &answer);
 }
 
@@ -394,6 +395,7 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 	query_word(q, words[how]);
 	query_add(q, "%" PRId64, s->ttl_ms);
 	query_word(q, earlier);
+	query_add(q, "%" PRIu64, s->record.fence);
 	q->may = REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
 	q->arg = arg;

@@ -311,7 +311,8 @@ int reply_parse_record(const redisReply *reply, struct reply_record *out)
 			out->used_by[i] = (char)(second[i] >= ' ' && second[i] <= '~' ? second[i] : '?');
 		return signed_number(first, &out->ttl_ms) ? 0 : -EPROTO;
 	}
-	if (strcmp(verdict, "OK") != 0 || !reply_is_incarnation(first) || !second)
+	if (strcmp(verdict, "OK") != 0 || !reply_is_incarnation(first) || !second ||
+	    (reply->elements > 3 && (!reply_text(reply, 3) || !reply_number(reply_text(reply, 3), &out->fence))))
 		return -EPROTO;
 	strcpy(out->incarnation, first);
 	out->open = strcmp(second, "1") == 0;

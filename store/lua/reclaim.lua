@@ -50,7 +50,7 @@ if mine.key and not key_stands({l = kept}, mine, true) then -- clients know no g
 end
 kept[#kept + 1] = mine
 raise_beat(mine.host)
-if mine.fence > tonumber(redis.call('HGET', STORE, 'fence')) then
+if mine.fence > tonumber(redis.call('HGET', STORE, 'fence')) and mine.fence < 2 ^ 52 then -- store.lua, MAX_FENCE
 	redis.call('HSET', STORE, 'fence', number(mine.fence))
 end
 write_lock({l = kept, q = {}})
