@@ -44,7 +44,8 @@
 
 #define STORE_KEYS       "dflock:{0}:" /* one shard */
 #define STORE_LOCK_KEY   STORE_KEYS "lock:"
-#define STORE_REST_KEY   STORE_KEYS "rest:" /* and the space, ':', the name */
+#define STORE_RESTS      STORE_KEYS "rests"
+#define STORE_REST_KEY   STORE_KEYS "rest:" /* a field of it: and the space, ':', the name */
 #define STORE_SHA_BYTES  41
 #define SERVER_BYTES     640 /* for people: the master's name, and its address */
 #define STORE_INFO_BYTES 64

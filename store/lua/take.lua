@@ -12,7 +12,7 @@ if not open then
 	return {'GRACE'}
 end
 local plain = ARGV[13] == '0' and ARGV[15] == '' and #ARGV < 16 and -- mutant: take-plain
-	redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 -- mutant: take-rest
+	not may_rest() -- mutant: take-rest
 if not written and plain then
 	local from, to = ARGV[7], ARGV[8]
 	if ARGV[12] == '1' then
