@@ -42,7 +42,8 @@
 
 #define STORE_KEYS       "dflock:{0}:" /* one shard */
 #define STORE_LOCK_KEY   STORE_KEYS "lock:"
-#define STORE_REST_KEY   STORE_KEYS "rest:" /* and the space, ':', the name */
+#define STORE_RESTS      STORE_KEYS "rests"
+#define STORE_REST_KEY   STORE_KEYS "rest:" /* a field of it: and the space, ':', the name */
 #define STORE_SHA_BYTES  41
 #define SERVER_BYTES     640 /* for people: the master's name, and its address */
 #define STORE_INFO_BYTES 64
@@ -140,6 +141,7 @@ struct discover {
 struct store_record {
 	char incarnation[STORE_INC_BYTES];
 	bool grace;
+	uint64_t fence;     /* the largest that was seen, in this incarnation or an earlier one: store_see_fence() */
 	bool rereading;     /* the record was asked for while the store is up */
 	bool ttl_refused;   /* the store is down because the record has another ttl_ms */
 	struct query *init; /* store_open(FORCED), called while ttl_refused: sent at the next connection. NULL: none */
@@ -309,6 +311,9 @@ void discover_cancel(struct store *s);
 void store_reread_record(struct store *s);
 /* The record is this one now; calls on_incarnation if it is another one than before. */
 void store_set_record(struct store *s, const struct reply_record *record);
+/* The store has said this fence. A keeper tells the largest one to a store that begins anew (store/lua/store.lua); numbers from
+ * 2^52 on were made up, and are forgotten. */
+void store_see_fence(struct store *s, uint64_t fence);
 /* Writes the line that says that the record has another ttl_ms. */
 void store_explain_ttl(const struct store *s, const struct reply_record *record, char line[REPLY_LINE_BYTES]);
 /* store_open(FORCED) while the record's ttl_ms is refused: `q` is sent at the next connection, which is tried now. */

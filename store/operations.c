@@ -49,6 +49,7 @@ static void on_verdict(struct query *q, const redisReply *reply, enum store_stat
 		s->record.grace = answer.status == STORE_GRACE;
 	if (answer.status == STORE_INCARNATION)
 		store_reread_record(s);
+	store_see_fence(s, answer.fence);
 	q->cb.reply(q->arg, &answer);
 }
 
@@ -104,7 +105,7 @@ void store_acquire(struct store *s, const struct store_acquire *a, store_reply_c
 	}
 	ask_script(q,
 		   REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_REST) | REPLY_MAY(STORE_GRACE) |
-			   REPLY_MAY(STORE_LIMIT) | (a->key ? REPLY_MAY(STORE_TAKEN) : 0),
+			   REPLY_MAY(STORE_LIMIT) | REPLY_MAY(STORE_GIVEN_UP) | (a->key ? REPLY_MAY(STORE_TAKEN) : 0),
 		   cb, arg);
 }
 
@@ -124,7 +125,7 @@ static void ask_about(struct store *s, enum script_id script, const char *name, 
 	query_word(q, token);
 	if (fence)
 		query_add(q, "%" PRIu64, *fence);
-	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
+	ask_script(q, REPLY_MAY(STORE_GONE) | (fence ? REPLY_MAY(STORE_GIVEN_UP) : 0), cb, arg);
 }
 
 static struct query *ask_release(struct store *s, const char *name, const char *token, bool unused)
@@ -229,7 +230,7 @@ void store_reclaim(struct store *s, const char *name, const char *file, const ch
 	query_add(q, WORD_OFFSET, range->from);
 	query_add(q, WORD_OFFSET, range->to);
 	query_word(q, key ? key : "");
-	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
+	ask_script(q, REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_GIVEN_UP), cb, arg);
 }
 
 /* ---- this host ---- */
@@ -421,6 +422,7 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 	query_word(q, words[how]);
 	query_add(q, "%" PRId64, s->ttl_ms);
 	query_word(q, earlier);
+	query_add(q, "%" PRIu64, s->record.fence);
 	q->may = REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
 	q->arg = arg;

@@ -150,11 +150,18 @@ static void store_up(struct store *s)
 
 /* ---- the record ---- */
 
+void store_see_fence(struct store *s, uint64_t fence)
+{
+	if (fence > s->record.fence && fence < UINT64_C(1) << 52)
+		s->record.fence = fence;
+}
+
 void store_set_record(struct store *s, const struct reply_record *record)
 {
 	char old[STORE_INC_BYTES];
 
 	s->record.grace = !record->open;
+	store_see_fence(s, record->fence);
 	if (strcmp(s->record.incarnation, record->incarnation) == 0)
 		return;
 	strcpy(old, s->record.incarnation);
@@ -217,6 +224,8 @@ static void store_read_record(struct store *s)
 	q->arg = s->record.init;
 	query_add(q, s->record.init ? "init" : "begin");
 	query_add(q, "%" PRId64, s->ttl_ms);
+	query_word(q, "");
+	query_add(q, "%" PRIu64, s->record.fence);
 	query_send_early(q, store_on_record);
 }
 

@@ -203,7 +203,8 @@ int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size
 int reply_parse_record(const redisReply *reply, struct reply_record *out)
 {
 	static const struct word_field incarnation = {WORD_INCARNATION, offsetof(struct reply_record, incarnation)},
-				       ttl = {WORD_SIGNED, offsetof(struct reply_record, ttl_ms)};
+				       ttl = {WORD_SIGNED, offsetof(struct reply_record, ttl_ms)},
+				       fence[] = {{WORD_NUMBER, offsetof(struct reply_record, fence)}, {WORD_END, 0}};
 	const char *verdict = verdict_of(reply);
 	const char *first = verdict ? reply_text(reply, 1) : NULL, *second = verdict ? reply_text(reply, 2) : NULL;
 
@@ -216,7 +217,8 @@ int reply_parse_record(const redisReply *reply, struct reply_record *out)
 			out->used_by[i] = (char)(second[i] >= ' ' && second[i] <= '~' ? second[i] : '?');
 		return word_take(&ttl, first, out) ? 0 : -EPROTO;
 	}
-	if (strcmp(verdict, "OK") != 0 || !word_take(&incarnation, first, out) || !second)
+	if (strcmp(verdict, "OK") != 0 || !word_take(&incarnation, first, out) || !second ||
+	    (reply->elements > 3 && !reply_take(reply, 3, fence, out)))
 		return -EPROTO;
 	out->open = strcmp(second, "1") == 0;
 	return 0;

@@ -38,6 +38,7 @@ int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size
 struct reply_record {
 	char incarnation[STORE_INC_BYTES];
 	bool open;
+	uint64_t fence;    /* the last one; 0: not told */
 	bool refused_ttl;  /* the record has another ttl_ms, and nothing else here is filled */
 	int64_t ttl_ms;    /* only with refused_ttl: the record's; */
 	char used_by[256]; /* and some hosts that use it, for people; "": not asked for */

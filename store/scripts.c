@@ -43,7 +43,7 @@ static const struct {
 	const char *name, *text;
 	const char *simple; /* the simple cases, which come before the functions that take long to define; or NULL */
 	bool renews;        /* it counts as a beat */
-	bool lock;          /* ditto, perhaps; KEYS[3] is a lock, KEYS[4] and KEYS[5] are its rests */
+	bool lock;          /* ditto, perhaps; KEYS[3] is a lock, KEYS[4] and KEYS[5] name its rests */
 	bool binding;       /* store/acks.c */
 } scripts[SCRIPTS] = {
 	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, .simple = script_take, .lock = true, .binding = true},

@@ -37,7 +37,7 @@ char *script_text(enum script_id id, bool flags);
  * for script_text(). False: none, or out of memory. For people: an error names only the line. */
 bool script_command(enum script_id id, bool flags, unsigned line, char *command, size_t size);
 
-/* How many keys it takes: 2 (record, hosts) or 5 (and the lock, its rest in the space flock, and in the space record). */
+/* How many keys it takes: 2 (record, hosts) or 5 (and the lock, and the fields of its rests in the spaces flock and record). */
 int script_keys(enum script_id id);
 /* Its answer counts only when enough replicas have acknowledged it: store/acks.c says why. */
 bool script_is_binding(enum script_id id);

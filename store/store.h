@@ -64,7 +64,7 @@ enum store_status {
 	STORE_GONE,        /* confirm, shrink, reclaim: the lease stands no more. sweep: the host is not silent */
 	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
-	STORE_GIVEN_UP,    /* beat: an operator gave this host up */
+	STORE_GIVEN_UP,    /* acquire, confirm, reclaim, beat: an operator gave this host up; nothing was done */
 	STORE_LIMIT,       /* acquire: the name has 1,000 leases and waiters */
 	STORE_UNREACHABLE, /* no answer; `error` says why */
 	STORE_ERROR, /* the request is malformed, or the store answered with an error: script error, wrong type, out

@@ -14,7 +14,8 @@
 struct walk {
 	struct store *store;
 	char cursor[REPLY_CURSOR_BYTES];
-	char **names; /* the locks of this page */
+	char **names;         /* the locks of this page */
+	bool scanned, rested; /* the last page of keys came; dump: the names that rest, too */
 	size_t count, next;
 	/* Sends a query about one lock. Its answer goes on with walk_on(), or with `end`. */
 	void (*visit)(struct walk *walk, const char *name);
@@ -102,12 +103,35 @@ static void on_scanned(struct query *q, const redisReply *reply, enum store_stat
 	} else if (reply_parse_scan(reply, walk->cursor, &keys) != 0) {
 		walk->end(walk, STORE_UNREACHABLE, query_nonsense(q));
 	} else {
+		walk->scanned = strcmp(walk->cursor, "0") == 0;
 		take_names(walk, keys);
-		if (walk->count == 0 && strcmp(walk->cursor, "0") == 0)
-			walk->end(walk, STORE_OK, NULL);
-		else
-			walk_on(walk);
+		walk_on(walk);
 	}
+}
+
+/* A page of its own: these names may have no lock. */
+static void on_rests(struct query *q, const redisReply *reply, enum store_status status, const char *error)
+{
+	struct walk *walk = q->arg;
+
+	if (!reply) {
+		walk->end(walk, status, error);
+	} else if (reply->type != REDIS_REPLY_ARRAY) {
+		walk->end(walk, STORE_UNREACHABLE, query_nonsense(q));
+	} else {
+		walk->rested = true;
+		take_names(walk, reply);
+		walk_on(walk);
+	}
+}
+
+static void read_rests(struct walk *walk)
+{
+	struct query *q = query_command(walk->store, "HKEYS");
+
+	query_word(q, STORE_RESTS);
+	q->arg = walk;
+	query_send(q, on_rests);
 }
 
 static void read_page(struct walk *walk)
@@ -116,7 +140,7 @@ static void read_page(struct walk *walk)
 
 	query_word(q, walk->cursor);
 	query_word(q, "MATCH");
-	query_word(q, walk->json ? STORE_KEYS "*" : STORE_LOCK_KEY "*");
+	query_word(q, STORE_LOCK_KEY "*");
 	query_word(q, "COUNT");
 	query_word(q, PAGE_KEYS);
 	q->arg = walk;
@@ -127,10 +151,12 @@ static void walk_on(struct walk *walk)
 {
 	if (walk->next < walk->count)
 		walk->visit(walk, walk->names[walk->next++]);
-	else if (walk->count > 0 && strcmp(walk->cursor, "0") == 0)
-		walk->end(walk, STORE_OK, NULL);
-	else
+	else if (!walk->scanned)
 		read_page(walk);
+	else if (walk->json && !walk->rested)
+		read_rests(walk);
+	else
+		walk->end(walk, STORE_OK, NULL);
 }
 
 /* ---- sweep ---- */

@@ -47,6 +47,8 @@ static void take_confirm(struct lease *lease, const struct store_reply *reply, i
 		stands(lease, reply, sent_ns);
 	else if (reply->status == STORE_GONE)
 		queue_raise(lease, LEASE_EV_GONE);
+	else if (reply->status == STORE_GIVEN_UP)
+		lease_start_timer(lease, DEADLINE_HEARD_MS);
 	else if (reply->status == STORE_ERROR)
 		awaited_try_again(lease, "confirmed", reply);
 }
@@ -93,6 +95,8 @@ static void on_confirm(void *arg, const struct store_reply *reply)
 	awaited_end(awaited, &sent_ns);
 	k->confirms.sent--;
 	lease->confirm = CONFIRM_NONE;
+	if (reply->status == STORE_GIVEN_UP)
+		deadline_given_up(k, reply->arrival);
 	if (!again) {
 		take_confirm(lease, reply, sent_ns);
 	} else {

@@ -106,8 +106,8 @@ void deadline_renewed(struct keeper *k, int64_t sent_ns)
 
 /* --- beats --- */
 
-/* An operator gave this host up (store/lua/give_up.lua): another host may have its leases by now. As if the deadline had
- * passed: the parent stops the holders at once, and each lease must be confirmed. */
+/* Another host may have the leases by now. As if the deadline had passed: the parent stops the holders at once, and each
+ * lease must be confirmed. */
 static void give_up_time(struct keeper *k, uint64_t mark)
 {
 	int64_t now = clock_now_ns();
@@ -121,6 +121,13 @@ static void give_up_time(struct keeper *k, uint64_t mark)
 	leasepage_refresh(k, 0);
 	table_notify(k->table);
 	queue_raise_all(k, LEASE_EV_EXPIRED);
+}
+
+/* Answers to questions that were sent before that beat say the same mark once more. */
+void deadline_given_up(struct keeper *k, uint64_t mark)
+{
+	if (mark != k->deadline.mark)
+		give_up_time(k, mark);
 	deadline_beat(k);
 }
 
@@ -149,7 +156,7 @@ static void on_beat(void *arg, const struct store_reply *reply)
 	if (reply->status == STORE_OK)
 		deadline_renewed(k, k->deadline.beat_sent_ns);
 	else if (reply->status == STORE_GIVEN_UP)
-		give_up_time(k, reply->arrival);
+		deadline_given_up(k, reply->arrival);
 	else if (reply->status == STORE_ERROR)
 		log_event(LINE_STORE_REFUSED,
 			  "the store refused a beat: %s; leases run out unless it takes one, see `dflock doctor`",

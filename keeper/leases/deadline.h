@@ -72,6 +72,10 @@ void deadline_renewed(struct keeper *k, int64_t sent_ns);
  * answered for too long: the request that is sent now should count as a beat.
  */
 bool deadline_beats(struct keeper *k);
+/* The store answered a beat, acquire, confirm or reclaim with STORE_GIVEN_UP and this mark: doubts all leases, and says so in a
+ * beat. Until the store has that beat it answers so; a question that is asked again after DEADLINE_HEARD_MS comes behind it. */
+#define DEADLINE_HEARD_MS 25
+void deadline_given_up(struct keeper *k, uint64_t mark);
 /* Sends a beat now, unless one is under way or the store is down. */
 void deadline_beat(struct keeper *k);
 

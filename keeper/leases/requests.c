@@ -261,9 +261,10 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 		return lease_start_timer(lease, deadline_reask_ms(k));
 	case STORE_LIMIT:
 		return on_limit(lease);
+	case STORE_GIVEN_UP:
+		return lease_start_timer(lease, DEADLINE_HEARD_MS);
 	case STORE_ERROR:
 	case STORE_GONE:
-	case STORE_GIVEN_UP:
 		log_about(LINE_STORE_REFUSED, &(struct log_about){.lock = lease->lock->file->name},
 			  "%s: the store refused: %s; see `dflock doctor`", lease->lock->file->name,
 			  reply->error ? reply->error : "");
@@ -292,6 +293,8 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_REST ||
 		     reply->status == STORE_TAKEN || reply->status == STORE_BUSY))
 		deadline_renewed(k, sent_ns);
+	if (reply->status == STORE_GIVEN_UP)
+		deadline_given_up(k, reply->arrival);
 	if (lease->state == LEASE_ASKING) { /* else it is too late */
 		/* The answer was too late to renew anything, or there was none. */
 		lease->lapsed = lease->lapsed || k->deadline.expired;

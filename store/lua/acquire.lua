@@ -10,7 +10,8 @@
 -- Answers: OK fence mode, and from to if that is more than was asked for | WAIT or BUSY, then a number that grows with
 -- every WAIT (BUSY: 0), then host, beat, age in ms, 'holds' or 'waits' of up to 16 hosts in the way | REST, the same
 -- number (0: it only asked, and is not queued), how many ms the rest lasts, then hosts as above | TAKEN, the same number, for how many
--- ms a client has the key (-1: for ever), and the beginning of its token ('': none has it; it is left free for clients) | GRACE | LIMIT | INC
+-- ms a client has the key (-1: for ever), and the beginning of its token ('': none has it; it is left free for clients) | GRACE | LIMIT | GIVENUP mark
+-- (renew.lua) | INC
 -- Who wakes a waiter when a rest is over: no message does. Its host asks again after so many ms, and that grants the
 -- first waiter, whichever host asks.
 -- A late duplicate, executed after the token was released, grants anew with another fence: confirm says GONE for the

@@ -5,15 +5,14 @@
 -- put back) or 'extra' (the host may not know of this lease); else the lease is lost: 'theirs' (a client has the key), 'free' (it
 -- expired), 'other' (it is no lock any more) or 'lost' (one of these, at an earlier beat) | GIVENUP mark (an operator has given the host up, give_up.lua: nothing is renewed until the host has
 -- doubted all its leases, and sends this mark) | INC
-if not known(true) then
-	return {'INC'}
+local same, _, _, _, mark = known(true)
+if same and mark and mark == ARGV[3] then
+	redis.call('HDEL', STORE, 'given:' .. ARGV[2])
+	mark = nil
 end
-local field = 'given:' .. ARGV[2]
-local mark = redis.call('HGET', STORE, field)
-if mark and mark ~= ARGV[3] then
-	return {'GIVENUP', mark}
-elseif mark then
-	redis.call('HDEL', STORE, field)
+local stop = not_now(same, mark)
+if stop then
+	return stop
 end
 local told, held = {'KEYS'}, HELD_KEYS .. ARGV[2]
 if not raise_beat(ARGV[2], told) then

@@ -2,11 +2,12 @@
 -- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence, earlier, arrivals; and the key of each lock that exists
 -- -> the incarnation in which it was written)
 -- KEYS[2] the hosts (hash: host -> beat)
--- KEYS[3] the lock, for scripts that work on one; KEYS[4], KEYS[5] its rests (entries.lua), one for each space
+-- KEYS[3] the lock, for scripts that work on one; KEYS[4], KEYS[5] are no keys: the fields of its rests (entries.lua), one for each space
 -- ARGV[1] the incarnation that the caller knows
 -- Numbers whose exact value matters stay below 2^53 and are written with %.0f: a Lua number is a double, and tostring()
 -- rounds it.
 local STORE, HOSTS = KEYS[1], KEYS[2]
+local RESTS = string.sub(STORE, 1, -6) .. 'rests' -- "dflock:{0}:store" without "store"
 
 local function number(n)
 	return string.format('%.0f', n)
@@ -35,17 +36,23 @@ local function is_of_this_server(incarnation)
 		string.find(info, 'master_replid:' .. id .. '\r', 1, true) ~= nil
 end
 
--- Answers four questions: is the store the one the caller knows; does it grant (open); was the lock written (the
--- incarnation in which it was, or false); the last fence. A script that grants a lease, or says that one stands,
+-- Answers five questions: is the store the one the caller knows; does it grant (open); was the lock written (the
+-- incarnation in which it was, or false); the last fence; the mark of the host in ARGV[2], if it was given up (renew.lua). A script that grants a lease, or says that one stands,
 -- looks at the server itself (deep); for the others the record is enough. If a lock that was written is missing, a
 -- person or the server's eviction removed it: then the store has lost its memory.
 local function known(deep)
-	local record = redis.call('HMGET', STORE, 'inc', 'open', KEYS[3] or '', 'fence')
+	local record = redis.call('HMGET', STORE, 'inc', 'open', KEYS[3] or '', 'fence', 'given:' .. (ARGV[2] or ''))
 	if record[1] == ARGV[1] and record[3] == ARGV[1] and redis.call('EXISTS', KEYS[3]) == 0 then
 		redis.call('HDEL', STORE, 'inc')
 		return false
 	end
-	return record[1] == ARGV[1] and (not deep or is_of_this_server(ARGV[1])), record[2] == '1', record[3], record[4]
+	return record[1] == ARGV[1] and (not deep or is_of_this_server(ARGV[1])), record[2] == '1', record[3], record[4], record[5]
+end
+
+-- Is there a rest of the name? It may be over.
+local function may_rest()
+	local rests = redis.call('HMGET', RESTS, KEYS[4], KEYS[5])
+	return rests[1] or rests[2]
 end
 
 local function beat_of(host)

@@ -1,9 +1,11 @@
 #!lua flags=allow-oom
 -- Says whether this lease still stands. ARGV 2 host  3 token  4 fence. Raises the host's beat.
--- Answers: OK fence mode, and key if it has one: a keeper that takes the lease up knows only what the rule says now | GONE | INC
+-- Answers: OK fence mode, and key if it has one: a keeper that takes the lease up knows only what the rule says now | GONE | GIVENUP mark (renew.lua) | INC
 -- The fence must match too: a late duplicate of an old acquire may have granted the token anew.
-if not known(true) then
-	return {'INC'}
+local same, _, _, _, mark = known(true)
+local stop = not_now(same, mark)
+if stop then
+	return stop
 end
 local lock = read_lock()
 local lease = find(lock.l, ARGV[3])

@@ -12,8 +12,9 @@ local function rows(list)
 	return out
 end
 local lock = read_lock()
-local function left(key)
-	return number(math.max(redis.call('PTTL', key), 0))
+local function left(space)
+	local ms, all = rest_read(space)
+	return number(math.min(ms, all))
 end
 local function client(key)
 	local format, name = string.match(key, '^(%a+) (.+)$')
@@ -34,4 +35,4 @@ for _, list in ipairs({lock.l, lock.q}) do
 		key = key == '' and e.key or key
 	end
 end
-return {'OK', rows(lock.l), rows(lock.q), {left(KEYS[4]), left(KEYS[5])}, client(key)}
+return {'OK', rows(lock.l), rows(lock.q), {left('flock'), left('record')}, client(key)}

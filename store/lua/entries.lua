@@ -39,24 +39,43 @@ local function find(list, token)
 end
 
 -- A rest (at_least_ms): for so long after the grant of a lease, also after its end, nothing of the name and space is
--- granted to anybody. One key for each space, which the server removes when the rest is over: "MS FENCE", the fence of
--- the lease that began it. No safety property: the server's clock is good enough.
+-- granted to anybody. A field of one hash for each: "END MS FENCE": when it is over (server's ms), how long it is, and the fence of the
+-- lease that began it. No keys that expire: a server that is short of memory drops those first (maxmemory-policy volatile-...).
+-- No safety property: the server's clock is good enough.
 local REST = {flock = KEYS[4], record = KEYS[5]}
 
-local function rest_of(lease)
-	return number(lease.rest) .. ' ' .. number(lease.fence)
+-- How many ms are left (0: none), how many it has in all, and the fence. If the clock was set back, it begins anew: it lasts no longer than it should
+-- by more than that.
+local function rest_read(space)
+	local till, ms, fence = string.match(redis.call('HGET', RESTS, REST[space]) or '', '^(%d+) (%d+) (%d+)$')
+	local left = till and tonumber(till) - now_ms() or 0
+	return math.max(left, 0), tonumber(ms or 0), fence
 end
 
--- How many ms are left; 0: none. If the clock was set back, the rest begins anew: it lasts no longer than it should by
--- more than that.
+local function rest_write(space, ms, fence)
+	redis.call('HSET', RESTS, REST[space], number(now_ms() + ms) .. ' ' .. number(ms) .. ' ' .. number(fence))
+end
+
 local function rest_left(space)
-	local ms = tonumber(string.match(redis.call('GET', REST[space]) or '', '^(%d+) '))
-	local left = ms and redis.call('PTTL', REST[space]) or 0
-	if ms and left > ms then
-		redis.call('PEXPIRE', REST[space], number(ms))
-		left = ms
+	local left, ms, fence = rest_read(space)
+	if left > ms then
+		rest_write(space, ms, fence)
+	elseif left == 0 and fence then
+		redis.call('HDEL', RESTS, REST[space])
 	end
-	return math.max(left, 0) -- mutant: rest-left
+	return math.min(left, ms) -- mutant: rest-left
+end
+
+-- Begins the rest of a new lease. A few others are looked at each time, so those that are over never make up a large part.
+local function rest_begin(e)
+	local LOOK = 8
+	local some, now = redis.call('HRANDFIELD', RESTS, LOOK, 'WITHVALUES'), now_ms()
+	for i = 1, #some, 2 do
+		if (tonumber(string.match(some[i + 1], '^%d+')) or 0) <= now then
+			redis.call('HDEL', RESTS, some[i])
+		end
+	end
+	rest_write(e.space, e.rest, e.fence)
 end
 
 -- Drops what these hosts have, and returns it.
@@ -178,7 +197,7 @@ local function commit(lock, granted, answered)
 	for _, e in ipairs(granted) do
 		e.fence, e.ask, e.pass = redis.call('HINCRBY', STORE, 'fence', 1), nil, nil
 		if e.rest then
-			redis.call('SET', REST[e.space], rest_of(e), 'PX', number(e.rest))
+			rest_begin(e)
 		end
 	end
 	write_lock(lock)

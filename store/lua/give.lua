@@ -25,7 +25,7 @@ do
 		if w and e.token == ARGV[2] and not e.rest and not w.rest and e.space == w.space and
 			(e.mode == 'exclusive' or w.mode == 'exclusive') and e.from < w.to and w.from < e.to and
 			(e.host ~= w.host or e.file ~= w.file) and record[2] == '1' and -- mutant: give-grace
-			redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 and -- mutant: give-rest
+			not may_rest() and -- mutant: give-rest
 			is_of_this_server(ARGV[1]) then -- mutant: give-server
 			w.fence, w.ask, w.pass = (record[4] or 0) + 1, nil, nil
 			redis.call('SET', KEYS[3], cmsgpack.pack({l = {w}, q = {}}))

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- An operator gives a host up, and what it has is swept next. If it lives, no beat of it counts until it has heard of
--- that (beat.lua): so it learns that its leases may be gone before it renews them once more. ARGV 2 host  3 beat: only if its
+-- An operator gives a host up, and what it has is swept next. If it lives, nothing that it asks raises its beat or grants it a lease until
+-- it has heard of that, and says so with a beat (renew.lua): so it learns that its leases may be gone before it renews them once more. ARGV 2 host  3 beat: only if its
 -- beat is still that one
 -- Answers: OK | GONE (it has another beat) | INC
 -- The mark of a host that never comes back stays for a day. It is needed for one ttl: a host that was silent for longer

@@ -2,13 +2,14 @@
 -- In grace, a holder whose deadline has not passed puts its lease back. ARGV 2 host  3 token  4 fence  5 file  6 space
 -- 7 mode  8 from  9 to  10 key ('': none). Raises the host's beat.
 -- Answers: OK fence mode, and key if it has one | GONE (grace is over and the lease is not there, a younger lease clashes with it, or a client
--- has its key) | INC
+-- has its key) | GIVENUP mark (renew.lua) | INC
 -- A lease in the way with an older fence was brought back by an old snapshot: its holder has lost it, or the caller
 -- could not have got a younger fence. Requests that wait in a snapshot are dropped: a host that still waits asks
 -- again.
-local same, open = known(true)
-if not same then
-	return {'INC'}
+local same, open, _, _, mark = known(true)
+local stop = not_now(same, mark)
+if stop then
+	return stop
 end
 local lock = read_lock()
 local lease = find(lock.l, ARGV[3])
@@ -49,7 +50,7 @@ if mine.key and not key_stands({l = kept}, mine, true) then -- clients know no g
 end
 kept[#kept + 1] = mine
 raise_beat(mine.host)
-if mine.fence > tonumber(redis.call('HGET', STORE, 'fence')) then
+if mine.fence > tonumber(redis.call('HGET', STORE, 'fence')) and mine.fence < 2 ^ 52 then -- store.lua, MAX_FENCE
 	redis.call('HSET', STORE, 'fence', number(mine.fence))
 end
 write_lock({l = kept, q = {}})

@@ -13,8 +13,8 @@ for _, list in ipairs({lock.l, lock.q}) do
 		local e = table.remove(list, place)
 		gone[#gone + 1] = e
 		-- mutant: rest-unused
-		if ARGV[3] == '1' and e.rest and e.fence and redis.call('GET', REST[e.space]) == rest_of(e) then
-			redis.call('DEL', REST[e.space])
+		if ARGV[3] == '1' and e.rest and e.fence and select(3, rest_read(e.space)) == number(e.fence) then
+			redis.call('HDEL', RESTS, REST[e.space])
 		end
 		if e.key and e.fence then
 			key_drop(lock, e)

@@ -1,4 +1,7 @@
 -- Behind common.lua, in the scripts that renew: the beat of a host, and with it the keys of its leases.
+-- A host that an operator has given up (give_up.lua) renews nothing until it has heard of that: each script that raises the beat of its host
+-- ends at once with what not_now() answers. What a script renews, the host counts from when it asked: a script that went on would
+-- let the host rely on leases that were swept.
 -- The lease of a name whose rule has redis_key is also the lock of an ordinary key, as client libraries take it (key.lua).
 -- Such a key is "FORMAT KEY" here:
 --   string    the key holds the token of the lease (SET KEY TOKEN NX PX ttl_ms)
@@ -78,6 +81,11 @@ local function renew_keys(host, told)
 	if all then
 		redis.call('HSET', held, '', number(now))
 	end
+end
+
+-- With the first and the last answer of known(): nil, or what the script answers and does nothing else.
+local function not_now(same, mark)
+	return not same and {'INC'} or mark and {'GIVENUP', mark} or nil -- mutant: given-up-renews
 end
 
 -- The beat is server time in ms, so that its age can be shown, but always more than before: clocks step. Says whether the

@@ -6,11 +6,11 @@ local same, open = known(true)
 if not same then
 	return {'INC'}
 end
-local fence = string.match(redis.call('GET', REST[ARGV[2]]) or '', '^%d+ (%d+)$')
-if not fence or tonumber(fence) > tonumber(ARGV[3]) then
+local left, _, fence = rest_read(ARGV[2])
+if left == 0 or tonumber(fence) > tonumber(ARGV[3]) then
 	return {'GONE'}
 end
-redis.call('DEL', REST[ARGV[2]])
+redis.call('HDEL', RESTS, REST[ARGV[2]])
 local lock = read_lock()
 if open and #lock.q > 0 then -- as if an exclusive lease of the whole range had gone
 	commit(lock, hand_over(lock, {{token = '', host = '', file = '', space = ARGV[2], mode = 'exclusive',

@@ -10,9 +10,12 @@
 --   init:  opens at once, whatever is known, and sets ttl_ms. Another ttl_ms begins a new incarnation, so that hosts with
 --          the old one find out, and is refused while there are such hosts: those that watch the beats for a shorter time
 --          would call them dead, while they hold locks
--- Answers: OK incarnation open | TTL ttl_ms hosts (all must use the same: deadlines are counted with it; init: which hosts
+-- ARGV 5: the largest fence that the caller has seen (a host of an earlier version tells none). Each host comes here when it meets an
+-- incarnation, mostly in its grace, when nothing is granted: so what is granted then has larger fences than any host has told
+-- Answers: OK incarnation open fence | TTL ttl_ms hosts (all must use the same: deadlines are counted with it; init: which hosts
 -- do use that one, else '') | INC | KNOWN text (new: what is known)
 local MAX_EARLIER, MAX_NAMED = 16, 3
+local MAX_FENCE = 2 ^ 52 -- a told fence from here on was made up (the clock's are below until 2112): from 2^53 on doubles are not exact
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
 local caller, what, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
 local inc, open, fence = record[1], record[2], record[4] or '0'
@@ -89,6 +92,15 @@ if what == 'new' and open ~= '1' then
 		return {'KNOWN', text}
 	end
 end
+-- Hosts that are gone may have seen some grants more than the one that tells.
+local function above(told)
+	told = tonumber(told) or 0
+	return told < MAX_FENCE and told + 2 ^ 32 or 0
+end
+-- A host that knows this incarnation has told before what it had seen of earlier ones.
+if same and caller ~= inc and (tonumber(fence) or 0) < above(ARGV[5]) then
+	fence = number(above(ARGV[5]))
+end
 if not same then
 	local t = redis.call('TIME')
 	if not knows(caller) then
@@ -100,7 +112,7 @@ if not same then
 	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0' -- mutant: new-memory
 	-- Room for 1,024 grants per ms until the year 2248. Old fences must not come again, neither after the clock
 	-- went back, nor from a replica with another clock that was some grants behind when it was promoted.
-	fence = number(math.max(inc and tonumber(fence) + 2 ^ 32 or 0, now_ms() * 1024))
+	fence = number(math.max(inc and tonumber(fence) + 2 ^ 32 or 0, above(ARGV[5]), now_ms() * 1024))
 end
 if what ~= 'begin' then
 	open = '1'
@@ -108,4 +120,4 @@ end
 -- Always, so that there is a write that replicas can acknowledge.
 redis.call('HSET', STORE, 'inc', inc, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence, 'earlier',
 	table.concat(earlier, ' ', 1, math.min(#earlier, MAX_EARLIER)))
-return {'OK', inc, open}
+return {'OK', inc, open, fence}

@@ -3,15 +3,16 @@
 -- told. Without a key, where nothing rests or begins a rest, and no host is called dead. All other cases, and whatever looks strange, are left to
 -- acquire.lua, which reads the lock anew: this writes nothing before it is sure, and then returns. It does not need the
 -- functions of those files, and to define them would take the server longer than all of this.
-local same, open, written, fence = known(true)
-if not same then
-	return {'INC'}
+local same, open, written, fence, mark = known(true)
+local stop = not_now(same, mark)
+if stop then
+	return stop
 end
 if not open then
 	return {'GRACE'}
 end
 local plain = ARGV[13] == '0' and ARGV[15] == '' and #ARGV < 16 and -- mutant: take-plain
-	redis.call('EXISTS', KEYS[4], KEYS[5]) == 0 -- mutant: take-rest
+	not may_rest() -- mutant: take-rest
 if not written and plain then
 	local from, to = ARGV[7], ARGV[8]
 	if ARGV[12] == '1' then

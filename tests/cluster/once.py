@@ -26,14 +26,20 @@ def pair(make):
     return make("a"), make("b")
 
 
+def field(name, space):
+    return "dflock:{0}:rests", f"dflock:{{0}}:rest:{space}:t/{name}"
+
+
 def rests(redis, name="f", space="flock"):
     """How many ms it still rests; 0: it does not."""
-    return max(0, redis.command("PTTL", f"dflock:{{0}}:rest:{space}:t/{name}"))
+    rest = redis.command("HGET", *field(name, space))
+    sec, usec = map(int, redis.command("TIME"))
+    return max(0, int(rest.split()[0]) - sec * 1000 - usec // 1000) if rest else 0
 
 
 def over(redis, name="f", space="flock"):
     """The rest is over now."""
-    assert redis.command("DEL", f"dflock:{{0}}:rest:{space}:t/{name}") == 1
+    assert redis.command("HDEL", *field(name, space)) == 1
 
 
 def went_back(redis, name="f"):

@@ -15,6 +15,7 @@ from jobs import grows, is_frozen, job, state
 
 LEASE = "ttl_ms = 3000; freeze_margin_ms = 800;"
 LONG = "ttl_ms = 12000; freeze_margin_ms = 3000;"
+RARE = "ttl_ms = 600000; freeze_margin_ms = 3000;"
 
 
 def own(host):
@@ -113,6 +114,18 @@ def test_forced_it_stops_its_holders_until_it_knows(make_host, proxy):
     proxy.release()
     assert process.wait(20) != 0
     wait_until(lambda: not runs(pid_of(path)), "all that it started has ended")
+    process.communicate()
+
+
+def test_forced_and_it_asks_for_another_lock_before_its_next_beat(make_host):
+    """Then the answer to that tells it. Its next beat is minutes away, and no other answer may count as one before it has heard."""
+    a, b = make_host("a", lease=RARE), make_host("b", lease=RARE).wait_up()
+    process, path = job(b)
+    a.cli("break", "--yes", "--force", "--host", own(b))
+    assert b.run("flock", b.path("g"), "true").returncode == 0
+    assert process.wait(20) != 0
+    wait_until(lambda: not runs(pid_of(path)), "all that it started has ended")
+    assert "given up by `dflock break --host`" in b.log()
     process.communicate()
 
 

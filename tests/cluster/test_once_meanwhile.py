@@ -10,7 +10,7 @@ from harness import Job, wait_until
 from editing import read, write
 from jobs import state
 from keepers import kill_keeper, leases, opened, parent_and_keeper
-from once import LEASE, NEVER, held, make, over, pair, queue, queued, rests, went_back  # noqa: F401
+from once import LEASE, NEVER, TAKEN, field, held, make, over, pair, queue, queued, rests, went_back  # noqa: F401
 
 
 def test_the_job_is_killed(pair, redis):
@@ -33,6 +33,22 @@ def test_a_host_vanishes(make, redis):
     assert waiter.silent() and opened(b).do("flock 0 ex nb") == "EAGAIN"
     over(redis)
     assert waiter.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("policy", ["volatile-lru", "volatile-ttl", "volatile-random"])
+def test_the_store_is_short_of_memory(pair, redis, policy):
+    """These policies drop keys that expire, and no lock may be among them."""
+    a, b = pair
+    assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
+    went_back(redis)
+    redis.command("CONFIG", "SET", "maxmemory-policy", policy)
+    for n in range(100):
+        redis.command("SET", f"cache{n}", "x" * 1000, "PX", NEVER * 2)
+    redis.command("CONFIG", "SET", "maxmemory", "1")  # less than it needs: all that may be dropped is
+    wait_until(lambda: not redis.command("KEYS", "cache*"), "all that expires has gone")
+    redis.command("CONFIG", "SET", "maxmemory", "0")
+    assert opened(a).do("flock 0 ex nb") in TAKEN and opened(b).do("flock 0 ex nb") in TAKEN
+    assert rests(redis)
 
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
@@ -165,7 +181,7 @@ def test_the_rule_goes_while(pair, redis):
     over(redis)
     assert waiter.heard()[0] == "ok"
     assert waiter.do("flock 0 un") == "ok"
-    redis.command("DEL", "dflock:{0}:rest:flock:t/f")  # it had asked under the old rule
+    redis.command("HDEL", *field("f", "flock"))  # it had asked under the old rule
     for agent in (opened(b), holder, holder):
         assert agent.do("flock 0 ex nb") == "ok" and agent.do("flock 0 un") == "ok"
     assert not rests(redis)
@@ -219,5 +235,5 @@ def test_keepers_are_killed(make, redis):
         killed.add(keeper)
         assert runs <= 1 and runs + taken == len(hosts)
         ran += runs
-        redis.command("DEL", "dflock:{0}:rest:flock:t/f")
+        redis.command("HDEL", *field("f", "flock"))
     assert ran > ROUNDS // 2

@@ -38,6 +38,21 @@ def test_a_held_lease_is_put_back(make_host, redis, how, take, mode):
     assert held(b)[0]["fence"] > before["fence"]
 
 
+def test_fences_grow_though_the_stores_clock_is_behind(make_host, redis):
+    """The lease is not put back, since it was given back. A host tells what it knows, which never had a lease itself."""
+    a = make_host("a", lease="ttl_ms = 1500; linger_ms = 50;").wait_up()
+    redis.command("HINCRBY", "dflock:{0}:store", "fence", 10 ** 12)  # as if the clock had been 11 days ahead
+    b = make_host("b", lease="ttl_ms = 1500; linger_ms = 50;").wait_up()
+    one, other = opened(a), opened(b)
+    assert one.do("flock 0 ex") == "ok"
+    before = held(a)[0]["fence"]
+    assert one.do("flock 0 un") == "ok"
+    wait_until(lambda: not redis.command("KEYS", "dflock:{0}:lock:*"), "the lease has gone back")
+    redis.command("FLUSHALL")
+    assert other.do("flock 0 ex") == "ok"  # when grace is over
+    assert held(b)[0]["fence"] > before
+
+
 @pytest.fixture
 def another(folder):
     """another(options...): one more server, in a folder of its own."""

@@ -178,13 +178,16 @@ PROGRAMS = {
 UNIT = {
     "test_store_scripts": {
         "a release hands over in grace": [put("give-grace", "record[2] == '1'", "true")],
-        "a release hands over in a rest": [put("give-rest", "redis.call('EXISTS', KEYS[4], KEYS[5]) == 0", "true")],
+        "a release hands over in a rest": [put("give-rest", "not may_rest()", "true")],
         "a release hands over on another server": [put("give-server", "is_of_this_server(ARGV[1])", "true")],
         "what was handed over has no fence of its own": [become("give-fence", "")],
         "a request waits for a host that is called dead": [put("take-plain", "#ARGV < 16", "true")],
-        "a request waits in a rest": [put("take-rest", "redis.call('EXISTS', KEYS[4], KEYS[5]) == 0", "true")],
+        "a request waits in a rest": [put("take-rest", "not may_rest()", "true")],
         "a request waits for its own host": [put("take-owner", "(e.host ~= w.host or e.file ~= w.file)", "true")],
         "a request that waits is no beat": [become("take-beat", "")],
+    },
+    "test_store_silent": {
+        "a host that was given up renews without a beat": [become("given-up-renews", "return not same and {'INC'} or nil")],
     },
     "test_early": {
         "a probe fires whatever it found": [condition("fire-free", "probe->fire")],

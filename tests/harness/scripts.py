@@ -5,7 +5,7 @@ from .host import ROOT
 
 LUA = os.path.join(ROOT, "store/lua")
 STORE, HOSTS, LOCK = "dflock:{0}:store", "dflock:{0}:hosts", "dflock:{0}:lock:%s"
-RESTS = ("dflock:{0}:rest:flock:%s", "dflock:{0}:rest:record:%s")
+RESTED, RESTS = "dflock:{0}:rests", ("dflock:{0}:rest:flock:%s", "dflock:{0}:rest:record:%s")
 END = "9223372036854775807"
 OF_ALL = ("beat", "leave", "hosts", "store", "post", "rules")  # they take no lock
 

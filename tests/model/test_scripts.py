@@ -10,7 +10,7 @@ import socket
 from collections import Counter
 
 import pytest
-from harness.scripts import Scripts, text_of
+from harness.scripts import RESTED, Scripts, text_of
 
 SEED = os.environ.get("DFLOCK_MODEL_SEED") or "1"
 STEPS = 1000
@@ -203,7 +203,7 @@ def play(scripts, plain, rng, number, wide, resting, releases=4):
                        [8, 2, 8 if resting else releases, 1, 0.05, 0.05, 0.5 if resting else 0])[0]
     if what == "over":
         space = rng.choice(["flock", "record"])
-        return f"over {space}", scripts.redis.command("DEL", scripts.rests[space == "record"]) == 1, plain.over(space)
+        return f"over {space}", scripts.redis.command("HDEL", RESTED, scripts.rests[space == "record"]) == 1, plain.over(space)
     if what in ("acquire", "again", "dead"):
         first = rng.randrange(400)
         # Now and then one that many others wait for.

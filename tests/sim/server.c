@@ -1,6 +1,6 @@
 /*
  * The server: a real redis-server that runs the store's own scripts. A prelude before each script answers TIME and INFO
- * for the scheduler, collects what is published and lets rests end by the simulated clock; an epilogue after it shows the
+ * for the scheduler, collects what is published; an epilogue after it shows the
  * resulting lock. The script between them is unchanged.
  */
 #include <errno.h>
@@ -22,34 +22,10 @@ static const char prelude[] =
 	"SIM.id = table.remove(ARGV)\n"
 	"SIM.usec = table.remove(ARGV)\n"
 	"SIM.sec = table.remove(ARGV)\n"
-	"SIM.now = SIM.sec * 1000 + math.floor(SIM.usec / 1000)\n"
-	"local function SIM_is_rest(key) return key == KEYS[4] or key == KEYS[5] end\n"
-	"local function SIM_left(key)\n" /* ms; nil: it has not begun */
-	"	local at = SIM_redis.call('HGET', 'SIM:rests', key)\n"
-	"	return at and at - SIM.now\n"
-	"end\n"
-	"local function SIM_exists(...)\n"
-	"	local count = 0\n"
-	"	for _, key in ipairs({...}) do\n"
-	"		local over = SIM_is_rest(key) and (SIM_left(key) or 0) <= 0\n"
-	"		count = count + (over and 0 or SIM_redis.call('EXISTS', key))\n"
-	"	end\n"
-	"	return count\n"
-	"end\n"
-	"local function SIM_of_rest(command, key, value, option, ms)\n"
-	"	local begins = command == 'SET' and ms or command == 'PEXPIRE' and value\n"
-	"	if begins then SIM_redis.call('HSET', 'SIM:rests', key, SIM.now + begins) end\n"
-	"	if command == 'SET' then return SIM_redis.call('SET', key, value) end\n"
-	"	if command == 'PTTL' then return SIM_exists(key) == 1 and SIM_left(key) or -2 end\n"
-	"	if command == 'GET' then return SIM_exists(key) == 1 and SIM_redis.call('GET', key) end\n"
-	"	if command == 'DEL' then return SIM_redis.call('DEL', key) end\n"
-	"end\n"
 	"local redis = {error_reply = redis.error_reply, call = function(command, ...)\n"
 	"	if command == 'TIME' then return {SIM.sec, SIM.usec} end\n"
 	"	if command == 'INFO' then return 'role:master\\r\\nmaster_replid:' .. SIM.id .. '\\r\\n' end\n"
 	"	if command == 'PUBLISH' then SIM.said[#SIM.said + 1] = {...} return 0 end\n"
-	"	if command == 'EXISTS' then return SIM_exists(...) end\n"
-	"	if SIM_is_rest((...)) then return SIM_of_rest(command, ...) end\n"
 	"	return SIM_redis.call(command, ...)\n"
 	"end}\n"
 	"local function SIM_body()\n";
@@ -244,7 +220,7 @@ static const char *name_of(const char *sha)
 	return "?";
 }
 
-/* The keys of such a script are the store's two, the lock, and the rests of the lock. */
+/* The keys of such a script are the store's two, the lock, and the fields of its rests. */
 static bool is_of_lock(char **argv)
 {
 	return atoi(argv[2]) > 2;

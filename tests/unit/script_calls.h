@@ -283,7 +283,7 @@ static inline void disconnect(void)
 #define assert_ends_with_grace(answer)                                                                                 \
 	do {                                                                                                           \
 		const char *a = answer;                                                                                \
-		ck_assert_msg(strncmp(a, "OK ", 3) == 0 && strcmp(a + strlen(a) - 2, " 0") == 0, "%s", a);             \
+		ck_assert_msg(strncmp(a, "OK ", 3) == 0 && strstr(a, " 0 "), "%s", a);                                 \
 	} while (0)
 
 static inline void use_flags(void)

@@ -59,6 +59,40 @@ START_TEST(a_record_of_another_server)
 }
 END_TEST
 
+#define begin_telling(fence) call(SCRIPT_STORE, "begin", "3000", "", fence, NULL)
+
+/* The store is empty and its clock is behind: the numbers of before are told by the hosts that come back, in any order. */
+START_TEST(hosts_tell_the_largest_fence)
+{
+	char before[STORE_INC_BYTES], now[STORE_INC_BYTES];
+
+	strcpy(before, incarnation);
+	command("FLUSHALL");
+	begin_telling("3000000000000000");
+	snprintf(now, sizeof(now), "%s", command("HGET dflock:{0}:store inc"));
+	assert_says(command("HGET dflock:{0}:store fence"), "3000004294967296");
+	begin_telling("2999999999999999");
+	begin_telling("0");
+	call(SCRIPT_STORE, "begin", "3000", NULL); /* of a host of an earlier version */
+	begin_telling("4503599627370496");         /* made up: near the numbers that a double cannot hold */
+	begin_telling("18446744073709551615");
+	begin_telling("nan");
+	begin_telling("-inf");
+	assert_says(command("HGET dflock:{0}:store fence"), "3000004294967296");
+	assert_says(command("HGET dflock:{0}:store inc"), now);
+	strcpy(incarnation, "");
+	begin_telling("3100000000000000");
+	assert_says(command("HGET dflock:{0}:store fence"), "3100004294967296");
+	strcpy(incarnation,
+	       now); /* it has told, and learnt this one: a host that connects often does not use the room up */
+	ck_assert_ptr_nonnull(strstr(begin_telling("3100004294967296"), " 3100004294967296"));
+	assert_says(reclaim("A", 'z', "4503599627370497", "exclusive"), "OK 4503599627370497 exclusive");
+	assert_says(release('z'), "OK");
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	ck_assert_uint_eq(fence_of(acquire("A", 'a', 'x')), 3100004294967297);
+}
+END_TEST
+
 /* The address leads to another server, which is open, and then back to the first, which still has its memory. */
 START_TEST(another_past)
 {
@@ -263,6 +297,7 @@ static void add_tests(TCase *t)
 {
 	tcase_add_test(t, another_incarnation);
 	tcase_add_test(t, a_record_of_another_server);
+	tcase_add_test(t, hosts_tell_the_largest_fence);
 	tcase_add_test(t, another_past);
 	tcase_add_test(t, a_lock_that_vanished);
 	tcase_add_test(t, hosts_that_vanished);

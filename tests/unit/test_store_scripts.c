@@ -1,6 +1,8 @@
 /* The store's scripts: which host gets what in which state, and what is published. */
 #include "tests/unit/script_calls.h"
 
+#define REST_FROM_BEFORE "8000000000000000 9000000000000000 1"
+
 /* ---- grants and conflicts ---- */
 
 START_TEST(grant_again_and_conflict)
@@ -129,11 +131,10 @@ START_TEST(the_only_waiter)
 	assert_starts(acquire("A", 'c', 'x'), "WAIT B ");
 	while (*heard())
 		;
-	command("SET dflock:{0}:rest:flock:%s %s", NAME, "60000 1"); /* a rest from before */
-	command("PEXPIRE dflock:{0}:rest:flock:%s 60000", NAME);
+	command("HSET dflock:{0}:rests dflock:{0}:rest:flock:%s %s", NAME, REST_FROM_BEFORE);
 	assert_says(release('b'), "OK");
 	assert_says(heard(), "");
-	command("DEL dflock:{0}:rest:flock:%s", NAME);
+	command("HDEL dflock:{0}:rests dflock:{0}:rest:flock:%s", NAME);
 	ck_assert_uint_gt(fence_of(acquire("A", 'c', 'x')), next);
 
 	assert_starts(acquire("B", 'd', 'x'), "WAIT A ");
@@ -169,11 +170,10 @@ START_TEST(the_only_lease)
 	assert_granted(acquire("A", 'd', 'x', RECORD("1", "2"))); /* now there are two */
 	assert_says(release('d'), "OK");
 
-	command("SET dflock:{0}:rest:flock:%s %s", NAME, "60000 1"); /* a rest from before */
-	command("PEXPIRE dflock:{0}:rest:flock:%s 60000", NAME);
+	command("HSET dflock:{0}:rests dflock:{0}:rest:flock:%s %s", NAME, REST_FROM_BEFORE);
 	assert_starts(acquire("B", 'b', 'x', .ask = "1"), "REST ");
 	assert_says(heard(), "");
-	command("DEL dflock:{0}:rest:flock:%s", NAME);
+	command("HDEL dflock:{0}:rests dflock:{0}:rest:flock:%s", NAME);
 
 	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = beat_of("A")));
 	strcpy(was, incarnation);

@@ -98,6 +98,33 @@ START_TEST(a_host_that_was_given_up_hears_of_it_before_it_renews)
 }
 END_TEST
 
+/* What renews must not go on before the host has heard of the mark: the host would count its leases from then. */
+START_TEST(nothing_else_of_a_host_that_was_given_up_renews)
+{
+	char mark[64], beat[64], fence[24];
+
+	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(acquire("A", 'a', 's', .ask = "1", .pass = "1")));
+	assert_granted(acquire("B", 'b', 's'));
+	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
+	snprintf(mark, sizeof(mark), "%s", beat_with("0"));
+	assert_starts(mark, "GIVENUP ");
+	assert_says(acquire("A", 'a', 's'), "GIVENUP"); /* it asks again (without the mark: without_arrival()) */
+	assert_says(acquire("A", 'c', 'x'), "GIVENUP"); /* it would wait */
+	assert_says(acquire("A", 'd', 'x', .name = NAME_OF_ONE_WORD), "GIVENUP");
+	assert_says(acquire("A", 'd', 'x', .name = NAME_OF_ONE_WORD, .rest = "9"), "GIVENUP");
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), fence, NULL), mark);
+	assert_says(reclaim("A", 'a', fence, "shared"), mark);
+	assert_says(beat_of("A"), beat);
+	assert_says(call(SCRIPT_SWEEP, "A", beat, NULL), "OK"); /* so what it had can be swept */
+	assert_says(command("KEYS *" NAME_OF_ONE_WORD), "");
+	assert_granted(acquire("B", 'f', 'x'));
+	assert_says(beat_with(mark + strlen("GIVENUP ")), "OK");
+	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), fence, NULL), "GONE");
+	assert_starts(acquire("A", 'c', 'x'), "WAIT B ");
+}
+END_TEST
+
 START_TEST(marks_of_hosts_that_never_came_back_go)
 {
 	assert_granted(acquire("A", 'a', 'x'));
@@ -115,6 +142,7 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, dropping_the_dead_hands_over_in_order);
 	tcase_add_test(t, beats_only_grow);
 	tcase_add_test(t, a_host_that_was_given_up_hears_of_it_before_it_renews);
+	tcase_add_test(t, nothing_else_of_a_host_that_was_given_up_renews);
 	tcase_add_test(t, marks_of_hosts_that_never_came_back_go);
 }
 
