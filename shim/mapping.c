@@ -115,7 +115,26 @@ static const struct page *mapping_get(int fd, const struct stat *st)
 	return page;
 }
 
-static int mapping_check(int fd, const char *dir, uid_t euid, struct stat *st, struct text *why)
+/* Can its owner end this process in any case? By kill(2) that takes its real or saved user id. The owner can also do it by making
+ * the page shorter, at any time. */
+static bool mapping_is_harmless(uid_t owner, uid_t euid)
+{
+	uid_t real, effective, saved;
+
+	if (owner == 0 || owner != rundir_uid(euid))
+		return true;
+	return sys_getresuid(&real, &effective, &saved) == 0 && (owner == real || owner == saved);
+}
+
+/* All that is read of it has its memory, so that no read is a SIGBUS because the tmpfs is full. The file gets its size after
+ * that; but earlier keepers made files with holes. */
+static bool mapping_is_whole(const struct stat *st)
+{
+	return st->st_size == PAGE_BYTES && st->st_blocks * INT64_C(512) >= (int64_t)sizeof(struct page);
+}
+
+/* `place`: the file system of the directory, which was checked to be one in memory. */
+static int mapping_check(int fd, dev_t place, const char *dir, uid_t euid, struct stat *st, struct text *why)
 {
 	if (sys_fstat(fd, st) < 0) {
 		int err = errno;
@@ -126,6 +145,8 @@ static int mapping_check(int fd, const char *dir, uid_t euid, struct stat *st, s
 	}
 	if (!S_ISREG(st->st_mode))
 		text_add(why, "it is no regular file");
+	else if (st->st_dev != place)
+		text_add(why, "it is on another file system than the directory");
 	else if (!rundir_owner_counts(dir, st->st_uid, euid))
 		text_add(why, "it belongs neither to you nor to root");
 	else if (st->st_mode & (S_IWGRP | S_IWOTH))
@@ -139,7 +160,7 @@ static int mapping_check(int fd, const char *dir, uid_t euid, struct stat *st, s
 int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct page **page, char *why, size_t why_size)
 {
 	int dirfd = dir[0] ? rundir_open(dir, euid, false, why, why_size) : -ENOENT;
-	struct stat st;
+	struct stat st, place = {0};
 	struct text text;
 	long fd;
 	int ret = 0;
@@ -148,6 +169,7 @@ int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct pa
 	if (dirfd < 0)
 		return dirfd == -ENOENT ? 0 : dirfd;
 	fd = sys(openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	sys_fstat(dirfd, &place);
 	sys(close, dirfd);
 	text_init(&text, why, why_size);
 	text_add(&text, "the page in ");
@@ -160,9 +182,8 @@ int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct pa
 	/* There is no page, or we may not read it (it is that of a keeper for other users): ask the keeper. */
 	if (fd < 0)
 		return 0;
-	ret = mapping_check((int)fd, dir, euid, &st, &text);
-	/* The file is smaller while its first keeper makes it. */
-	if (ret == 0 && st.st_size == PAGE_BYTES)
+	ret = mapping_check((int)fd, place.st_dev, dir, euid, &st, &text);
+	if (ret == 0 && mapping_is_whole(&st) && mapping_is_harmless(st.st_uid, euid))
 		*page = mapping_get((int)fd, &st);
 	sys(close, fd);
 	return ret;
