@@ -26,6 +26,7 @@
 #include "keeper/leases/hostid.h"
 #include "keeper/leases/past.h"
 #include "keeper/guard/table_earlier.h"
+#include "keeper/guard/table_file.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/leases/leasepage.h"
@@ -186,7 +187,8 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	snprintf(k->grace.taken_incarnation, sizeof(k->grace.taken_incarnation), "%s", table_incarnation(k->table));
 	ret = table_take_up(k->table, takeup_entry, k, &damaged);
 	if (ret < 0) {
-		keeper_cannot_start(o, "%s: the table of leases cannot be opened: %s", o->runtime_dir, strerror(-ret));
+		keeper_cannot_start(o, "%s: the table of leases cannot be opened: %s%s", o->runtime_dir, strerror(-ret),
+				    table_file_advice(ret));
 		return ret;
 	}
 	lose_damaged(k, o, damaged);

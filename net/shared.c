@@ -2,6 +2,8 @@
 #include "net/shared.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,7 +37,9 @@ int shared_make(void)
 
 	if (fd < 0)
 		return -errno;
-	ret = ftruncate(fd, sizeof(*shared)) < 0 ? -errno : shared_map(fd);
+	ret = ftruncate(fd, sizeof(*shared)) < 0 ? -errno : -posix_fallocate(fd, 0, offsetof(struct shared, calls));
+	if (ret == 0)
+		ret = shared_map(fd);
 	if (ret < 0) {
 		close(fd);
 		return ret;
@@ -57,6 +61,14 @@ static bool shared_is_free(const struct caught *caught)
 	return __atomic_load_n(&caught->notif.data.arch, __ATOMIC_ACQUIRE) == 0;
 }
 
+/* Takes it now: where none is left (vm.overcommit_memory = 2), to touch it would be SIGBUS. EINVAL: Linux before 5.14. */
+static bool shared_has_memory(const struct caught *caught)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)caught / page * page;
+
+	return madvise((void *)from, (uintptr_t)(caught + 1) - from, MADV_POPULATE_WRITE) == 0 || errno == EINVAL;
+}
+
 /* A place that is used for the first time: until then its page is not there, and costs no memory. */
 static struct caught *shared_new(void)
 {
@@ -65,6 +77,8 @@ static struct caught *shared_new(void)
 	if (shared->used == SHARED_CALLS)
 		return NULL;
 	caught = &shared->calls[shared->used];
+	if (!shared_has_memory(caught))
+		return NULL;
 	shared_init_mutex(&caught->mine);
 	shared->used++;
 	shared_lock(&caught->mine);

@@ -52,7 +52,7 @@ int shared_map(int fd);
 /* Waits for a mutex of this memory, or for the end of the thread that has it. */
 void shared_lock(pthread_mutex_t *mutex);
 
-/* A free place, filled with zeros, whose mutex this thread has from now on; NULL: there is none. */
+/* A free place, filled with zeros, whose mutex this thread has from now on; NULL: there is none, or no memory for it. */
 struct caught *shared_find(void);
 /* The call has its answer, or has ended, or there is none: its place is free, and the mutex is given up. */
 void shared_free(struct caught *caught);

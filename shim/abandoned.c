@@ -15,9 +15,9 @@
  * now.
  *
  * The thread's number tells whether it is the same thread; a child of fork() has another number. A number that was used
- * again, or a descriptor that the program closed and that now is something else, shows in its inode and type. A socket
- * is shut down before it is closed, so that a copy in a child does not keep the keeper waiting. A caller that waits until
- * there is a keeper has a timer instead of a socket (await.c).
+ * again, or a descriptor that the program closed and that now is something else, shows in ask_identity(): the shim never closes
+ * a descriptor of the program. (Between that look and close(), another thread of the program may close what is not its own, and
+ * open something else.) A caller that waits until there is a keeper has a timer instead of a socket (await.c).
  *
  * A slot's `cookie` is FREE; or BUSY, while a thread writes the slot or ends its conversation; or a value that is never
  * used again. A reader of a slot reads the cookie first. If compare and exchange then still finds this cookie, what was
@@ -27,8 +27,6 @@
 
 #include <signal.h>
 #include <stdbool.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 
 #include "shim/sys.h"
 
@@ -41,8 +39,7 @@ enum { FREE, BUSY };
 static struct slot {
 	uint64_t cookie;
 	const struct ask *ask;
-	ino_t ino;   /* of the socket */
-	mode_t mode; /* ditto */
+	uint64_t identity;
 	int sock;
 	pid_t thread;
 	bool alternate; /* the conversation is on an alternate signal stack */
@@ -77,17 +74,16 @@ static uint64_t abandoned_cookie(unsigned int slot)
 void abandoned_note(struct ask *ask)
 {
 	unsigned int flags = alternate_stack();
-	struct stat st;
 
-	if (sys_fstat(ask->sock, &st) < 0)
+	ask->identity = ask_identity(ask->sock);
+	if (!ask->identity)
 		return;
 	for (unsigned int i = 0; i < ABANDONED_NOTED; i++) {
 		if (!abandoned_exchange(&abandoned_slots[i], FREE, BUSY))
 			continue;
 		ask->cookie = abandoned_cookie(i);
 		abandoned_slots[i].ask = ask;
-		abandoned_slots[i].ino = st.st_ino;
-		abandoned_slots[i].mode = st.st_mode;
+		abandoned_slots[i].identity = ask->identity;
 		abandoned_slots[i].sock = ask->sock;
 		abandoned_slots[i].thread = (pid_t)sys_raw(SYS_gettid);
 		abandoned_slots[i].alternate = flags & SS_ONSTACK;
@@ -126,16 +122,6 @@ static bool abandoned_was_left(const struct slot *slot, uint64_t cookie, const v
 	       __atomic_load_n(&slot->ask->cookie, __ATOMIC_RELAXED) != cookie;
 }
 
-static void abandoned_hang_up(int sock, ino_t ino, mode_t mode)
-{
-	struct stat st;
-
-	if (sys_fstat(sock, &st) < 0 || st.st_mode != mode || st.st_ino != ino)
-		return;
-	sys(shutdown, sock, SHUT_RDWR);
-	sys(close, sock);
-}
-
 void abandoned_end_slow(void)
 {
 	const int saved = errno;
@@ -151,7 +137,7 @@ void abandoned_end_slow(void)
 		if (!abandoned_was_left(&seen, cookie, __builtin_frame_address(0), flags) ||
 		    !abandoned_exchange(&abandoned_slots[i], cookie, BUSY))
 			continue;
-		abandoned_hang_up(seen.sock, seen.ino, seen.mode);
+		ask_hang_up(seen.sock, seen.identity);
 		abandoned_release(&abandoned_slots[i]);
 	}
 	errno = saved;

@@ -17,7 +17,7 @@
 #define ABANDONED_NOTED 64
 
 /* Notes a conversation whose ask->sock is open, a socket or a timer. `ask` must be a variable on the thread's stack, of a function that runs
- * as long as the conversation. Sets ask->cookie, unless it could not be noted. errno may change. */
+ * as long as the conversation. Sets ask->identity; and ask->cookie, unless it could not be noted. errno may change. */
 void abandoned_note(struct ask *ask);
 
 /* The conversation ends in good order. */

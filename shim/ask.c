@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 
 #include "shim/abandoned.h"
@@ -362,7 +363,37 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 		return ask_failed(ask, "no answer from the keeper", (int)ret);
 	if (ret == 0)
 		return -ECONNRESET;
-	return ask_check_form(ask, reply, (size_t)ret);
+	ret = ask_check_form(ask, reply, (size_t)ret);
+	ask->waited |= ret == 0 && reply->verdict == WIRE_WAITING;
+	return (int)ret;
+}
+
+/*
+ * All anonymous inodes (timerfd, eventfd, epoll) have one number, and inode numbers of sockets come again. A socket's cookie
+ * does not; and the timers of await.c have an interval that no program sets, with a number in it. The two kinds differ in the
+ * highest bit.
+ */
+uint64_t ask_identity(int fd)
+{
+	struct itimerspec timer;
+	uint64_t cookie;
+	socklen_t size = sizeof(cookie);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0)
+		return cookie;
+	if (sys(timerfd_gettime, fd, &timer) == 0 && timer.it_interval.tv_sec == ASK_TIMER_MARK_S)
+		return UINT64_C(1) << 63 | (uint64_t)timer.it_interval.tv_nsec;
+	return 0;
+}
+
+void ask_hang_up(int sock, uint64_t identity)
+{
+	if (identity && ask_identity(sock) != identity)
+		return;
+	/* A child that another thread or a signal handler forked may have a copy of the socket; the keeper must see the end
+	 * now. */
+	sys(shutdown, sock, SHUT_RDWR);
+	sys(close, sock);
 }
 
 void ask_close(struct ask *ask)
@@ -370,9 +401,7 @@ void ask_close(struct ask *ask)
 	if (ask->sock < 0)
 		return;
 	abandoned_forget(ask);
-	/* A child that another thread or a signal handler forked may have a copy of the socket; the keeper must see the end
-	 * now. */
-	sys(shutdown, ask->sock, SHUT_RDWR);
-	sys(close, ask->sock);
+	/* While it waited, another thread may have closed all descriptors of the program, and opened its own. */
+	ask_hang_up(ask->sock, ask->waited ? ask->identity : 0);
 	ask->sock = -1;
 }

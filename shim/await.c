@@ -64,28 +64,29 @@ static int await_look(const char *dir)
 }
 
 /* Opens the timer in the place of the socket: so ask_close() and abandoned.h close it. */
-static int await_open(struct ask *ask)
+static int await_open(struct ask *ask, const struct itimerspec *second)
 {
-	const struct itimerspec second = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
+	int ret;
 
 	if (start_is_restricted())
 		return -EPERM;
 	ask->sock = sys_above_stdio((int)sys(timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC));
 	if (ask->sock < 0)
 		return ask->sock;
+	ask->waited = true;
+	ret = (int)sys(timerfd_settime, ask->sock, 0L, second, NULL);
 	abandoned_note(ask);
-	return (int)sys(timerfd_settime, ask->sock, 0L, &second, NULL);
+	return ret;
 }
 
-/* The rest of a second; seconds that have passed already count. libc's read(), since deferred cancellation acts only in
- * libc's own calls. */
-static int await_second(const struct ask *ask)
+/* libc's read(), since deferred cancellation acts only in libc's own calls. */
+static int await_second(const struct ask *ask, const struct itimerspec *second)
 {
 	uint64_t passed;
-	ssize_t n;
+	ssize_t n = sys(timerfd_settime, ask->sock, 0L, second, NULL);
 
-	if (!ask->cancellable)
-		return (int)sys(read, ask->sock, &passed, (long)sizeof(passed));
+	if (n < 0 || !ask->cancellable)
+		return (int)(n < 0 ? n : sys(read, ask->sock, &passed, (long)sizeof(passed)));
 	n = read(ask->sock, &passed, sizeof(passed));
 	return n < 0 ? -errno : 0;
 }
@@ -93,11 +94,18 @@ static int await_second(const struct ask *ask)
 int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries)
 {
 	const unsigned most = ask->absent ? ABSENT_DOUBLED : SERVED_DOUBLED;
+	static uint32_t number;
+	/* The interval is a mark, and does not come: ask_identity(). */
+	const struct itimerspec second = {
+		.it_interval.tv_sec = ASK_TIMER_MARK_S,
+		.it_interval.tv_nsec = __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED) % 1000000000,
+		.it_value.tv_sec = 1,
+	};
 	unsigned seconds = 1u << (tries < most ? tries : most);
-	int ret = await_open(ask), found = 0;
+	int ret = await_open(ask, &second), found = 0;
 
 	for (; ret >= 0 && !found && seconds > 0; seconds--) {
-		ret = await_second(ask);
+		ret = await_second(ask, &second);
 		if (ret >= 0 && ask->absent && by->dir[0])
 			ret = found = await_look(by->dir);
 	}

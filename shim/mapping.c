@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "shim/sys.h"
 #include "wire/rundir.h"
@@ -62,7 +63,7 @@ static size_t mapping_head_bytes(void)
 	return ROUND_UP(HEAD_BYTES, (size_t)sysconf(_SC_PAGESIZE));
 }
 
-static struct mapping *mapping_map(int fd, const struct stat *st)
+static struct mapping *mapping_map(int fd, const struct statx *st)
 {
 	size_t head = mapping_head_bytes();
 	char *base = mmap(NULL, head + sizeof(struct page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -76,21 +77,22 @@ static struct mapping *mapping_map(int fd, const struct stat *st)
 		return NULL;
 	}
 	*m = (struct mapping){
-		.owner = st->st_uid,
-		.dev = st->st_dev,
-		.ino = st->st_ino,
+		.owner = st->stx_uid,
+		.dev = makedev(st->stx_dev_major, st->stx_dev_minor),
+		.ino = st->stx_ino,
 		.page = (const struct page *)(base + head),
 	};
 	return m;
 }
 
-static bool mapping_is_of(const struct mapping *m, const struct stat *st)
+static bool mapping_is_of(const struct mapping *m, const struct statx *st)
 {
-	return m->dev == st->st_dev && m->ino == st->st_ino && m->owner == st->st_uid;
+	return m->dev == makedev(st->stx_dev_major, st->stx_dev_minor) && m->ino == st->stx_ino &&
+	       m->owner == st->stx_uid;
 }
 
 /* The page of this file, from the mapping of an earlier call or a new one. */
-static const struct page *mapping_get(int fd, const struct stat *st)
+static const struct page *mapping_get(int fd, const struct statx *st)
 {
 	struct mapping *mine = NULL;
 	const struct page *page = NULL;
@@ -115,20 +117,41 @@ static const struct page *mapping_get(int fd, const struct stat *st)
 	return page;
 }
 
-static int mapping_check(int fd, const char *dir, uid_t euid, struct stat *st, struct text *why)
+/* Can its owner end this process in any case? By kill(2) that takes its real or saved user id. The owner can also do it by making
+ * the page shorter, at any time. */
+static bool mapping_is_harmless(uid_t owner, uid_t euid)
 {
-	if (sys_fstat(fd, st) < 0) {
+	uid_t real, effective, saved;
+
+	if (owner == 0 || owner != rundir_uid(euid))
+		return true;
+	return sys_getresuid(&real, &effective, &saved) == 0 && (owner == real || owner == saved);
+}
+
+/* All that is read of it has its memory, so that no read is a SIGBUS because the tmpfs is full. The file gets its size after
+ * that; but earlier keepers made files with holes. */
+static bool mapping_is_whole(const struct statx *st)
+{
+	return st->stx_size == PAGE_BYTES && st->stx_blocks * 512 >= sizeof(struct page);
+}
+
+/* DONT_SYNC: a user may have mounted a file system there whose server hangs; it also says what it likes of owner and size. */
+static int mapping_check(int fd, const char *dir, uid_t euid, struct statx *st, struct text *why)
+{
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st) < 0) {
 		int err = errno;
 
 		text_add(why, "it cannot be examined: ");
 		text_add_errno(why, err);
 		return -err;
 	}
-	if (!S_ISREG(st->st_mode))
+	if (!S_ISREG(st->stx_mode))
 		text_add(why, "it is no regular file");
-	else if (!rundir_owner_counts(dir, st->st_uid, euid))
+	else if (st->stx_attributes & STATX_ATTR_MOUNT_ROOT)
+		text_add(why, "something is mounted there");
+	else if (!rundir_owner_counts(dir, st->stx_uid, euid))
 		text_add(why, "it belongs neither to you nor to root");
-	else if (st->st_mode & (S_IWGRP | S_IWOTH))
+	else if (st->stx_mode & (S_IWGRP | S_IWOTH))
 		text_add(why, "others can write it");
 	else
 		return 0;
@@ -139,7 +162,7 @@ static int mapping_check(int fd, const char *dir, uid_t euid, struct stat *st, s
 int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct page **page, char *why, size_t why_size)
 {
 	int dirfd = dir[0] ? rundir_open(dir, euid, false, why, why_size) : -ENOENT;
-	struct stat st;
+	struct statx st;
 	struct text text;
 	long fd;
 	int ret = 0;
@@ -161,8 +184,7 @@ int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct pa
 	if (fd < 0)
 		return 0;
 	ret = mapping_check((int)fd, dir, euid, &st, &text);
-	/* The file is smaller while its first keeper makes it. */
-	if (ret == 0 && st.st_size == PAGE_BYTES)
+	if (ret == 0 && mapping_is_whole(&st) && mapping_is_harmless(st.stx_uid, euid))
 		*page = mapping_get((int)fd, &st);
 	sys(close, fd);
 	return ret;

@@ -1,6 +1,9 @@
 /*
  * The keeper's page (wire/page.h), mapped read-only once per process and then kept.
  *
+ * No access to it is a SIGBUS: all of it has its memory (keeper/leases/pagefile.c), and only its owner can take that away, who is root,
+ * or a user who can end the process in any case. A process that is such a user for a while (seteuid()) maps nothing, and asks the keeper.
+ *
  * A mapping is never removed, since another thread may be reading. There are at most MAPPINGS_MAX; a process that has
  * used them up (it changes its user often, or the runtime directory was removed so often) asks the keeper instead.
  * Callable in signal handlers, from every thread, in a vfork child; errno may change.

@@ -32,6 +32,15 @@ static inline gid_t sys_getegid(void)
 #endif
 }
 
+static inline int sys_getresuid(uid_t *real, uid_t *effective, uid_t *saved)
+{
+#ifdef SYS_getresuid32
+	return (int)sys_raw(SYS_getresuid32, real, effective, saved);
+#else
+	return (int)sys_raw(SYS_getresuid, real, effective, saved);
+#endif
+}
+
 /* Moves a new descriptor that is 0, 1 or 2 to a higher number: a thread that writes to its closed standard output must
  * not write into our socket. Returns the descriptor, or -errno with `fd` closed; a negative `fd` is returned as it
  * is. */

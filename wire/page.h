@@ -14,7 +14,8 @@
  * to another file.
  *
  * The file stays when its keeper ends, and the next keeper goes on with it. It is never replaced, never truncated (that
- * would be SIGBUS in programs), and, but for the moment in which the first keeper makes it, PAGE_BYTES long.
+ * would be SIGBUS in programs), and, but for the moment in which the first keeper makes it, PAGE_BYTES long. When it has this
+ * size, a struct page of it has its memory (a hole would be SIGBUS in programs when the tmpfs is full).
  *
  * Writing: one keeper at a time (it holds RUNTIME_DIR/keeper.lock). `seq` is odd while the rules change. Reading is
  * safe at any moment of a writer's work: every offset is checked against the page, and a result counts only if `seq`

@@ -258,8 +258,8 @@ static int supervise_cannot(const struct supervise *o, int ret)
 {
 	char line[PATH_MAX + 256];
 
-	snprintf(line, sizeof(line), "%s/" TABLE_NAME ": %s; the keeper cannot start without it", o->runtime_dir,
-		 strerror(-ret));
+	snprintf(line, sizeof(line), "%s/" TABLE_NAME ": %s; the keeper cannot start without it%s", o->runtime_dir,
+		 strerror(-ret), table_file_advice(ret));
 	log_event(LINE_KEEPER_CANNOT_START, "%s", line);
 	if (o->ready_fd >= 0 && write(o->ready_fd, line, strlen(line)) < 0)
 		log_event(LINE_KEEPER_CANNOT_START, "the program that waits for the keeper cannot be told: %s",

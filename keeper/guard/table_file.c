@@ -30,14 +30,51 @@
 
 _Static_assert(sizeof(struct table_slot) == 128, "a slot has two cache lines");
 
-int table_file_allocate(int fd, uint64_t bytes)
+int table_file_allocate(int fd, uint64_t from, uint64_t to)
 {
 	int error;
 
 	do
-		error = posix_fallocate(fd, 0, (off_t)bytes);
+		error = posix_fallocate(fd, (off_t)from, (off_t)(to - from));
 	while (error == EINTR);
 	return -error;
+}
+
+const char *table_file_advice(int ret)
+{
+	return ret == -ENOSPC ? "; make room on the runtime directory's file system" : "";
+}
+
+static int table_file_map_opened(int fd, size_t bytes, bool make, void **map)
+{
+	struct stat st;
+	int ret;
+
+	if (fstat(fd, &st) != 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+		return -EPERM;
+	if (st.st_size != (off_t)bytes && !make)
+		return -ENOENT;
+	if (st.st_size != (off_t)bytes && ftruncate(fd, 0) != 0)
+		return -errno;
+	ret = table_file_allocate(fd, 0, bytes);
+	if (ret < 0)
+		return ret;
+	*map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	return *map == MAP_FAILED ? -errno : 0;
+}
+
+int table_file_map(int dir_fd, const char *name, size_t bytes, bool make, void **map)
+{
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (make ? O_CREAT : 0);
+	int fd = openat(dir_fd, name, flags, 0600), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = table_file_map_opened(fd, bytes, make, map);
+	close(fd);
+	return ret;
 }
 
 static uint32_t room_of_file(int fd)
@@ -58,7 +95,8 @@ size_t table_file_bytes(const struct table *t)
 int table_file_grow(struct table *t, uint32_t slot)
 {
 	uint32_t room = (slot / ROOM_STEP + 1) * ROOM_STEP;
-	int ret = table_file_allocate(t->fd, HEAD_BYTES + room * sizeof(struct table_slot));
+	int ret = table_file_allocate(t->fd, t->room ? table_file_bytes(t) : 0,
+				      HEAD_BYTES + room * sizeof(struct table_slot));
 
 	if (ret == 0)
 		t->room = room;
@@ -192,7 +230,7 @@ static int find_old(struct table *t, const char boot[CLOCK_BOOT_BYTES], struct t
 		return FOUND_OTHER_VERSION;
 	t->room = room_of_file(t->fd);
 	/* A process other than ours may have made it longer, and left holes. */
-	return t->room && table_file_allocate(t->fd, table_file_bytes(t)) == 0 ? FOUND_TABLE : FOUND_DAMAGED;
+	return t->room && table_file_allocate(t->fd, 0, table_file_bytes(t)) == 0 ? FOUND_TABLE : FOUND_DAMAGED;
 }
 
 /* Corrects the words that this process relies on, whatever wrote them. */

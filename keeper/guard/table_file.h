@@ -20,7 +20,18 @@ int table_file_grow(struct table *table, uint32_t slot);
 void table_file_find_busy(struct table *table);
 /* Until when the leases are sure, and when pins end, is not known: as if the leases had run out now. */
 void table_file_doubt_times(struct table *table);
-/* Allocates memory for the file's first `bytes` bytes. 0 or -errno. */
-int table_file_allocate(int fd, uint64_t bytes);
+/*
+ * Memory for the file's bytes from `from` to `to`, so that no access to them is a SIGBUS on a full file system; makes the file
+ * that long. 0 or -errno, and then the file is as it was. Where the kernel cannot do it (ramfs), libc writes into each page that
+ * has no bytes so far: no other process may be writing there.
+ */
+int table_file_allocate(int fd, uint64_t from, uint64_t to);
+/* What to do about such an error, to be put behind its text; or "". */
+const char *table_file_advice(int ret);
+/*
+ * Opens a file of the runtime directory that only this user may read, and maps it. With `make`, one that is missing or has
+ * another size is made, with zeros; the caller knows by its contents whether it is of use. 0; -ENOENT; -errno.
+ */
+int table_file_map(int dir_fd, const char *name, size_t bytes, bool make, void **map);
 
 #endif

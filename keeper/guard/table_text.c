@@ -62,12 +62,12 @@ static uint64_t piece_sum(const struct piece *p)
 static int grow(struct table *t, uint64_t bytes)
 {
 	uint64_t step = (bytes + TEXT_STEP - 1) / TEXT_STEP * TEXT_STEP;
-	int ret = table_file_allocate(t->text.fd, step);
+	int ret = table_file_allocate(t->text.fd, t->text.bytes, step);
 	void *map;
 
 	if (ret < 0) {
 		step = (bytes + 4095) / 4096 * 4096;
-		ret = table_file_allocate(t->text.fd, step);
+		ret = table_file_allocate(t->text.fd, t->text.bytes, step);
 	}
 	if (ret < 0)
 		return ret;
@@ -105,7 +105,7 @@ static int map_old(struct table *t)
 		return -EUCLEAN;
 	/* A process other than ours may have made the file longer and left holes: these are filled before they are
 	 * mapped. */
-	if (table_file_allocate(t->text.fd, st.st_size) < 0)
+	if (table_file_allocate(t->text.fd, 0, (uint64_t)st.st_size) < 0)
 		return -EUCLEAN;
 	map = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, t->text.fd, 0);
 	if (map == MAP_FAILED)

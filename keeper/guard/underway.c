@@ -2,13 +2,11 @@
 #include "keeper/guard/underway.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/table_file.h"
 #include "keeper/guard/table_words.h"
 #include "wire/msg.h"
 
@@ -51,46 +49,20 @@ static void underway_check(struct underway_file *file, const char boot[CLOCK_BOO
 	file->magic = UNDERWAY_MAGIC;
 }
 
-static int underway_map(int fd, struct underway_file **file)
-{
-	struct stat st;
-	void *at;
-	int ret;
-
-	if (fstat(fd, &st) != 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
-		return -EPERM;
-	if (st.st_size != sizeof(**file) && (ftruncate(fd, 0) != 0 || ftruncate(fd, sizeof(**file)) != 0))
-		return -errno;
-	do
-		ret = posix_fallocate(fd, 0, sizeof(**file)); /* a full tmpfs is an error, and no SIGBUS */
-	while (ret == EINTR);
-	if (ret != 0)
-		return -ret;
-	at = mmap(NULL, sizeof(**file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (at == MAP_FAILED)
-		return -errno;
-	*file = at;
-	return 0;
-}
-
 int underway_open(struct underway *u, int dir_fd)
 {
 	char boot[CLOCK_BOOT_BYTES] = "";
-	int ret = clock_boot(boot), fd;
+	int ret = clock_boot(boot);
+	void *map;
 
 	*u = (struct underway){.file = NULL};
+	if (ret == 0)
+		ret = table_file_map(dir_fd, UNDERWAY_NAME, sizeof(*u->file), true, &map);
 	if (ret < 0)
 		return ret;
-	fd = openat(dir_fd, UNDERWAY_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-	if (fd < 0)
-		return -errno;
-	ret = underway_map(fd, &u->file);
-	close(fd);
-	if (ret == 0)
-		underway_check(u->file, boot);
-	return ret;
+	u->file = map;
+	underway_check(u->file, boot);
+	return 0;
 }
 
 void underway_close(struct underway *u)

@@ -2,14 +2,12 @@
 #include "keeper/leases/grantsfile.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/table_file.h"
 #include "keeper/guard/table_sums.h"
 
 #define GRANTSFILE_MAGIC   UINT64_C(0x73746e6172676664)
@@ -49,45 +47,21 @@ static int grantsfile_check(struct grantsfile_head *head, bool make)
 	return 0;
 }
 
-static int grantsfile_map(int fd, bool make, struct grantsfile_head **head)
-{
-	struct stat st;
-	void *at;
-	int ret;
-
-	if (fstat(fd, &st) != 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid())
-		return -EPERM;
-	if (st.st_size != sizeof(**head) && !make)
-		return -ENOENT;
-	if (st.st_size != sizeof(**head) && (ftruncate(fd, 0) != 0 || ftruncate(fd, sizeof(**head)) != 0))
-		return -errno;
-	ret = make ? posix_fallocate(fd, 0, sizeof(**head)) : 0; /* a full tmpfs is an error, and no SIGBUS */
-	if (ret != 0)
-		return -ret;
-	at = mmap(NULL, sizeof(**head), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (at == MAP_FAILED)
-		return -errno;
-	ret = grantsfile_check(at, make);
-	if (ret < 0)
-		munmap(at, sizeof(**head));
-	else
-		*head = at;
-	return ret;
-}
-
 int grantsfile_open(struct grantsfile *file, int dir_fd, bool make)
 {
-	int fd, ret;
+	void *map;
+	int ret;
 
 	if (file->head)
 		return 0;
-	fd = openat(dir_fd, GRANTSFILE_NAME, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT : 0), 0600);
-	if (fd < 0)
-		return -errno;
-	ret = grantsfile_map(fd, make, &file->head);
-	close(fd);
+	ret = table_file_map(dir_fd, GRANTSFILE_NAME, sizeof(*file->head), make, &map);
+	if (ret < 0)
+		return ret;
+	ret = grantsfile_check(map, make);
+	if (ret < 0)
+		munmap(map, sizeof(*file->head));
+	else
+		file->head = map;
 	return ret;
 }
 

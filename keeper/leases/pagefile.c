@@ -9,11 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "keeper/guard/table_file.h"
+
 struct page *pagefile_open(int dir_fd, char *why, size_t why_size)
 {
 	int fd = openat(dir_fd, PAGE_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	struct page *page = MAP_FAILED;
 	struct stat st;
+	int ret;
 
 	if (fd < 0) {
 		snprintf(why, why_size, "the page cannot be opened: %s", strerror(errno));
@@ -24,13 +27,17 @@ struct page *pagefile_open(int dir_fd, char *why, size_t why_size)
 			 "the page in the runtime directory is not a file of this keeper's user: remove it");
 		goto out;
 	}
-	/* Programs check the mode, so the umask must not change it. The file is only ever made longer: programs have it
-	 * mapped. */
-	if (fchmod(fd, 0644) != 0 || (st.st_size < (off_t)PAGE_BYTES && ftruncate(fd, PAGE_BYTES) != 0)) {
-		snprintf(why, why_size, "the page cannot be prepared: %s", strerror(errno));
+	/* Programs check the mode, so the umask must not change it. They map the file when it has its size: by then all that
+	 * they read has its memory, as a page without would be SIGBUS for programs and keeper when the tmpfs is full. The file
+	 * is only ever made longer: programs have it mapped. */
+	ret = fchmod(fd, 0644) != 0 ? -errno : table_file_allocate(fd, 0, sizeof(*page));
+	if (ret == 0 && st.st_size < (off_t)PAGE_BYTES && ftruncate(fd, PAGE_BYTES) != 0)
+		ret = -errno;
+	if (ret < 0) {
+		snprintf(why, why_size, "the page cannot be prepared: %s%s", strerror(-ret), table_file_advice(ret));
 		goto out;
 	}
-	page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	page = mmap(NULL, sizeof(*page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
 		snprintf(why, why_size, "the page cannot be mapped: %s", strerror(errno));
 out:
@@ -41,7 +48,7 @@ out:
 void pagefile_close(struct page *page)
 {
 	if (page)
-		munmap(page, PAGE_BYTES);
+		munmap(page, sizeof(*page));
 }
 
 /* An earlier keeper may have died between begin and end: so begin makes the number odd and end makes it even, whatever

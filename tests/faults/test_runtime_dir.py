@@ -167,13 +167,54 @@ def small(folder):
     subprocess.run(["umount", "-l", path], check=True)
 
 
-def fill(path):
-    with open(os.path.join(path, "filler"), "wb", buffering=0) as f:
-        try:
-            while True:
-                f.write(b"x" * 4096)
-        except OSError:
-            pass
+def fill(path, leave=0):
+    room = os.statvfs(path)
+    with open(os.path.join(path, "filler"), "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, room.f_bfree * room.f_bsize - leave)
+
+
+@pytest.fixture
+def small_host(host, small):
+    """Its runtime directory is there."""
+    os.rmdir(host.runtime)
+    host.runtime = small
+    return host
+
+
+def words_below(host, folder):
+    """What calls on protected files and on another one meet: each is served, or refused with a line."""
+    outcomes = [attempt(host, name) for name in ("f", folder, "f", folder)]
+    for outcome in outcomes:
+        assert outcome.word == "ok" or refused(outcome, "No space left on device.*make room on|store is in grace"), outcome
+    return [outcome.word for outcome in outcomes]
+
+
+@needs_root
+@pytest.mark.parametrize("kilobytes", [0, 64, 256, 400, 800, 1600, 2000])
+def test_nearly_full(small_host, small, folder, kilobytes):
+    """A keeper serves, or none starts. No program dies of it, then or later, and no keeper."""
+    fill(small, leave=kilobytes << 10)
+    words = words_below(small_host, folder)
+    assert ("ok" in words) == (kilobytes >= 2000), words
+    os.unlink(os.path.join(small, "filler"))
+    works(small_host)
+    assert words_below(small_host, folder) == ["ok"] * 4
+
+
+@needs_root
+def test_full_at_a_reload(small_host, small, folder):
+    """The page has had the memory for all rules since it was made. Only the copy for the next keeper cannot be written."""
+    works(small_host)
+    with Alive(small_host):
+        fill(small)
+        with open(small_host.config) as f:
+            text = f.read()
+        with open(small_host.config, "w") as f:
+            more = "".join(f'{{ path = "{folder}/{"x" * 200}{i}"; name = "n{i}"; }}, ' for i in range(3000))
+            f.write(text.replace("protect = (", "protect = ( " + more))
+        small_host.cli("reload")
+        assert small_host.status()["rules"]["count"] == 3001
+        assert words_below(small_host, folder) == ["ok"] * 4
 
 
 HOLD_MORE = """

@@ -8,11 +8,18 @@
  * Or the handler does not jump:
  *   nested     it locks OTHER, and returns: the wait goes on
  *   nested-alternate   the same, on an alternate stack
+ * Or something of the program's gets the number of the conversation's descriptor, 5: KIND is "epoll", "timer" or "socket":
+ *   closed-KIND  after the jump; then it unlocks OTHER
+ *   thread-KIND  another thread does that, when it gets the signal, while the call waits
  * Prints which descriptors are open, before and after; ends with its standard input.
  */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
 
 #include "tests/interpose/calls.h"
 
@@ -41,6 +48,31 @@ static void on_alarm(int number)
 	print_descriptors();
 }
 
+/* As daemons do: closes all, and opens its own. */
+static void use_its_number(void)
+{
+	const struct itimerspec second = {.it_interval.tv_sec = 1, .it_value.tv_sec = 1};
+	int fd;
+
+	close(5);
+	fd = strstr(how, "epoll")   ? epoll_create1(0)
+	     : strstr(how, "timer") ? timerfd_create(CLOCK_MONOTONIC, 0)
+				    : socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	if (strstr(how, "timer"))
+		timerfd_settime(fd, 0, &second, NULL);
+	printf("the program's: %d\n", fd);
+	fflush(stdout);
+}
+
+static void *other_thread(void *arg)
+{
+	int number;
+
+	sigwait(arg, &number);
+	use_its_number();
+	return NULL;
+}
+
 static void wait_for_lock(void)
 {
 	struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
@@ -57,7 +89,7 @@ static void call_again(void)
 
 	if (strcmp(how, "deeper") == 0)
 		lock_deeper(4);
-	else if (strcmp(how, "unlock") == 0)
+	else if (strcmp(how, "unlock") == 0 || strncmp(how, "closed", 6) == 0)
 		CALL("other", flock(other, LOCK_UN));
 	else if (strcmp(how, "record") == 0)
 		CALL("other", fcntl(other, F_SETLK, &range));
@@ -69,6 +101,8 @@ int main(int argc, char **argv)
 {
 	static char stack[1 << 16];
 	struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+	static sigset_t alarm_only;
+	pthread_t thread;
 
 	if (argc != 4)
 		return 2;
@@ -80,10 +114,17 @@ int main(int argc, char **argv)
 	sigaction(SIGALRM, &action, NULL);
 	lock = must_open(argv[2], O_RDWR | O_CREAT);
 	other = must_open(argv[3], O_RDWR | O_CREAT);
+	if (strncmp(how, "thread", 6) == 0) {
+		sigaddset(&alarm_only, SIGALRM);
+		sigprocmask(SIG_BLOCK, &alarm_only, NULL);
+		pthread_create(&thread, NULL, other_thread, &alarm_only);
+	}
 	if (sigsetjmp(out, 1) == 0) {
 		wait_for_lock();
 	} else {
 		print_descriptors();
+		if (strncmp(how, "closed", 6) == 0)
+			use_its_number();
 		call_again();
 	}
 	print_descriptors();

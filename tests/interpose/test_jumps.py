@@ -4,8 +4,9 @@ import signal
 
 import pytest
 
+import fake_keeper as fk
 from harness import wait_until
-from world import wait_in_recv
+from world import wait_in_pause, wait_in_recv
 from test_asking import Script
 
 
@@ -56,4 +57,39 @@ def test_a_call_in_a_handler_that_returns_ends_nothing(world, script, how):
     waiting.grant(question)
     assert process.stdout.readline() == "lock: 0 -\n"
     assert process.stdout.readline() == "open: 0 1 2 3 4\n"
+    assert end(process) == []
+
+
+@pytest.mark.parametrize("how, left", [("unlock", ""), ("closed-epoll", " 5"), ("closed-timer", " 5"), ("closed-socket", " 5")])
+@pytest.mark.parametrize("waits_for", ["an answer", "a keeper"])
+def test_it_closes_what_is_its_own(world, script, waits_for, how, left):
+    """The program may have closed that, and have something of its own under the number."""
+    process = start(world, how)
+    connection, _ = script.next()
+    if waits_for == "an answer":
+        wait_in_recv(process)
+    else:
+        connection.send(fk.REFUSED, reason="not now", may_mend=True, on_refused=fk.WAIT)
+        wait_in_pause(process)
+    os.kill(process.pid, signal.SIGALRM)
+    assert process.stdout.readline() == "open: 0 1 2 3 4 5\n"
+    if left:
+        assert process.stdout.readline() == "the program's: 5\n"
+    assert process.stdout.readline() == "other: 0 -\n"
+    assert process.stdout.readline() == f"open: 0 1 2 3 4{left}\n"
+    assert end(process) == []
+
+
+@pytest.mark.parametrize("kind", ["epoll", "timer", "socket"])
+def test_another_thread_closes_all_while_a_call_waits(world, script, kind):
+    process = world.start("jumps", "thread-" + kind, world.lock, f"{world.lock}2", env=world.environment(DFLOCK_LOG="debug"))
+    connection, question = script.next()
+    connection.send(fk.WAITING)
+    assert "waiting for another host" in process.stderr.readline()
+    wait_in_recv(process)
+    os.kill(process.pid, signal.SIGALRM)
+    assert process.stdout.readline() == "the program's: 5\n"
+    connection.grant(question)
+    assert process.stdout.readline() == "lock: 0 -\n"
+    assert process.stdout.readline() == "open: 0 1 2 3 4 5\n"
     assert end(process) == []

@@ -10,6 +10,8 @@ import fake_keeper as fk
 from harness import wait_until
 from harness.host import ROOT
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs other users or mounts, and so root")
+
 
 def lock(world, *args):
     done = world.run(*(args or ("waits", "restart", "x", world.lock)))
@@ -88,10 +90,23 @@ def test_a_file_that_is_missing_and_no_rules_are_known(world):
             assert (result, keeper.requests) == ("-1 ENOLCK", 0) and "configuration cannot be read" in said
 
 
-def test_a_page_that_is_being_made_is_not_mapped(world):
+@pytest.mark.parametrize("size", [4096, fk.PAGE_BYTES])
+def test_a_page_that_is_being_made_is_not_mapped(world, size):
+    """Or that an earlier keeper made without memory for all of it: to read there may be SIGBUS."""
     with world.keeper(rules=[]) as keeper:
         os.truncate(world.runtime / "page", 4096)
+        os.truncate(world.runtime / "page", size)
         assert lock(world) == ("0 -", "") and keeper.requests == 1
+
+
+@needs_root
+def test_a_page_on_which_something_is_mounted(world):
+    """A user may mount a file system whose server says whose its files are, and how large."""
+    mount = 'mount --bind "$0" "$1" && shift && exec "$@"'
+    with world.keeper() as keeper:
+        done = world.run("waits", "restart", "x", world.lock,
+                         wrap=["unshare", "--mount", "sh", "-c", mount, OLD, world.runtime / "page"])
+        assert "flock: -1 ENOLCK" in done.stdout and "something is mounted there" in done.stderr and keeper.requests == 0
 
 
 def test_an_invalid_configuration(world):
@@ -115,8 +130,13 @@ def test_what_is_not_to_be_trusted_is_refused(world, spoil, line):
         assert (result, keeper.requests) == ("-1 ENOLCK", 0) and line in said and said.count("\n") == 1
 
 
-def test_another_users_page_is_forgotten_with_that_user(world):
-    """A process that is another user for a while, and then root again: that user may have made the page, too."""
+@needs_root
+@pytest.mark.parametrize("mapped, become", [(True, "setresuid(user, user, 0)"), (False, "seteuid(user)")], ids=["wholly", "effectively"])
+def test_another_users_page_is_forgotten_with_that_user(world, mapped, become):
+    """
+    A process that is another user for a while, and then root again: that user may have made the page, too. Unless the user may
+    kill the process, it does not map that page, which the user could make shorter at any time: that would be SIGBUS.
+    """
     user = 12345
     for path in (world.folder, world.lock.parent):
         os.chmod(path, 0o755)
@@ -124,15 +144,17 @@ def test_another_users_page_is_forgotten_with_that_user(world):
     # Old enough to be remembered.
     wait_until(lambda: time.time_ns() > world.lock.stat().st_ctime_ns + 30_000_000, "the file is old enough")
     program = ("import ctypes, fcntl, sys\nlibc = ctypes.CDLL(None)\nwith open(sys.argv[1]) as file:\n"
-               "    for user in (12345, 12345, 0):\n        libc.seteuid(user)\n"
+               f"    for user in (12345, 12345, 0):\n        libc.{become}\n"
                "        try:\n            print(fcntl.flock(file, fcntl.LOCK_EX))\n"
                "        except OSError as e:\n            print(e.errno == 37)\n")
     with world.keeper(rules=[]) as keeper:
         os.chown(world.runtime, user, -1)
         os.chown(world.runtime / "page", user, -1)
+        os.chown(world.runtime / "keeper.sock", user, -1)
         done = subprocess.run(["/usr/bin/python3", "-c", program, world.lock], env=world.environment(), capture_output=True, text=True)
         os.chown(world.runtime, 0, -1)
-    assert done.stdout == "None\nNone\nTrue\n" and "belongs to uid 12345" in done.stderr and keeper.requests == 0
+    assert done.stdout == "None\nNone\nTrue\n" and "belongs to uid 12345" in done.stderr
+    assert (keeper.requests == 0) == mapped
 
 
 @pytest.mark.parametrize("how", ["rename", "link", "linked"])

@@ -1,5 +1,6 @@
 /* keeper/leases/grants.c, grantsfile.c: what a keeper that died has granted, as the next one knows it. */
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "tests/unit/base_folder.h"
+#include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
 
 #define MINUTE_NS (60000 * NS_PER_MS)
@@ -214,6 +216,29 @@ START_TEST(there_is_room_for_so_many)
 }
 END_TEST
 
+/* Nothing is left that the next keeper would map: to touch it would be SIGBUS. */
+START_TEST(there_is_no_memory)
+{
+	struct grantsfile kept = {.head = NULL};
+	struct stat st;
+	int full;
+
+	own_mounts();
+	ck_assert_int_eq(mount("none", base, "tmpfs", 0, "size=64k"), 0);
+	full = base_open();
+	ck_assert_int_eq(grantsfile_open(&kept, full, true), -ENOSPC);
+	ck_assert_int_eq(fstatat(full, GRANTSFILE_NAME, &st, 0), 0);
+	ck_assert_int_eq(st.st_size, 0);
+	ck_assert_int_eq(grantsfile_open(&kept, full, false), -ENOENT);
+	/* As an earlier version left it. */
+	ck_assert_int_eq(truncate(in_base(GRANTSFILE_NAME), 72 + GRANTSFILE_RECORDS * sizeof(struct grantsfile_record)),
+			 0);
+	ck_assert_int_eq(grantsfile_open(&kept, full, false), -ENOSPC);
+	close(full);
+	ck_assert_int_eq(umount(base), 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tests = tcase_create("grants_kept");
@@ -226,5 +251,6 @@ int main(void)
 	tcase_add_test(tests, of_long_ago);
 	tcase_add_loop_test(tests, another_file_is_void, 0, 3);
 	tcase_add_test(tests, there_is_room_for_so_many);
+	tcase_add_test(tests, there_is_no_memory);
 	return suite_run_case("grants_kept", tests);
 }
