@@ -98,7 +98,7 @@ static void stopped_signal(struct stopped *s, pid_t pid)
 	threads_add(&s->threads, &t); /* no memory: the next look tries again */
 }
 
-/* Tries to seize a thread that is ASKED. False: its entry is not needed (any more). May add an entry for its process. */
+/* Tries to seize a thread that is ASKED. False: its entry is not needed. May add an entry for its process. */
 static bool stopped_try(struct stopped *s, struct thread *t)
 {
 	unsigned doubles = t->tries < STOPPED_DOUBLES ? t->tries : STOPPED_DOUBLES;
@@ -123,27 +123,24 @@ static bool stopped_try(struct stopped *s, struct thread *t)
 	return ret == -ETIMEDOUT;
 }
 
-static bool stopped_still_asked(struct stopped *s, size_t i)
+static bool stopped_still_asked(struct stopped *s, struct thread *t)
 {
-	struct thread t = *threads_at(&s->threads, i);
-	bool there = family_started(t.tid) == t.started; /* else it has ended */
+	bool there = family_started(t->tid) == t->started; /* else it has ended */
 
 	/* If too much time was lost already, uses SIGSTOP. */
-	if (there && !(s->lost_ns > s->limit_ns && threads_find_process(&s->threads, t.pid)))
-		there = stopped_try(s, &t);
-	*threads_at(&s->threads, i) = t;
+	if (there && !(s->lost_ns > s->limit_ns && threads_find_process(&s->threads, t->pid)))
+		there = stopped_try(s, t);
 	return there;
 }
 
 /* False: it has ended. May add an entry. */
-static bool stopped_still_there(struct stopped *s, size_t i)
+static bool stopped_still_there(struct stopped *s, struct thread *t)
 {
-	struct thread *t = threads_at(&s->threads, i);
 	pid_t tid = t->tid;
 	int status;
 
 	if (t->how == THREAD_ASKED)
-		return stopped_still_asked(s, i);
+		return stopped_still_asked(s, t);
 	if (t->how == THREAD_TRACED) {
 		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
 
@@ -169,18 +166,22 @@ static bool stopped_still_there(struct stopped *s, size_t i)
 void stopped_collect(struct stopped *s)
 {
 	siginfo_t info = {0};
+	struct thread *next;
 
-	/* Stops only: supervise.c waits for the keeper's end. */
+	for (struct thread *t = s->threads.all; t; t = next) {
+		bool there = stopped_still_there(s, t);
+
+		next = t->hh.next;
+		if (!there)
+			threads_remove(&s->threads, t);
+	}
+	/* Threads that are not in the table: each call goes through all that are traced. Stops only: supervise.c waits
+	 * for the keeper's end. */
 	while (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG | __WALL) == 0 && info.si_pid) {
 		if (info.si_code == CLD_TRAPPED)
 			stopped_take_stop(s, info.si_pid, info.si_status);
 		info = (siginfo_t){0};
 	}
-	for (size_t i = 0; i < threads_count(&s->threads);)
-		if (stopped_still_there(s, i))
-			i++;
-		else
-			threads_remove(&s->threads, threads_at(&s->threads, i));
 }
 
 void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room)
@@ -240,34 +241,30 @@ static bool stopped_let_go_thread(struct thread *t)
 /* Processes that got SIGSTOP go on before all others: a parent that was stopped, too, then finds its child running. */
 static void stopped_continue_signalled(struct stopped *s)
 {
-	for (size_t i = 0; i < threads_count(&s->threads); i++) {
-		struct thread *t = threads_at(&s->threads, i);
+	for (struct thread *t = s->threads.all; t; t = t->hh.next)
+		if (t->how == THREAD_SIGNALLED && !t->before)
+			signalled_continue(&s->signalled, t->pid);
+	for (struct thread *t = s->threads.all; t; t = t->hh.next) {
+		const struct thread *process = threads_find_process(&s->threads, t->pid);
 
-		if (t->how != THREAD_SIGNALLED || t->before)
-			continue;
-		signalled_continue(&s->signalled, t->pid);
-		for (size_t j = 0; j < threads_count(&s->threads); j++) /* SIGCONT took it out of the queue */
-			if (threads_at(&s->threads, j)->pid == t->pid && threads_at(&s->threads, j)->signal == SIGSTOP)
-				threads_at(&s->threads, j)->signal = 0;
+		if (t->signal == SIGSTOP && process && process->how == THREAD_SIGNALLED && !process->before)
+			t->signal = 0; /* SIGCONT took it out of the queue */
 	}
 }
 
 unsigned stopped_let_go(struct stopped *s)
 {
+	struct thread *t, *next;
 	unsigned count;
 
-	for (size_t i = 0; i < threads_count(&s->threads);) /* nothing of the parent's is left in these */
-		if (threads_at(&s->threads, i)->how == THREAD_ASKED)
-			threads_remove(&s->threads, threads_at(&s->threads, i));
-		else
-			i++;
+	HASH_ITER (hh, s->threads.all, t, next)
+		if (t->how == THREAD_ASKED) /* nothing of the parent's is left in these */
+			threads_remove(&s->threads, t);
 	stopped_collect(s);
 	count = threads_processes(&s->threads);
 	stopped_continue_signalled(s);
-	for (size_t i = 0; i < threads_count(&s->threads);)
-		if (stopped_let_go_thread(threads_at(&s->threads, i)))
-			threads_remove(&s->threads, threads_at(&s->threads, i));
-		else
-			i++;
+	HASH_ITER (hh, s->threads.all, t, next)
+		if (stopped_let_go_thread(t))
+			threads_remove(&s->threads, t);
 	return count;
 }

@@ -1,4 +1,8 @@
 /* See family.h. */
+#define HASH_NONFATAL_OOM         1
+#define uthash_nonfatal_oom(item) ((item)->added = false) /* as hidden.c */
+#include <uthash.h>
+
 #include "keeper/kernel/family.h"
 
 #include <errno.h>
@@ -9,6 +13,12 @@
 #include "procfs/procfs.h"
 
 /* --- sets --- */
+
+struct family_member {
+	pid_t pid;
+	bool added;
+	UT_hash_handle hh;
+};
 
 size_t family_count(const struct family *family)
 {
@@ -22,36 +32,98 @@ pid_t family_at(const struct family *family, size_t i)
 
 bool family_has(const struct family *family, pid_t pid)
 {
-	const pid_t *pids = array_items(&family->pids);
+	struct family_member *member;
 
-	for (size_t i = 0; i < family_count(family); i++)
-		if (pids[i] == pid)
-			return true;
-	return false;
+	HASH_FIND(hh, family->members, &pid, sizeof(pid), member);
+	return member != NULL;
 }
 
 int family_add(struct family *family, pid_t pid)
 {
-	return family_has(family, pid) ? 0 : array_push(&family->pids, &pid, sizeof(pid));
+	struct family_member *member;
+
+	if (family_has(family, pid))
+		return 0;
+	member = malloc(sizeof(*member));
+	if (!member)
+		return -ENOMEM;
+	member->pid = pid;
+	member->added = true;
+	HASH_ADD(hh, family->members, pid, sizeof(pid), member);
+	if (member->added && array_push(&family->pids, &pid, sizeof(pid)) == 0)
+		return 0;
+	if (member->added)
+		HASH_DEL(family->members, member);
+	free(member);
+	return -ENOMEM;
 }
 
 void family_free(struct family *family)
 {
+	struct family_member *member, *next;
+
+	HASH_ITER (hh, family->members, member, next) {
+		HASH_DEL(family->members, member);
+		free(member);
+	}
 	utarray_done(&family->pids);
 	*family = (struct family){0};
+}
+
+static int family_compare_parents(const void *a, const void *b)
+{
+	const struct procfs_stat *x = a, *y = b;
+
+	return (x->parent > y->parent) - (x->parent < y->parent);
+}
+
+/* The first of the children of `parent`, or where they would be. */
+static size_t family_first_child(const struct procfs_stat *all, size_t count, pid_t parent)
+{
+	size_t begin = 0;
+
+	while (begin < count) {
+		size_t middle = begin + (count - begin) / 2;
+
+		if (all[middle].parent < parent)
+			begin = middle + 1;
+		else
+			count = middle;
+	}
+	return begin;
+}
+
+int family_add_descendants_of(struct family *family, pid_t except, struct procfs_stat *all, size_t count)
+{
+	int ret = 0;
+
+	if (count)
+		qsort(all, count, sizeof(*all), family_compare_parents);
+	/* Members that are added on the way have children, too. */
+	for (size_t i = 0; ret == 0 && i < family_count(family); i++) {
+		const pid_t parent = family_at(family, i);
+
+		for (size_t j = family_first_child(all, count, parent); ret == 0 && j < count; j++) {
+			if (all[j].parent != parent)
+				break;
+			if (all[j].pid != except)
+				ret = family_add(family, all[j].pid);
+		}
+	}
+	return ret;
 }
 
 int family_add_descendants(struct family *family, pid_t except)
 {
 	struct procfs_stat *all;
 	size_t count;
-	int ret = family_all(&all, &count);
+	int ret;
 
-	/* Members that are added on the way have children, too. */
-	for (size_t i = 0; ret == 0 && i < family_count(family); i++)
-		for (size_t j = 0; ret == 0 && j < count; j++)
-			if (all[j].parent == family_at(family, i) && all[j].pid != except)
-				ret = family_add(family, all[j].pid);
+	if (!family_count(family))
+		return 0;
+	ret = family_all(&all, &count);
+	if (ret == 0)
+		ret = family_add_descendants_of(family, except, all, count);
 	free(all);
 	return ret;
 }
