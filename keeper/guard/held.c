@@ -31,7 +31,7 @@ static bool held_thread(const struct threads *threads, const struct thread *t)
 	case THREAD_TRACED:
 		return strchr("DtZX", family_state(t->tid));
 	case THREAD_SIGNALLED:
-		return family_is_held(t->pid);
+		return !t->at_mercy && family_is_held(t->pid);
 	case THREAD_REFUSED:
 		break;
 	}
@@ -77,7 +77,7 @@ static bool held_waits_for_processor(const struct threads *threads, const struct
 {
 	int64_t now = held_ran_ns(t);
 
-	if (t->how == THREAD_ASKED && !threads_find_process(threads, t->pid))
+	if (t->at_mercy || (t->how == THREAD_ASKED && !threads_find_process(threads, t->pid)))
 		return false;
 	return t->ran_ns <= 0 ? t->ran_ns == 0 : now >= 0 && now - t->ran_ns < HELD_RAN_NS;
 }

@@ -4,7 +4,16 @@
  * Why no process keeps the parent from stopping the others. If PTRACE_SEIZE does not get a thread within its limit, the
  * parent tries again later, for a longer time; when the limit of the freeze is over, the process gets SIGSTOP. The
  * total time of vain waits is bounded, too: if it exceeds one limit, because there are thousands of such threads, the
- * rest get SIGSTOP at once. PTRACE_INTERRUPT, GETEVENTMSG, DETACH and waitpid(WNOHANG) take no lock that a process may
+ * rest get SIGSTOP at once.
+ *
+ * A process that another one traces (gdb, strace) gets SIGSTOP, too, and its tracer decides what becomes of that: the
+ * process shows as stopped (t) while the tracer looks at the signal, and runs when the tracer drops it. What a stopped
+ * tracer traces cannot go on: it waits for its tracer at the next signal. So tracers are stopped first, and a process that
+ * one traces is stopped only if its tracer is. If that cannot be stopped (another user's), the process is killed before
+ * the deadline (held.h). Left alone are keepers, also other ones, which drop no signal and must go on, and the tracer of
+ * this parent or its keeper, which would then wait for it.
+ *
+ * PTRACE_INTERRUPT, GETEVENTMSG, DETACH and waitpid(WNOHANG) take no lock that a process may
  * keep.
  */
 #include "keeper/guard/stopped.h"
@@ -18,6 +27,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/seize.h"
+#include "keeper/kernel/comm.h"
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"
 
@@ -133,6 +143,39 @@ static bool stopped_still_asked(struct stopped *s, struct thread *t)
 	return there;
 }
 
+static int stopped_on_tracing(void *arg, pid_t pid, pid_t tid)
+{
+	const struct stopped *s = arg;
+	const struct thread *t = threads_find(&s->threads, tid);
+
+	if (!t)
+		t = threads_find_process(&s->threads, pid);
+	return !t || !t->stopped || t->how == THREAD_REFUSED;
+}
+
+static bool stopped_may_trace(const struct stopped *s, pid_t tracer)
+{
+	char name[COMM_BYTES];
+
+	if (!tracer || tracer == getpid() || tracer == family_tracer(getpid()) || tracer == family_tracer(s->keeper))
+		return true;
+	comm_read(tracer, name);
+	return strncmp(name, "dflockd", strlen("dflockd")) == 0; /* parents, too */
+}
+
+/* 1: this thread of a process that got SIGSTOP has a tracer that is not stopped (now). */
+static int stopped_on_traced(void *arg, pid_t pid, pid_t tid)
+{
+	struct stopped *s = arg;
+	const pid_t tracer = family_tracer(tid);
+
+	(void)pid;
+	if (stopped_may_trace(s, tracer))
+		return 0;
+	stopped_stop(s, tracer);
+	return family_threads(tracer, stopped_on_tracing, s);
+}
+
 /* False: it has ended. May add an entry. */
 static bool stopped_still_there(struct stopped *s, struct thread *t)
 {
@@ -156,7 +199,8 @@ static bool stopped_still_there(struct stopped *s, struct thread *t)
 		return false;
 	}
 	if (t->how == THREAD_SIGNALLED) {
-		t->stopped = family_is_stopped(t->pid);
+		t->at_mercy = family_threads(t->pid, stopped_on_traced, s); /* first: see the top */
+		t->stopped = !t->at_mercy && family_is_stopped(t->pid);
 		if (!t->stopped)
 			kill(t->pid, SIGSTOP);
 	}

@@ -32,6 +32,7 @@ struct thread {
 	int signal;       /* TRACED: to be delivered when it is let go */
 	bool stopped;     /* confirmed */
 	bool before;      /* SIGNALLED: it was stopped before, and stays so */
+	bool at_mercy;    /* SIGNALLED: another process traces a thread of it, and is not stopped */
 	bool killed;      /* it got SIGKILL from held_kill_rest() */
 	bool going;       /* TRACED: to be let go as soon as its stop is confirmed */
 	unsigned tries;   /* ASKED: how often */

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "procfs/procfs.h"
@@ -162,6 +164,23 @@ uint64_t family_started(pid_t pid)
 	struct procfs_stat stat;
 
 	return family_stat(pid, &stat) ? stat.started : 0;
+}
+
+/* A number in /proc/TID/status; 0: the thread is gone. The name in its first line cannot show a line feed. */
+static pid_t family_status(pid_t tid, const char *field)
+{
+	char path[32], text[1024], *at; /* both fields are among the first lines */
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	at = procfs_head(AT_FDCWD, path, text, sizeof(text)) > 0 ? strstr(text, field) : NULL;
+	return at ? (pid_t)strtol(at + strlen(field), NULL, 10) : 0;
+}
+
+pid_t family_tracer(pid_t tid)
+{
+	const pid_t tracer = family_status(tid, "\nTracerPid:");
+
+	return tracer ? family_status(tracer, "\nTgid:") : 0;
 }
 
 bool family_has_ended(pid_t tid, uint64_t started)

@@ -43,6 +43,8 @@ bool family_owner(pid_t pid, uid_t *owner);
 char family_state(pid_t pid);
 /* When it was started (procfs_stat); 0: it is gone. */
 uint64_t family_started(pid_t pid);
+/* The process of the thread that traces this thread (ptrace); 0: there is none, or the thread is gone. */
+pid_t family_tracer(pid_t tid);
 /* Has the thread that had this number and was started then ended? A thread that nobody waits for (Z) has ended, too. False also if it
  * cannot be told, for want of a descriptor or memory. */
 bool family_has_ended(pid_t tid, uint64_t started);
