@@ -94,6 +94,7 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
 $(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o $(BUILD)/cli/grid.o
 $(BUILD)/unit/test_cli: LIBS += $(CLI_LIBS)
+$(BUILD)/unit/test_growth: private CFLAGS += -fsanitize-coverage=trace-pc # counts the basic blocks that run
 $(BUILD)/unit/test_metrics_print: $(BUILD)/cli/metrics_print.o $(BUILD)/cli/metrics_table.o
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)

@@ -1,8 +1,9 @@
 /*
- * freeze DIR HELD IDLE PROCESSES SECONDS: how long the keeper's parent takes to stop the holders of HELD leases.
+ * freeze DIR HELD IDLE PROCESSES CHILDREN SECONDS: how long the keeper's parent takes to stop the holders of HELD leases.
  *
  * The table of leases that keeper and parent share is made by hand: a slot for each of HELD files in DIR, which PROCESSES
- * processes have locked, and for each of IDLE files that nobody has locked. (One keeper could not have so many leases
+ * processes have locked, and for each of IDLE files that nobody has locked. The first of the processes has CHILDREN
+ * children, which have no descriptor of these files. (One keeper could not have so many leases
  * where a process may have 20,000 descriptors.) Then the moment to freeze comes, with SECONDS until the deadline. Each
  * holder writes down the time, without a pause, until it is stopped.
  *
@@ -55,9 +56,23 @@ static void take_slot(struct table *table, long n)
 	close(fd);
 }
 
-static void hold(long from, long count, long step, int ready, volatile double *at)
+static void have_children(long count)
+{
+	for (long n = 0; n < count; n++) {
+		pid_t pid = fork();
+
+		if (pid < 0)
+			bench_die("fork");
+		if (pid == 0)
+			for (prctl(PR_SET_PDEATHSIG, SIGKILL);;)
+				pause();
+	}
+}
+
+static void hold(long from, long count, long step, int ready, volatile double *at, long children)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	have_children(children);
 	for (long n = from; n < count; n += step)
 		if (flock(open_nth(n), LOCK_EX) != 0)
 			bench_die("flock");
@@ -95,19 +110,20 @@ int main(int argc, char **argv)
 	struct rlimit limit;
 	struct freezer *freezer;
 	struct table table;
-	long held, idle, processes;
+	long held, idle, processes, children;
 	double begin, done, spent, last = 0;
 	volatile double *at;
 	int64_t now;
 	int ready[2];
 	char byte;
 
-	if (argc != 6)
-		bench_die("freeze DIR HELD IDLE PROCESSES SECONDS");
+	if (argc != 7)
+		bench_die("freeze DIR HELD IDLE PROCESSES CHILDREN SECONDS");
 	dir = argv[1];
 	held = bench_number(argv[2]);
 	idle = bench_number(argv[3]);
 	processes = bench_number(argv[4]);
+	children = bench_number(argv[5]);
 	getrlimit(RLIMIT_NOFILE, &limit);
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
@@ -116,7 +132,7 @@ int main(int argc, char **argv)
 		bench_die("mmap");
 	for (long p = 0; p < processes; p++)
 		if (fork() == 0)
-			hold(p, held, processes, ready[1], &at[p]);
+			hold(p, held, processes, ready[1], &at[p], p ? 0 : children);
 	close(ready[1]);
 	for (long p = 0; p < processes; p++)
 		if (read(ready[0], &byte, 1) != 1)
@@ -130,12 +146,12 @@ int main(int argc, char **argv)
 	freezer_keeper(freezer, -1);
 	now = clock_now_ns();
 	begin = bench_now_ns();
-	table_renewed(&table, now, now + bench_number(argv[5]) * 1000 * NS_PER_MS);
+	table_renewed(&table, now, now + bench_number(argv[6]) * 1000 * NS_PER_MS);
 	spent = processor_ns();
 	freezer_look(freezer, 1000);
 	done = bench_now_ns();
 	spent = processor_ns() - spent;
-	if (table.head->frozen_count != (uint32_t)processes)
+	if (table.head->frozen_count != (uint32_t)(processes + children))
 		bench_die("not all are frozen");
 	for (long p = 0; p < processes; p++)
 		last = at[p] > last ? at[p] : last;

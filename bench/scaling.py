@@ -25,6 +25,7 @@ CROWDS = (1, 3, 10, 30, 100)  # programs of one host on one file
 OWN = (10, 100, 1000)  # programs of one host that start, and lock a file each
 CROWD_X = 2
 FROZEN = (1000, 20000, 60000)
+FROZEN_CHILDREN = (1000, 10000)
 
 
 def fight(lab, hosts, ms=1000):
@@ -191,20 +192,32 @@ def system_calls(lab, words):
         return sum(int(line.split()[0]) for line in f if line.split()[0].isdigit() and not line.rstrip().endswith("total"))
 
 
+def frozen(lab, words):
+    program = subprocess.run([os.path.join(BUILD, "bench/freeze"), *map(str, words)], env=lab.plain(), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+    if program.returncode:
+        raise CannotMeasure("freeze: " + program.stderr.strip())
+    return map(float, program.stdout.split())
+
+
 @measurement("freeze")
 def freeze(lab):
-    """How long the holders of many leases run on when these cannot be renewed any more: as a share of the default margin."""
+    """How long the holders of many leases run on when these cannot be renewed any more: as a share of the default margin. And how long it
+    takes to stop all that one holder has started."""
     margin_ns = DEFAULT_TTL_MS / 6 * 1e6
+    family = Curve("stopping a holder that has started many processes", "processes")
     curve = Curve("stopping the holders of leases that cannot be renewed, in 4 processes", "leases")
     for count in FROZEN:
-        words = [tempfile.mkdtemp(dir=lab.folder), count, 0, 4, int(margin_ns / 1e9)]
-        program = subprocess.run([os.path.join(BUILD, "bench/freeze"), *map(str, words)], env=lab.plain(), stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True)
-        if program.returncode:
-            raise CannotMeasure("freeze: " + program.stderr.strip())
-        stopped, done, spent = map(float, program.stdout.split())
+        words = [tempfile.mkdtemp(dir=lab.folder), count, 0, 4, 0, int(margin_ns / 1e9)]
+        stopped, done, spent = frozen(lab, words)
         curve.add(count, {"last holder stopped, ms": stopped / 1e6, "% of the margin (limit 10)": stopped * 100 / margin_ns,
                           "all looked for, ms": done / 1e6, "processor, ms": spent / 1e6,
                           "system calls per lease": system_calls(lab, words[:-1] + [600]) / count})
         shutil.rmtree(words[0])
-    return [curve]
+    for count in FROZEN_CHILDREN:
+        words = [tempfile.mkdtemp(dir=lab.folder), 1, 0, 1, count, int(margin_ns / 1e9)]
+        _, done, spent = frozen(lab, words)
+        family.add(count, {"all stopped, and looked for, ms": done / 1e6, "% of the margin (limit 100)": done * 100 / margin_ns,
+                           "processor, ms": spent / 1e6})
+        shutil.rmtree(words[0])
+    return [curve, family]

@@ -19,7 +19,9 @@
 #include "keeper/callers/elsewhere.h"
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
+#include "keeper/kernel/comm.h"
 #include "keeper/kernel/holders.h"
+#include "keeper/kernel/sight.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
@@ -248,16 +250,21 @@ static int status_on_holder(void *arg, const struct holder *h)
 	return 0;
 }
 
-/* The pid is 0 where the process is not known. */
+/* The pid is 0 where the process is not known. "unseen": the keeper may not look into it, or it is not known. */
 static int status_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
 			    bool beyond)
 {
 	struct status_job *job = arg;
+	const bool open = sight_of(pid) == SIGHT_OPEN;
+	char name[COMM_BYTES] = "";
 
+	if (open)
+		comm_read(pid, name);
 	json_array_append_new(job->rows[claim->tag],
-			      json_pack("{s:i,s:s,s:s,s:I,s:o,s:i,s:b,s:b}", "pid", (int)pid, "command", "", "mode",
-					mode_name(lock->mode), "from", (json_int_t)lock->from, "to",
-					range_end(lock->to), "started", 0, "unseen", true, "unstoppable", beyond));
+			      json_pack("{s:i,s:o,s:s,s:I,s:o,s:i,s:b,s:b}", "pid", (int)pid, "command",
+					json_text(name), "mode", mode_name(lock->mode), "from", (json_int_t)lock->from,
+					"to", range_end(lock->to), "started", 0, "unseen", !open, "unstoppable",
+					beyond));
 	return 0;
 }
 

@@ -69,17 +69,21 @@ static void freeze_family(struct freeze *f, const struct family *family)
 	stopped_collect(&f->stopped);
 }
 
-/* One round: stops every process that it finds. True: all are confirmed stopped, and none came or went meanwhile. */
+/* One round: stops every process that it finds. True: all are confirmed stopped, and none came or went meanwhile. Where
+ * all that are known were stopped before, one search is enough. */
 static bool freeze_round(struct freeze *f, struct family *family, unsigned which)
 {
 	struct threads *threads = &f->stopped.threads;
 
+	stopped_collect(&f->stopped);
 	threads->changed = false;
 	/* First the calls: one that takes its lock and is seen out between the two looks is a holder in the second. */
 	relying_find_calls(&f->relying, family, which == FREEZE_SLOTS ? FREEZE_CALLS : which,
 			   &f->found); /* mutant: freeze-calls */
-	relying_find(&f->relying, family, which, &f->found);
-	freeze_family(f, family);
+	if (!threads_count(threads) || !threads_all_stopped(threads)) {
+		relying_find(&f->relying, family, which, &f->found);
+		freeze_family(f, family);
+	}
 	if (!threads_all_stopped(threads) || threads->changed)
 		return false;
 	relying_find_unshown(&f->relying, family, which, &f->found);
@@ -114,11 +118,9 @@ void freeze_publish(struct freeze *f)
 
 static void freeze_list_stopped(const struct freeze *f, struct family *family)
 {
-	const struct threads *threads = &f->stopped.threads;
-
 	/* For people. There may be thousands, and the parent has other work. */
-	for (size_t i = 0; i < threads_count(threads) && family_count(family) < DEEDS_PIDS; i++)
-		if (family_add(family, threads_at(threads, i)->pid) < 0)
+	for (const struct thread *t = f->stopped.threads.all; t && family_count(family) < DEEDS_PIDS; t = t->hh.next)
+		if (family_add(family, t->pid) < 0)
 			return;
 }
 

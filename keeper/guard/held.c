@@ -31,7 +31,7 @@ static bool held_thread(const struct threads *threads, const struct thread *t)
 	case THREAD_TRACED:
 		return strchr("DtZX", family_state(t->tid));
 	case THREAD_SIGNALLED:
-		return family_is_held(t->pid);
+		return !t->at_mercy && family_is_held(t->pid);
 	case THREAD_REFUSED:
 		break;
 	}
@@ -40,8 +40,8 @@ static bool held_thread(const struct threads *threads, const struct thread *t)
 
 bool held_all(const struct threads *threads)
 {
-	for (size_t i = 0; i < threads_count(threads); i++)
-		if (!held_thread(threads, threads_at(threads, i)))
+	for (const struct thread *t = threads->all; t; t = t->hh.next)
+		if (!held_thread(threads, t))
 			return false;
 	return true;
 }
@@ -68,11 +68,8 @@ static int64_t held_ran_ns(const struct thread *t)
 
 void held_warn(struct threads *threads)
 {
-	for (size_t i = 0; i < threads_count(threads); i++) {
-		struct thread *t = threads_at(threads, i);
-
+	for (struct thread *t = threads->all; t; t = t->hh.next)
 		t->ran_ns = held_thread(threads, t) ? 0 : held_ran_ns(t);
-	}
 }
 
 /* Is a stop pending, and did the thread have no processor since? */
@@ -80,16 +77,14 @@ static bool held_waits_for_processor(const struct threads *threads, const struct
 {
 	int64_t now = held_ran_ns(t);
 
-	if (t->how == THREAD_ASKED && !threads_find_process(threads, t->pid))
+	if (t->at_mercy || (t->how == THREAD_ASKED && !threads_find_process(threads, t->pid)))
 		return false;
 	return t->ran_ns <= 0 ? t->ran_ns == 0 : now >= 0 && now - t->ran_ns < HELD_RAN_NS;
 }
 
 void held_kill_rest(struct threads *threads, struct family *killed)
 {
-	for (size_t i = 0; i < threads_count(threads); i++) {
-		struct thread *t = threads_at(threads, i);
-
+	for (struct thread *t = threads->all; t; t = t->hh.next) {
 		if (t->killed || held_thread(threads, t) || held_waits_for_processor(threads, t))
 			continue;
 		log_process(LINE_PROCESS_KILLED, t->pid, "pid %d could not be stopped in time: it is killed",

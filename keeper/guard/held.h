@@ -19,8 +19,8 @@
 bool held_all(const struct threads *threads);
 /*
  * held_warn() notes how long each of the other threads has been on a processor. held_kill_rest() kills, once each,
- * those that are still not held and have run since. It does not kill a thread whose stop is pending and that only waits
- * for a processor. It adds those that it kills to `killed`.
+ * those that are still not held and have run since, or can be continued by a tracer that is not stopped. It does not kill
+ * a thread whose stop is pending and that only waits for a processor. It adds those that it kills to `killed`.
  */
 void held_warn(struct threads *threads);
 void held_kill_rest(struct threads *threads, struct family *killed);

@@ -4,7 +4,16 @@
  * Why no process keeps the parent from stopping the others. If PTRACE_SEIZE does not get a thread within its limit, the
  * parent tries again later, for a longer time; when the limit of the freeze is over, the process gets SIGSTOP. The
  * total time of vain waits is bounded, too: if it exceeds one limit, because there are thousands of such threads, the
- * rest get SIGSTOP at once. PTRACE_INTERRUPT, GETEVENTMSG, DETACH and waitpid(WNOHANG) take no lock that a process may
+ * rest get SIGSTOP at once.
+ *
+ * A process that another one traces (gdb, strace) gets SIGSTOP, too, and its tracer decides what becomes of that: the
+ * process shows as stopped (t) while the tracer looks at the signal, and runs when the tracer drops it. What a stopped
+ * tracer traces cannot go on: it waits for its tracer at the next signal. So tracers are stopped first, and a process that
+ * one traces is stopped only if its tracer is. If that cannot be stopped (another user's), the process is killed before
+ * the deadline (held.h). Left alone are keepers, also other ones, which drop no signal and must go on, and the tracer of
+ * this parent or its keeper, which would then wait for it.
+ *
+ * PTRACE_INTERRUPT, GETEVENTMSG, DETACH and waitpid(WNOHANG) take no lock that a process may
  * keep.
  */
 #include "keeper/guard/stopped.h"
@@ -18,6 +27,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/seize.h"
+#include "keeper/kernel/comm.h"
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"
 
@@ -98,7 +108,7 @@ static void stopped_signal(struct stopped *s, pid_t pid)
 	threads_add(&s->threads, &t); /* no memory: the next look tries again */
 }
 
-/* Tries to seize a thread that is ASKED. False: its entry is not needed (any more). May add an entry for its process. */
+/* Tries to seize a thread that is ASKED. False: its entry is not needed. May add an entry for its process. */
 static bool stopped_try(struct stopped *s, struct thread *t)
 {
 	unsigned doubles = t->tries < STOPPED_DOUBLES ? t->tries : STOPPED_DOUBLES;
@@ -123,27 +133,57 @@ static bool stopped_try(struct stopped *s, struct thread *t)
 	return ret == -ETIMEDOUT;
 }
 
-static bool stopped_still_asked(struct stopped *s, size_t i)
+static bool stopped_still_asked(struct stopped *s, struct thread *t)
 {
-	struct thread t = *threads_at(&s->threads, i);
-	bool there = family_started(t.tid) == t.started; /* else it has ended */
+	bool there = family_started(t->tid) == t->started; /* else it has ended */
 
 	/* If too much time was lost already, uses SIGSTOP. */
-	if (there && !(s->lost_ns > s->limit_ns && threads_find_process(&s->threads, t.pid)))
-		there = stopped_try(s, &t);
-	*threads_at(&s->threads, i) = t;
+	if (there && !(s->lost_ns > s->limit_ns && threads_find_process(&s->threads, t->pid)))
+		there = stopped_try(s, t);
 	return there;
 }
 
-/* False: it has ended. May add an entry. */
-static bool stopped_still_there(struct stopped *s, size_t i)
+static int stopped_on_tracing(void *arg, pid_t pid, pid_t tid)
 {
-	struct thread *t = threads_at(&s->threads, i);
+	const struct stopped *s = arg;
+	const struct thread *t = threads_find(&s->threads, tid);
+
+	if (!t)
+		t = threads_find_process(&s->threads, pid);
+	return !t || !t->stopped || t->how == THREAD_REFUSED;
+}
+
+static bool stopped_may_trace(const struct stopped *s, pid_t tracer)
+{
+	char name[COMM_BYTES];
+
+	if (!tracer || tracer == getpid() || tracer == family_tracer(getpid()) || tracer == family_tracer(s->keeper))
+		return true;
+	comm_read(tracer, name);
+	return strncmp(name, "dflockd", strlen("dflockd")) == 0; /* parents, too */
+}
+
+/* 1: this thread of a process that got SIGSTOP has a tracer that is not stopped (now). */
+static int stopped_on_traced(void *arg, pid_t pid, pid_t tid)
+{
+	struct stopped *s = arg;
+	const pid_t tracer = family_tracer(tid);
+
+	(void)pid;
+	if (stopped_may_trace(s, tracer))
+		return 0;
+	stopped_stop(s, tracer);
+	return family_threads(tracer, stopped_on_tracing, s);
+}
+
+/* False: it has ended. May add an entry. */
+static bool stopped_still_there(struct stopped *s, struct thread *t)
+{
 	pid_t tid = t->tid;
 	int status;
 
 	if (t->how == THREAD_ASKED)
-		return stopped_still_asked(s, i);
+		return stopped_still_asked(s, t);
 	if (t->how == THREAD_TRACED) {
 		pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
 
@@ -159,7 +199,8 @@ static bool stopped_still_there(struct stopped *s, size_t i)
 		return false;
 	}
 	if (t->how == THREAD_SIGNALLED) {
-		t->stopped = family_is_stopped(t->pid);
+		t->at_mercy = family_threads(t->pid, stopped_on_traced, s); /* first: see the top */
+		t->stopped = !t->at_mercy && family_is_stopped(t->pid);
 		if (!t->stopped)
 			kill(t->pid, SIGSTOP);
 	}
@@ -169,18 +210,22 @@ static bool stopped_still_there(struct stopped *s, size_t i)
 void stopped_collect(struct stopped *s)
 {
 	siginfo_t info = {0};
+	struct thread *next;
 
-	/* Stops only: supervise.c waits for the keeper's end. */
+	for (struct thread *t = s->threads.all; t; t = next) {
+		bool there = stopped_still_there(s, t);
+
+		next = t->hh.next;
+		if (!there)
+			threads_remove(&s->threads, t);
+	}
+	/* Threads that are not in the table: each call goes through all that are traced. Stops only: supervise.c waits
+	 * for the keeper's end. */
 	while (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG | __WALL) == 0 && info.si_pid) {
 		if (info.si_code == CLD_TRAPPED)
 			stopped_take_stop(s, info.si_pid, info.si_status);
 		info = (siginfo_t){0};
 	}
-	for (size_t i = 0; i < threads_count(&s->threads);)
-		if (stopped_still_there(s, i))
-			i++;
-		else
-			threads_remove(&s->threads, threads_at(&s->threads, i));
 }
 
 void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room)
@@ -240,34 +285,30 @@ static bool stopped_let_go_thread(struct thread *t)
 /* Processes that got SIGSTOP go on before all others: a parent that was stopped, too, then finds its child running. */
 static void stopped_continue_signalled(struct stopped *s)
 {
-	for (size_t i = 0; i < threads_count(&s->threads); i++) {
-		struct thread *t = threads_at(&s->threads, i);
+	for (struct thread *t = s->threads.all; t; t = t->hh.next)
+		if (t->how == THREAD_SIGNALLED && !t->before)
+			signalled_continue(&s->signalled, t->pid);
+	for (struct thread *t = s->threads.all; t; t = t->hh.next) {
+		const struct thread *process = threads_find_process(&s->threads, t->pid);
 
-		if (t->how != THREAD_SIGNALLED || t->before)
-			continue;
-		signalled_continue(&s->signalled, t->pid);
-		for (size_t j = 0; j < threads_count(&s->threads); j++) /* SIGCONT took it out of the queue */
-			if (threads_at(&s->threads, j)->pid == t->pid && threads_at(&s->threads, j)->signal == SIGSTOP)
-				threads_at(&s->threads, j)->signal = 0;
+		if (t->signal == SIGSTOP && process && process->how == THREAD_SIGNALLED && !process->before)
+			t->signal = 0; /* SIGCONT took it out of the queue */
 	}
 }
 
 unsigned stopped_let_go(struct stopped *s)
 {
+	struct thread *t, *next;
 	unsigned count;
 
-	for (size_t i = 0; i < threads_count(&s->threads);) /* nothing of the parent's is left in these */
-		if (threads_at(&s->threads, i)->how == THREAD_ASKED)
-			threads_remove(&s->threads, threads_at(&s->threads, i));
-		else
-			i++;
+	HASH_ITER (hh, s->threads.all, t, next)
+		if (t->how == THREAD_ASKED) /* nothing of the parent's is left in these */
+			threads_remove(&s->threads, t);
 	stopped_collect(s);
 	count = threads_processes(&s->threads);
 	stopped_continue_signalled(s);
-	for (size_t i = 0; i < threads_count(&s->threads);)
-		if (stopped_let_go_thread(threads_at(&s->threads, i)))
-			threads_remove(&s->threads, threads_at(&s->threads, i));
-		else
-			i++;
+	HASH_ITER (hh, s->threads.all, t, next)
+		if (stopped_let_go_thread(t))
+			threads_remove(&s->threads, t);
 	return count;
 }

@@ -33,7 +33,7 @@ struct stopped {
 void stopped_adopt(struct stopped *stopped, struct table_signalled *noted, size_t room);
 /* Another freeze begins, or another limit applies. */
 void stopped_limit(struct stopped *stopped, int64_t limit_ns);
-/* Begins to stop all threads of a process. Threads that are in the table are left as they are. */
+/* Begins to stop all threads of a process, and what else traces them. Threads that are in the table are left as they are. */
 void stopped_stop(struct stopped *stopped, pid_t pid);
 /* Collects the kernel's reports: which threads have stopped, were born, or have ended. Repeats attempts that failed. */
 void stopped_collect(struct stopped *stopped);

@@ -1,14 +1,15 @@
 /* See threads.h. */
+#define HASH_NONFATAL_OOM         1
+#define uthash_nonfatal_oom(item) ((item)->added = false) /* as hidden.c */
 #include "keeper/guard/threads.h"
+
+#include <stdlib.h>
+
+#include "keeper/kernel/family.h"
 
 unsigned threads_count(const struct threads *threads)
 {
-	return utarray_len(&threads->all);
-}
-
-struct thread *threads_at(const struct threads *threads, size_t i)
-{
-	return array_at(&threads->all, i);
+	return HASH_COUNT(threads->all);
 }
 
 bool thread_is_process(const struct thread *t)
@@ -16,12 +17,19 @@ bool thread_is_process(const struct thread *t)
 	return t->how == THREAD_SIGNALLED || t->how == THREAD_REFUSED;
 }
 
+/* An entry never turns from a thread's into a process's. */
+static pid_t threads_key(pid_t tid, bool process)
+{
+	return process ? -tid : tid;
+}
+
 static struct thread *threads_find_entry(const struct threads *threads, pid_t tid, bool process)
 {
-	for (size_t i = 0; i < threads_count(threads); i++)
-		if (threads_at(threads, i)->tid == tid && thread_is_process(threads_at(threads, i)) == process)
-			return threads_at(threads, i);
-	return NULL;
+	const pid_t key = threads_key(tid, process);
+	struct thread *found;
+
+	HASH_FIND(hh, threads->all, &key, sizeof(key), found);
+	return found;
 }
 
 struct thread *threads_find(const struct threads *threads, pid_t tid)
@@ -36,23 +44,33 @@ struct thread *threads_find_process(const struct threads *threads, pid_t pid)
 
 struct thread *threads_add(struct threads *threads, const struct thread *thread)
 {
-	if (array_push(&threads->all, thread, sizeof(*thread)) < 0)
+	struct thread *copy = malloc(sizeof(*copy));
+
+	if (!copy)
 		return NULL;
+	*copy = *thread;
+	copy->key = threads_key(thread->tid, thread_is_process(thread));
+	copy->added = true;
+	HASH_ADD(hh, threads->all, key, sizeof(copy->key), copy);
+	if (!copy->added) {
+		free(copy);
+		return NULL;
+	}
 	threads->changed = true;
-	return threads_at(threads, threads_count(threads) - 1);
+	return copy;
 }
 
 void threads_remove(struct threads *threads, struct thread *thread)
 {
-	*thread = *threads_at(threads, threads_count(threads) - 1);
-	utarray_pop_back(&threads->all);
+	HASH_DEL(threads->all, thread);
+	free(thread);
 	threads->changed = true;
 }
 
 bool threads_all_stopped(const struct threads *threads)
 {
-	for (size_t i = 0; i < threads_count(threads); i++)
-		if (!threads_at(threads, i)->stopped)
+	for (const struct thread *t = threads->all; t; t = t->hh.next)
+		if (!t->stopped)
 			return false;
 	return true;
 }
@@ -63,27 +81,16 @@ static bool thread_counts(const struct thread *t)
 	return !t->going && t->how != THREAD_REFUSED;
 }
 
-static bool threads_counted(const struct threads *threads, size_t before, pid_t pid)
-{
-	for (size_t i = 0; i < before; i++)
-		if (threads_at(threads, i)->pid == pid && thread_counts(threads_at(threads, i)))
-			return true;
-	return false;
-}
-
-/* By any of its threads: the first one may have ended. Those of a process come one after the other, mostly. */
+/* By any of its threads: the first one may have ended. */
 unsigned threads_processes(const struct threads *threads)
 {
+	struct family counted = {0};
 	unsigned count = 0;
-	pid_t last = 0;
 
-	for (size_t i = 0; i < threads_count(threads); i++) {
-		const struct thread *t = threads_at(threads, i);
-
-		if (!thread_counts(t) || t->pid == last)
-			continue;
-		last = t->pid;
-		count += !threads_counted(threads, i, last);
-	}
+	for (const struct thread *t = threads->all; t; t = t->hh.next)
+		if (thread_counts(t) && family_add(&counted, t->pid) < 0)
+			count++; /* no memory: rather one too many */
+	count += (unsigned)family_count(&counted);
+	family_free(&counted);
 	return count;
 }

@@ -1,11 +1,11 @@
 /*
- * The table of threads and processes that the parent has stopped, or is about to stop. Pure memory: no system call.
+ * The table of threads and processes that the parent has stopped, or is about to stop. Pure memory: no system call. An
+ * entry is found by its number in constant time: a holder may have started ten thousand processes.
  *
  * An entry is a thread that is stopped by ptrace (ASKED, TRACED), or a whole process that is stopped by SIGSTOP
  * (SIGNALLED, REFUSED). One process may have both: threads that are still ASKED, and SIGSTOP.
  *
- * Pointers into the table are valid until the next threads_add() or threads_remove(). Without memory it stays as it is
- * (array.h): the parent must go on then, and stop the others.
+ * Without memory the table stays as it is: the parent must go on then, and stop the others.
  */
 #ifndef DFLOCK_KEEPER_THREADS_H
 #define DFLOCK_KEEPER_THREADS_H
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/array.h"
+#include <uthash.h>
 
 enum thread_how {
 	THREAD_ASKED,     /* PTRACE_SEIZE did not come back at once: it is tried again */
@@ -26,10 +26,13 @@ enum thread_how {
 
 struct thread {
 	pid_t pid, tid; /* the same for a process */
+	pid_t key;      /* threads.c's */
+	bool added;     /* threads.c's */
 	enum thread_how how;
 	int signal;       /* TRACED: to be delivered when it is let go */
 	bool stopped;     /* confirmed */
 	bool before;      /* SIGNALLED: it was stopped before, and stays so */
+	bool at_mercy;    /* SIGNALLED: another process traces a thread of it, and is not stopped */
 	bool killed;      /* it got SIGKILL from held_kill_rest() */
 	bool going;       /* TRACED: to be let go as soon as its stop is confirmed */
 	unsigned tries;   /* ASKED: how often */
@@ -37,23 +40,22 @@ struct thread {
 	int64_t again_ns; /* ASKED: not again before this */
 	uint64_t started; /* ASKED: family_started(), which tells it from a later thread with the same number */
 	int64_t ran_ns;   /* held_warn(): its time on a processor; 0: it was held then */
+	UT_hash_handle hh;
 };
 
 struct threads {
-	UT_array all; /* struct thread */
-	bool changed; /* an entry was added or removed; the user of the table resets it */
+	struct thread *all; /* in the order in which they were added: hh.next */
+	bool changed;       /* an entry was added or removed; the user of the table resets it */
 };
 
 unsigned threads_count(const struct threads *threads);
-struct thread *threads_at(const struct threads *threads, size_t i);
 /* Is this entry for a whole process? */
 bool thread_is_process(const struct thread *thread);
 /* NULL: there is none. */
 struct thread *threads_find(const struct threads *threads, pid_t tid);
 struct thread *threads_find_process(const struct threads *threads, pid_t pid);
-/* Copies it. NULL: no memory. */
+/* Adds a copy, which stays where it is until it is removed. NULL: no memory. */
 struct thread *threads_add(struct threads *threads, const struct thread *thread);
-/* Removes the entry; the last one takes its place. */
 void threads_remove(struct threads *threads, struct thread *thread);
 /* Are all confirmed stopped? */
 bool threads_all_stopped(const struct threads *threads);

@@ -25,7 +25,7 @@ struct unshown {
 	/* Locks whose holder only a mapping may show: */
 	struct holders_file *files;
 	size_t *locks; /* of each file: the lock's index in hidden.locks */
-	bool *mapped;  /* of each file: a process has it mapped */
+	bool *found;   /* of each file: a process counts as the holder */
 	size_t count;
 };
 
@@ -127,26 +127,30 @@ static int unshown_on_mapper(void *arg, size_t file, pid_t pid)
 {
 	struct unshown *u = arg;
 
-	u->mapped[file] = true;
+	u->found[file] = true;
 	if (pid == getpid() || pid == u->look->keeper ||
 	    unshown_spares(u, hidden_lock(&u->hidden, u->locks[file]), pid))
 		return 0;
 	return look_add(u->look, pid);
 }
 
-/* Adds the process that the kernel names, or notes the lock as one whose holder only a mapping may show. */
+/* Adds the process that the kernel names. Notes the lock, if other processes may have it, too: a mapping may show them. */
 static int unshown_judge(struct unshown *u, size_t index)
 {
 	const struct procfs_lock *lock = hidden_lock(&u->hidden, index);
 	enum sight sight;
+	int ret = 0;
 
 	if (!unshown_is_claimed(u, lock))
 		return 0;
 	sight = sight_of(lock->locker);
 	if (sight == SIGHT_BEYOND)
 		unshown_mark(u, lock);
-	if (lock->owner == WIRE_OWNER_PROCESS || sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND)
-		return unshown_spares(u, lock, lock->locker) ? 0 : look_add(u->look, lock->locker);
+	if (sight != SIGHT_GONE && !unshown_spares(u, lock, lock->locker))
+		ret = look_add(u->look, lock->locker);
+	if (ret || lock->owner == WIRE_OWNER_PROCESS || sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND)
+		return ret;
+	u->found[u->count] = sight == SIGHT_OPEN;
 	u->locks[u->count] = index;
 	u->files[u->count++] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
 	return 0;
@@ -159,8 +163,8 @@ static int unshown_find(struct unshown *u)
 
 	u->files = malloc(room * sizeof(*u->files));
 	u->locks = malloc(room * sizeof(*u->locks));
-	u->mapped = calloc(room, sizeof(*u->mapped));
-	if (!u->files || !u->locks || !u->mapped)
+	u->found = calloc(room, sizeof(*u->found));
+	if (!u->files || !u->locks || !u->found)
 		return -ENOMEM;
 	for (size_t i = 0; ret == 0 && i < hidden_count(&u->hidden); i++)
 		ret = unshown_judge(u, i);
@@ -169,7 +173,7 @@ static int unshown_find(struct unshown *u)
 	if (ret == -EAGAIN) /* too many errands hang: then marks the locks without a known mapper */
 		ret = 0;
 	for (size_t i = 0; ret == 0 && i < u->count; i++)
-		if (!u->mapped[i])
+		if (!u->found[i])
 			unshown_mark(u, hidden_lock(&u->hidden, u->locks[i]));
 	return ret;
 }
@@ -181,8 +185,8 @@ static void unshown_log(const struct table_slot *slot)
 	snprintf(subject, sizeof(subject), "%llx:%llx", (unsigned long long)slot->dev, (unsigned long long)slot->ino);
 	log_about(LINE_NOT_STOPPABLE, &(struct log_about){.subject = subject},
 		  "a lock on inode %llu of device %u:%u is held, but no process can be stopped for it: "
-		  "its descriptor is on its way through a socket, or the keeper may not look into the "
-		  "process that has it; `dflock status` names the lock",
+		  "the process that took it has ended, and its descriptor is on its way through a socket, or the "
+		  "keeper may not look into the process that has it; `dflock status` names the lock",
 		  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
 }
 
@@ -239,7 +243,7 @@ int unshown_search(struct look *look)
 	free(u.beyond);
 	free(u.files);
 	free(u.locks);
-	free(u.mapped);
+	free(u.found);
 	return ret;
 }
 

@@ -1,11 +1,11 @@
 /*
  * The second half of a look: holders whose lock no descriptor shows (hidden.h). Their open file description lives on in
- * a mapping, or in a message on its way through a socket; or the keeper may not look into the process.
+ * a mapping, in a message on its way through a socket, in an io_uring or a loop device; or the keeper may not look into the
+ * process.
  *
  * Which processes count as the holders of such a lock:
- *   a record lock of a process      the process that the kernel names
- *   the process that took the lock  if it runs and the keeper may not look into it: it counts as the holder
- *   else                            each process that has the file mapped
+ *   the process that took the lock, by the kernel's list, if it runs; and, unless it is a record lock of that process,
+ *   or the keeper may not look into it, each process that has the file mapped
  * If there is none, or if it cannot be signalled, the holder cannot be stopped: the log says so, once for each outage,
  * and the slot is marked for `dflock status`.
  *

@@ -1,14 +1,26 @@
 /* See family.h. */
+#define HASH_NONFATAL_OOM         1
+#define uthash_nonfatal_oom(item) ((item)->added = false) /* as hidden.c */
+#include <uthash.h>
+
 #include "keeper/kernel/family.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "procfs/procfs.h"
 
 /* --- sets --- */
+
+struct family_member {
+	pid_t pid;
+	bool added;
+	UT_hash_handle hh;
+};
 
 size_t family_count(const struct family *family)
 {
@@ -22,36 +34,98 @@ pid_t family_at(const struct family *family, size_t i)
 
 bool family_has(const struct family *family, pid_t pid)
 {
-	const pid_t *pids = array_items(&family->pids);
+	struct family_member *member;
 
-	for (size_t i = 0; i < family_count(family); i++)
-		if (pids[i] == pid)
-			return true;
-	return false;
+	HASH_FIND(hh, family->members, &pid, sizeof(pid), member);
+	return member != NULL;
 }
 
 int family_add(struct family *family, pid_t pid)
 {
-	return family_has(family, pid) ? 0 : array_push(&family->pids, &pid, sizeof(pid));
+	struct family_member *member;
+
+	if (family_has(family, pid))
+		return 0;
+	member = malloc(sizeof(*member));
+	if (!member)
+		return -ENOMEM;
+	member->pid = pid;
+	member->added = true;
+	HASH_ADD(hh, family->members, pid, sizeof(pid), member);
+	if (member->added && array_push(&family->pids, &pid, sizeof(pid)) == 0)
+		return 0;
+	if (member->added)
+		HASH_DEL(family->members, member);
+	free(member);
+	return -ENOMEM;
 }
 
 void family_free(struct family *family)
 {
+	struct family_member *member, *next;
+
+	HASH_ITER (hh, family->members, member, next) {
+		HASH_DEL(family->members, member);
+		free(member);
+	}
 	utarray_done(&family->pids);
 	*family = (struct family){0};
+}
+
+static int family_compare_parents(const void *a, const void *b)
+{
+	const struct procfs_stat *x = a, *y = b;
+
+	return (x->parent > y->parent) - (x->parent < y->parent);
+}
+
+/* The first of the children of `parent`, or where they would be. */
+static size_t family_first_child(const struct procfs_stat *all, size_t count, pid_t parent)
+{
+	size_t begin = 0;
+
+	while (begin < count) {
+		size_t middle = begin + (count - begin) / 2;
+
+		if (all[middle].parent < parent)
+			begin = middle + 1;
+		else
+			count = middle;
+	}
+	return begin;
+}
+
+int family_add_descendants_of(struct family *family, pid_t except, struct procfs_stat *all, size_t count)
+{
+	int ret = 0;
+
+	if (count)
+		qsort(all, count, sizeof(*all), family_compare_parents);
+	/* Members that are added on the way have children, too. */
+	for (size_t i = 0; ret == 0 && i < family_count(family); i++) {
+		const pid_t parent = family_at(family, i);
+
+		for (size_t j = family_first_child(all, count, parent); ret == 0 && j < count; j++) {
+			if (all[j].parent != parent)
+				break;
+			if (all[j].pid != except)
+				ret = family_add(family, all[j].pid);
+		}
+	}
+	return ret;
 }
 
 int family_add_descendants(struct family *family, pid_t except)
 {
 	struct procfs_stat *all;
 	size_t count;
-	int ret = family_all(&all, &count);
+	int ret;
 
-	/* Members that are added on the way have children, too. */
-	for (size_t i = 0; ret == 0 && i < family_count(family); i++)
-		for (size_t j = 0; ret == 0 && j < count; j++)
-			if (all[j].parent == family_at(family, i) && all[j].pid != except)
-				ret = family_add(family, all[j].pid);
+	if (!family_count(family))
+		return 0;
+	ret = family_all(&all, &count);
+	if (ret == 0)
+		ret = family_add_descendants_of(family, except, all, count);
 	free(all);
 	return ret;
 }
@@ -90,6 +164,23 @@ uint64_t family_started(pid_t pid)
 	struct procfs_stat stat;
 
 	return family_stat(pid, &stat) ? stat.started : 0;
+}
+
+/* A number in /proc/TID/status; 0: the thread is gone. The name in its first line cannot show a line feed. */
+static pid_t family_status(pid_t tid, const char *field)
+{
+	char path[32], text[1024], *at; /* both fields are among the first lines */
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	at = procfs_head(AT_FDCWD, path, text, sizeof(text)) > 0 ? strstr(text, field) : NULL;
+	return at ? (pid_t)strtol(at + strlen(field), NULL, 10) : 0;
+}
+
+pid_t family_tracer(pid_t tid)
+{
+	const pid_t tracer = family_status(tid, "\nTracerPid:");
+
+	return tracer ? family_status(tracer, "\nTgid:") : 0;
 }
 
 bool family_has_ended(pid_t tid, uint64_t started)

@@ -15,7 +15,8 @@
 
 /* Begin with {0}. */
 struct family {
-	UT_array pids; /* in the order in which they were added */
+	UT_array pids;                 /* in the order in which they were added */
+	struct family_member *members; /* the same, by hash */
 };
 
 size_t family_count(const struct family *family);
@@ -25,6 +26,8 @@ bool family_has(const struct family *family, pid_t pid);
 int family_add(struct family *family, pid_t pid);
 /* Adds all descendants of its members, except `except` and its descendants. 0 or -errno. */
 int family_add_descendants(struct family *family, pid_t except);
+/* The same where `all` are the processes that there are; sorts them. Pure. */
+int family_add_descendants_of(struct family *family, pid_t except, struct procfs_stat *all, size_t count);
 void family_free(struct family *family);
 
 /* Calls back for every thread of a process. A result other than 0 ends the walk, and is returned. A process that is
@@ -40,6 +43,8 @@ bool family_owner(pid_t pid, uid_t *owner);
 char family_state(pid_t pid);
 /* When it was started (procfs_stat); 0: it is gone. */
 uint64_t family_started(pid_t pid);
+/* The process of the thread that traces this thread (ptrace); 0: there is none, or the thread is gone. */
+pid_t family_tracer(pid_t tid);
 /* Has the thread that had this number and was started then ended? A thread that nobody waits for (Z) has ended, too. False also if it
  * cannot be told, for want of a descriptor or memory. */
 bool family_has_ended(pid_t tid, uint64_t started);

@@ -1,6 +1,6 @@
 /*
- * Locks that no descriptor shows: an open file description outlives its descriptors in a mapping, or in a message on
- * its way through a socket, and its lock with it. The kernel lists all locks in /proc/locks. Those that
+ * Locks that no descriptor shows: an open file description outlives its descriptors in a mapping, in a message on its
+ * way through a socket, as a registered file of an io_uring, or under a loop device, and its lock with it. The kernel lists all locks in /proc/locks. Those that
  * holders_search() did not show are hidden, unless they came or went meanwhile.
  *
  *   hidden_begin()
@@ -13,7 +13,8 @@
  * of locks (0.7 s for 60,000), and holds up all lock calls of the machine meanwhile. The processes that the search
  * found are stopped before that.
  *
- * Any process that has the file mapped (mappers.h) may have the description; the kernel does not tell which one.
+ * Any process that has the file mapped (mappers.h) may have the description, and so may the process that took the lock,
+ * which the list names; the kernel does not tell which one.
  *
  * What it cannot see in a pid namespace: locks that were taken by a process outside of it, or by a process that has
  * ended since.

@@ -31,7 +31,7 @@ struct unseen_search {
 	struct hidden hidden;
 	struct holders_file *files; /* of locks whose holder is not known */
 	size_t *locks;              /* ditto: which */
-	bool *mapped;               /* ditto: a process that may be looked into has the file mapped */
+	bool *mapped;               /* ditto: a process has the file mapped, or has been told of */
 	size_t count;
 };
 
@@ -112,10 +112,11 @@ static int tell_all(struct unseen_search *l, unseen_cb *cb, void *arg)
 
 		if (lock->locker == l->keeper)
 			continue;
-		if (sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND) {
+		if (sight != SIGHT_GONE)
 			ret = unseen_tell(l, lock, lock->locker, sight == SIGHT_BEYOND, cb, arg);
+		if (sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND)
 			continue;
-		}
+		l->mapped[l->count] = sight == SIGHT_OPEN;
 		l->files[l->count] = (struct holders_file){.dev = lock->dev, .ino = lock->ino};
 		l->locks[l->count++] = i;
 	}

@@ -1,15 +1,16 @@
 /*
- * Locks that are held by processes which the keeper may not look into, so that no descriptor shows them: a program that
- * may be run but not read (mode 0111) or that asked for it (PR_SET_DUMPABLE), and for an ordinary user's keeper another
- * user's process that has inherited the descriptor (sudo, su).
+ * Locks that no descriptor shows. They are held by processes which the keeper may not look into: a program that may be
+ * run but not read (mode 0111) or that asked for it (PR_SET_DUMPABLE), and for an ordinary user's keeper another user's
+ * process that has inherited the descriptor (sudo, su). Or their description is in a mapping, a message, an io_uring or a
+ * loop device (hidden.h).
  *
  * What is known of them: /proc/locks has the lock, and who took it, unless it is an OFD lock. If that process still
- * runs and may not be looked into, it counts as the holder. This may be wrong: the holder may have passed the lock on
- * and ended, and another process that may not be looked into may have its number by now. The kernel does not say when a
- * lock was taken, so that other process is stopped, and killed, in the holder's place.
+ * runs, it counts as the holder. This may be wrong: the holder may have passed the lock on and ended, and another process
+ * may have its number by now. The kernel does not say when a lock was taken, so that other process is stopped, and
+ * killed, in the holder's place.
  *
- * What remains: a process that inherited a flock from a process that has ended, or took an OFD lock, is not found; and
- * the keeper cannot signal another user's process. The log and status say so while the lease is held.
+ * What remains: a process that inherited a flock from a process that has ended, or took an OFD lock, is found by a
+ * mapping only; and the keeper cannot signal another user's process. The log and status say so while the lease is held.
  *
  * unseen_find() is blocking, like holders.h and hidden.h; for a worker. unseen_due(), unseen_start(), unseen_stop():
  * loop.

@@ -3,7 +3,7 @@ import os
 import signal
 
 import pytest
-from harness import wait_until
+from harness import BUILD, Job, wait_until
 
 from jobs import LEASE, SLOW_LEASE, grows, is_frozen, job, state
 from keepers import opened
@@ -27,6 +27,27 @@ def test_sigstop_where_ptrace_is_refused(make_host, redis):
     assert state(pid) == "T" and is_frozen(path)
     redis.signal(signal.SIGCONT)
     grows(path)
+    os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+
+
+def test_a_tracer_that_drops_sigstop(make_host, redis):
+    """The holder shows as stopped while its tracer looks at the signal. So the tracer is stopped, too, and nothing makes the holder run."""
+    a = make_host("a", lease=SLOW_LEASE)
+    process, path = job(a)
+    pid = int(open(path + ".pid").read())
+    tracer = Job(a, os.path.join(BUILD, "tests/agents/nopass"), str(pid))
+    assert tracer.line() == "traced"
+    redis.signal(signal.SIGSTOP)
+    assert tracer.line() == "SIGSTOP"
+    wait_until(lambda: "are frozen" in a.log(), "the parent takes it for stopped", 40)
+    tracer.say("go on without it")
+    assert is_frozen(path) and state(pid) == "t"
+    wait_until(lambda: not a.status()["leases"] or a.status()["leases"][0]["state"] == "unsure", "the deadline passes", 20)
+    assert is_frozen(path)
+    redis.signal(signal.SIGCONT)
+    grows(path)
+    assert process.poll() is None and tracer.process.poll() is None
     os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=20)
 

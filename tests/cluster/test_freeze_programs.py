@@ -1,10 +1,11 @@
 """Holders of every kind are found and stopped: hidden ones, a container's first process, pipelines, jobs of an interactive shell."""
 import os
 import pty
+import re
 import signal
 
 import pytest
-from harness import Job, wait_until
+from harness import BUILD, Job, wait_until
 
 from jobs import JOB, LEASE, children, grows, outage, size, state
 from keepers import held, opened
@@ -12,18 +13,37 @@ from keepers import held, opened
 # --- holders that are hard to find ---
 
 HIDDEN = """
-import ctypes, fcntl, os, socket, sys
+import ctypes, fcntl, os, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
 libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+pair = socket.socketpair()
+child = os.fork() if sys.argv[1] == "message" else 0  # the process that takes the lock ends
+if child:
+    os.waitpid(child, 0)
+    print("held", flush=True)
+    while sys.stdin.readline():
+        print("runs", flush=True)
+    sys.exit()
 fd = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT, 0o644)
 os.ftruncate(fd, 4096)
 fcntl.flock(fd, fcntl.LOCK_EX)
 if sys.argv[1] == "mapping":
     assert libc.mmap(None, 4096, 1, 1, fd, 0) != ctypes.c_void_p(-1).value
+elif sys.argv[1] == "loop":
+    control = os.open("/dev/loop-control", os.O_RDWR)
+    while True:
+        loop = os.open("/dev/loop%d" % fcntl.ioctl(control, 0x4c82), os.O_RDWR)  # LOOP_CTL_GET_FREE
+        try:
+            fcntl.ioctl(loop, 0x4c00, fd)  # LOOP_SET_FD
+            break
+        except BlockingIOError:
+            os.close(loop)  # another process was faster
+    fcntl.ioctl(loop, 0x4c04, struct.pack("=52xI176x", 4))  # LOOP_SET_STATUS64: it ends with the process
 else:
-    pair = socket.socketpair()
     socket.send_fds(pair[0], [b"x"], [fd])
+    if sys.argv[1] == "message":
+        os._exit(0)
 os.close(fd)
 print("held", flush=True)
 while sys.stdin.readline():
@@ -32,25 +52,39 @@ while sys.stdin.readline():
 
 
 def hidden(host, how):
-    job = Job(host, "/usr/bin/python3", "-c", HIDDEN, how, host.path("f"))
-    assert job.line() == "held"
+    if how == "ring":
+        job = Job(host, os.path.join(BUILD, "tests/agents/ringfile"), host.path("f"))
+    else:
+        job = Job(host, "/usr/bin/python3", "-c", HIDDEN, how, host.path("f"))
+    said = job.line()
+    if said == "no io_uring":
+        pytest.skip("this kernel has no io_uring for this user")
+    assert said == "held"
     return job
 
 
-def test_a_holder_that_has_only_a_mapping(make_host, redis):
-    """The lock lives on in it when the descriptor is closed."""
+@pytest.mark.parametrize("how", ["mapping", "ring", "loop", "message, alive"])
+def test_a_holder_without_a_descriptor(make_host, redis, how):
+    """The lock lives on when its descriptor is closed: in a mapping, an io_uring, a loop device, a message. The process that took it lives."""
+    if how == "loop" and not os.access("/dev/loop-control", os.W_OK):
+        pytest.skip("no /dev/loop-control that may be opened")
     a = make_host("a", lease=LEASE)
-    job = hidden(a, "mapping")
+    job = hidden(a, how)
+    held_by = f"held by .*{job.pid}" if how != "mapping" else ""
+    wait_until(lambda: re.search(held_by, a.cli("status").stdout), "status names it")
+    assert "CANNOT" not in a.cli("status").stdout
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: state(job.pid) in "tT", "the holder is frozen", 10)
+    wait_until(lambda: "are frozen" in a.log(), "and that is said", 10)
     redis.signal(signal.SIGCONT)
     wait_until(lambda: "go on" in a.log(), "it is let go", 20)
     job.say("")
     assert job.line() == "runs"
+    assert "cannot be stopped" not in a.log() and "no process can be stopped" not in a.log()
 
 
 def test_a_lock_on_its_way_through_a_socket(make_host, redis):
-    """No process has received it, so there is none to stop: the log and the status say so."""
+    """No process has received it, and the one that took it has ended, so there is none to stop: the log and the status say so."""
     a = make_host("a", lease=LEASE)
     job = hidden(a, "message")
     redis.signal(signal.SIGSTOP)

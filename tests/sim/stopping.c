@@ -45,9 +45,11 @@ void stopped_stop(struct stopped *s, pid_t pid)
 
 void stopped_collect(struct stopped *s)
 {
-	for (size_t i = threads_count(&s->threads); i-- > 0;)
-		if (find(threads_at(&s->threads, i)->pid)->state == PROGRAM_ENDED)
-			threads_remove(&s->threads, threads_at(&s->threads, i));
+	struct thread *t, *next;
+
+	HASH_ITER (hh, s->threads.all, t, next)
+		if (find(t->pid)->state == PROGRAM_ENDED)
+			threads_remove(&s->threads, t);
 }
 
 void stopped_limit(struct stopped *s, int64_t limit_ns)
@@ -59,9 +61,10 @@ unsigned stopped_let_go(struct stopped *s)
 {
 	unsigned count = threads_count(&s->threads);
 
-	for (size_t i = 0; i < threads_count(&s->threads); i++)
-		program_freeze(find(threads_at(&s->threads, i)->pid), false);
-	array_cut(&s->threads.all, 0);
+	while (s->threads.all) {
+		program_freeze(find(s->threads.all->pid), false);
+		threads_remove(&s->threads, s->threads.all);
+	}
 	return count;
 }
 

@@ -4,6 +4,7 @@
 #include <check.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -127,6 +128,57 @@ START_TEST(stopped_and_let_go)
 }
 END_TEST
 
+/* A process that drops each SIGSTOP of a process that it traces. */
+static pid_t start_tracer(pid_t tracee)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid)
+		return pid;
+	if (ptrace(PTRACE_SEIZE, tracee, 0, 0) != 0)
+		_exit(1);
+	while (waitpid(tracee, &status, 0) == tracee && WIFSTOPPED(status))
+		ptrace(PTRACE_CONT, tracee, 0, 0);
+	_exit(0);
+}
+
+/* refused: the tracer cannot be stopped, as if it were another user's; then the process that it traces is killed. */
+START_TEST(a_tracer_is_stopped_with_what_it_traces)
+{
+	bool refused = _i;
+	struct family killed = {0};
+	pid_t pid = fork(), tracer;
+	int status;
+
+	if (pid == 0)
+		rest();
+	wait_until(family_state(pid) == 'S');
+	tracer = start_tracer(pid);
+	wait_until(family_tracer(pid) == tracer);
+	if (refused)
+		threads_add(&stopped.threads, &(struct thread){.pid = tracer, .tid = tracer, .how = THREAD_REFUSED});
+	stopped_stop(&stopped, pid);
+	if (!refused)
+		wait_until(collected(threads_all_stopped));
+	stopped_collect(&stopped);
+	ck_assert_int_eq(held_all(&stopped.threads), !refused);
+	held_warn(&stopped.threads);
+	held_kill_rest(&stopped.threads, &killed);
+	ck_assert_uint_eq(family_count(&killed), refused);
+	family_free(&killed);
+	if (!refused) {
+		ck_assert(family_is_stopped(tracer) && family_is_stopped(pid));
+		wait_until((stopped_let_go(&stopped), threads_count(&stopped.threads) == 0));
+		wait_until(family_state(pid) == 'S' && family_state(tracer) == 'S');
+		kill(pid, SIGKILL);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	ck_assert_int_eq(waitpid(tracer, NULL, 0), tracer);
+}
+END_TEST
+
 /* --- signalled.h --- */
 
 /* A parent that stops itself when its child is stopped, as su(1) does, in a process group of its own. */
@@ -220,6 +272,7 @@ int main(void)
 	tcase_add_test(tc, one_in_vfork_is_held);
 	tcase_add_test(tc, one_that_runs_is_killed);
 	tcase_add_test(tc, stopped_and_let_go);
+	tcase_add_loop_test(tc, a_tracer_is_stopped_with_what_it_traces, 0, 2);
 	tcase_add_loop_test(tc, kin_goes_on, 0, 2);
 	tcase_add_test(tc, kin_that_is_late_and_notes_of_another);
 	return suite_run_case("stopped", tc);

@@ -15,7 +15,8 @@ static struct thread *add(pid_t pid, pid_t tid, enum thread_how how)
 
 static void teardown(void)
 {
-	utarray_done(&threads.all);
+	while (threads.all)
+		threads_remove(&threads, threads.all);
 	threads = (struct threads){0};
 }
 
