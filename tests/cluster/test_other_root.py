@@ -6,6 +6,8 @@ import os
 import subprocess
 
 import pytest
+from harness import netted, wait_until
+from harness.filesystems import Ground
 from keepers import leases
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs mounts, and so root")
@@ -62,3 +64,74 @@ def test_a_lease_that_is_there_covers_a_program_with_another_root(make_host, jai
     """By the page: it is the lease of this very file."""
     host = make_host("a", lease="ttl_ms = 3000; linger_ms = 60000;")
     assert lock(host) == lock(host, *jail) == (0, "", 1)
+
+
+# --- a mount that is gone ---
+
+# Opens FILE, has all of its mount unmounted, and locks the descriptor with the words that follow.
+ADRIFT = 'exec 9<>"$1" && umount -l "$2" && shift 2 && readlink /proc/self/fd/9 && exec "$@"'
+FLOCK = ["flock", "-n", "9"]
+WAYS = {"preload": lambda host, *words: host.run(*words), "net": lambda host, *words: netted.run(host, *words)}
+
+
+@pytest.fixture
+def adrift(make_host, folder):
+    """adrift(kind): a host with a rule for all of a file system, and another host; lock(way, name): what the program said that locks after
+    umount -l."""
+    grounds = []
+
+    def make(kind, **options):
+        grounds.append(Ground(kind, os.path.join(folder, kind)))
+        at = grounds[0].path
+        a, b = make_host("a", rules='{ tree = "%s"; name = "t"; }' % at, **options), make_host("b").init()
+        with open(os.path.join(at, "f"), "w"):
+            pass
+
+        def lock(way, name="f", of=at):
+            words = FLOCK if way == "preload" else ["env", "-i", *FLOCK]
+            done = WAYS[way](a, "sh", "-c", ADRIFT, "-", os.path.join(of, name), at, *words)
+            assert done.stdout == f"/{name}\n", done
+            return done
+        return a, b, at, lock
+
+    yield make
+    for ground in grounds:
+        wait_until(lambda: subprocess.run(["umount", "-l", ground.path], stderr=subprocess.DEVNULL).returncode == 0 or
+                   not os.path.ismount(ground.path), "it is unmounted")
+        for where in ground.mounts[1:]:
+            subprocess.run(["umount", "-l", where], check=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["ext4", "tmpfs", "overlay", "btrfs", "fuse"])
+def test_a_file_that_only_its_gone_mount_named_is_refused(adrift, kind, way):
+    a, b, at, lock = adrift(kind)
+    done = lock(way)
+    assert done.returncode == 71 and len([l for l in done.stderr.splitlines() if "its mount is gone" in l]) == 1, done
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["tmpfs", "overlay", "btrfs", "fuse"])
+def test_a_file_that_the_keeper_knows_keeps_its_name(adrift, kind, way):
+    """One program holds it shared; so does the one that locks after its mount is gone, and the other host gets no lock."""
+    a, b, at, lock = adrift(kind)
+    holder = a.agent()
+    assert holder.do(f"open 0 {at}/f rw") == holder.do("flock 0 ex nb") == "ok"
+    assert lock(way).returncode == 1
+    assert holder.do("flock 0 un") == holder.do("flock 0 ex nb") == "ok"
+    assert b.run("flock", "-n", b.path("f"), "true").returncode == 1
+
+
+def test_what_no_rule_has_covered_stays_unprotected(adrift, folder):
+    """A file of another file system without a mount, and a memfd: their locks are the kernel's, and no keeper is asked."""
+    a, b, at, lock = adrift("tmpfs")
+    asked = a.status()["calls"] if "calls" in a.status() else None
+    other = Ground("tmpfs", os.path.join(folder, "other"))
+    try:
+        done = a.run("sh", "-c", ADRIFT, "-", os.path.join(other.path, "x"), other.path, *FLOCK)
+    finally:
+        other.end()
+    assert (done.returncode, done.stdout) == (0, "/x\n"), done
+    memory = "import fcntl, os; fcntl.flock(os.memfd_create('m'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    assert a.run("python3", "-c", memory).returncode == 0
+    assert leases(a) == []
