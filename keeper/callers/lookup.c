@@ -16,6 +16,7 @@
 #include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/past.h"
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
@@ -122,6 +123,8 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 		session_refuse_call(s, REFUSAL_ROOM, true, "the keeper has no memory left");
 	else {
 		file_learnt(file, &r->id);
+		if (s->lookup.local && S_ISREG(r->st.st_mode) && r->st.st_nlink > 1)
+			past_linked(k, &file->id, file->path);
 		file_follow_rule(file);
 		s->holds = r->holds;
 		s->shared = SESSION_SHARED_UNTESTED;
