@@ -101,12 +101,12 @@ static void past_judge(struct keeper *k, const struct openers_lock *lock)
 		return;
 	if (!opener->checked || !opener->alien)
 		path = past_protected(k, opener, name);
-	opener->alien = !path;
 	if (!path)
 		linked = past_link_of(k, opener, name);
+	opener->alien = !path && !linked;
 	opener->checked = true;
 	opener->unused = !path && (opener->state != OPENER_FOUND || !page_covers(k->page, opener->key.dev));
-	if (!path && !linked)
+	if (opener->alien)
 		return;
 	cover = past_cover_of(k, lock, name);
 	if (cover != PAST_COVERED)
