@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/files.h"
@@ -75,6 +76,7 @@ static bool report_file(const struct config *config, const char *file, bool requ
 {
 	char path[PATH_MAX], name[LOCK_NAME_BYTES];
 	int ret = files_resolve(file, path);
+	struct stat st;
 
 	if (ret) {
 		cli_error("%s: %s", *file ? file : "\"\"", strerror(-ret));
@@ -87,6 +89,9 @@ static bool report_file(const struct config *config, const char *file, bool requ
 		show_text(stdout, name);
 		report_rest(config_at_least_ms(config, path));
 		report_hold_limits(config, path);
+		if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1)
+			printf("; it has %ju links, and a lock by one that no rule names is not protected",
+			       (uintmax_t)st.st_nlink);
 	} else if (ret == -ENOENT) {
 		fputs(": not protected", stdout);
 	} else {

@@ -225,11 +225,17 @@ static void note_callers(struct keeper *k)
 	}
 }
 
+static void on_covered(void *arg, uint64_t dev)
+{
+	page_cover(arg, dev);
+}
+
 static void on_alive(uv_timer_t *timer)
 {
 	struct life *life = timer->data;
 	struct keeper *k = &life->k;
 
+	mounts_covered(k->mounts, k->config, on_covered, k->page);
 	leasepage_refresh(k, deadline_sure_until(k));
 	table_alive(k->table);
 	event_take_deeds(k);

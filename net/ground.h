@@ -6,6 +6,7 @@
 #define DFLOCK_NET_GROUND_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "shim/protect.h"
 
@@ -17,5 +18,8 @@ int ground_look(int fd, struct protect_look *look, bool elsewhere);
 
 /* Before each question to a keeper: fills look->by. The same results; with -ENOLCK a line was written. */
 int ground_ask(int fd, struct protect_look *look, bool elsewhere);
+
+/* Which configuration file and which runtime directory this process goes by: the same number for processes that go by the same ones. */
+uint64_t ground_hash(void);
 
 #endif

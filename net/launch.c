@@ -17,6 +17,7 @@
 #include "net/birth.h"
 #include "net/chain.h"
 #include "net/filter.h"
+#include "net/ground.h"
 #include "net/lockcall.h"
 #include "shim/netted.h"
 #include "shim/sys.h"
@@ -57,12 +58,6 @@ static int launch_refuse_filter(int err)
 	default:
 		return launch_refuse("the net cannot be set up", strerror(err));
 	}
-}
-
-/* Is this process under a net already? That one will do. */
-static bool launch_is_netted(void)
-{
-	return sys(fcntl, -1L, ABI_OFD_GETLK, LOCKCALL_HELLO_ADDRESS) == 0;
 }
 
 /* 0: the net can be. Else the exit status. */
@@ -146,10 +141,18 @@ static int launch_net(char *program)
 
 int launch(char *program, const char *preload, char *const job[])
 {
+	long hello;
 	int ret = 0, err;
 
 	launch_fill_stdio();
-	if (!launch_is_netted())
+	hello = sys(fcntl, -1L, ABI_OFD_GETLK, LOCKCALL_HELLO_ADDRESS, ground_hash());
+	if (hello == -EEXIST)
+		return launch_refuse(
+			"the net that this job is under goes by another configuration or runtime directory, and a process "
+			"has one net only: start the job outside of that net, or with the same DFLOCK_CONFIG and "
+			"DFLOCK_RUNTIME_DIR",
+			NULL);
+	if (hello != 0) /* else the net that is there will do */
 		ret = launch_net(program);
 	if (ret)
 		return ret;

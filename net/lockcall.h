@@ -22,7 +22,8 @@ enum lockcall_kind {
 };
 
 /*
- * fcntl(-1, F_OFD_GETLK, LOCKCALL_HELLO_ADDRESS) gives 0 under a net, and EBADF elsewhere, whatever listener there is.
+ * fcntl(-1, F_OFD_GETLK, LOCKCALL_HELLO_ADDRESS, ground_hash()) gives 0 under a net that goes by the same configuration, EEXIST under
+ * another net, and EBADF elsewhere, whatever listener there is.
  */
 #define LOCKCALL_HELLO_ADDRESS UINT64_C(0x6466656e)
 

@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 
 #include "shim/mapping.h"
 #include "shim/name.h"
@@ -91,13 +93,66 @@ struct page_config protect_which(const struct settings *s, const struct settings
 	return mine;
 }
 
+/* Is the mount in this thread's table? */
+static __attribute__((noinline)) bool protect_finds_mount(uint64_t mount)
+{
+	long fd = sys(openat, AT_FDCWD, "/proc/thread-self/mountinfo", O_RDONLY | O_CLOEXEC), n = 0;
+	bool found = false, first = true; /* in the first field of a line */
+	uint64_t number = 0;
+	char part[1024];
+
+	while (fd >= 0 && !found && (n = sys(read, fd, part, sizeof(part))) > 0)
+		for (const char *c = part; c < part + n && !found; c++) {
+			found = first && *c == ' ' && number == mount;
+			first = *c == '\n' || (first && *c != ' ');
+			number = !first || *c == '\n' ? 0 : number * 10 + (unsigned)(*c - '0');
+		}
+	if (fd >= 0)
+		sys(close, fd);
+	return found;
+}
+
+/* Looked up once a second, for the mount of the last file. */
+static bool protect_is_mounted(const struct seen_key *key)
+{
+	static struct seen_mount {
+		int64_t stamp_ns;
+		uint64_t mount;
+	} seen;
+	static uint32_t seq;
+	struct seen_mount now;
+
+	if (seqcopy_read(&seq, &now, &seen, sizeof(now)) && now.stamp_ns == key->stamp_ns && now.mount == key->mount)
+		return true;
+	if (!protect_finds_mount(key->mount))
+		return false;
+	now = (struct seen_mount){.stamp_ns = key->stamp_ns, .mount = key->mount};
+	seqcopy_write(&seq, &seen, &now, sizeof(now));
+	return true;
+}
+
+/* No rule names the path. Does that prove nothing, since the mount is gone (umount -l) and a rule has covered files of the device? */
+static bool protect_is_adrift(const struct page *page, int fd, const struct seen_key *key)
+{
+	struct statfs fs;
+
+	if (!key->ino)
+		return false;
+	if (!page_covers(page, key->dev) &&
+	    (major(key->dev) || !page_covers(page, PAGE_COVERED_TYPE) || fstatfs(fd, &fs) < 0 ||
+	     !page_covers(page, PAGE_COVERED_TYPE | (uint32_t)fs.f_type)))
+		return false;
+	return !protect_is_mounted(key);
+}
+
 /*
  * What the page says about `fd`; PAGE_SAYS_NOTHING also if there is no page. With PAGE_SAYS_REFUSE, the message was
  * written if `say` is set. *hash: that of the file's path, if the page was asked about it. config: *mine is made from it; NULL: *mine
- * is given. The root directory is looked at after the name was read: another thread may call chroot() in between.
+ * is given. key: the file's; NULL: the keeper was asked where it is. The root directory is looked at after the name was read: another thread may call chroot() in between.
  */
 static enum page_answer protect_consult(const struct page *page, const struct settings_config *config,
-					struct page_config *mine, int fd, bool say, uint64_t *hash)
+					struct page_config *mine, int fd, const struct seen_key *key, bool say,
+					uint64_t *hash)
 {
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
 	enum page_answer answer;
@@ -115,7 +170,7 @@ static enum page_answer protect_consult(const struct page *page, const struct se
 	if (answer == PAGE_SAYS_REFUSE && say)
 		note_refused(fd, "the configuration is invalid", message);
 	*hash = leases_hash(name);
-	return answer;
+	return answer == PAGE_SAYS_NO && key && protect_is_adrift(page, fd, key) ? PAGE_SAYS_NOTHING : answer;
 }
 
 /* Looked up once a second. A program gets other clocks only by making itself, or a child, enter a time namespace; and a
@@ -212,7 +267,7 @@ protect_new_answer(const struct settings *s, int fd, struct protect_look *look, 
 	seen.page = mapping_find_roots(&seen.owner);
 	if (!seen.page)
 		seen.page = mapping_find(protect_euid(first), &seen.owner);
-	answer = protect_consult(seen.page, &config, &first->mine, fd, false, &seen.path_hash);
+	answer = protect_consult(seen.page, &config, &first->mine, fd, key, false, &seen.path_hash);
 	first->has_mine = answer == PAGE_SAYS_YES;
 	if (answer == PAGE_SAYS_YES)
 		protect_set_shown(look, seen.page, key, seen.path_hash);
@@ -351,14 +406,14 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	else
 		keyed = false;
 	by->mine = protect_which(s, config, page);
-	switch (protect_consult(page, NULL, &by->mine, fd, !look->waits, &hash)) {
+	switch (protect_consult(page, NULL, &by->mine, fd, &key, !look->waits, &hash)) {
 	case PAGE_SAYS_NO:
 		return PROTECT_NO;
 	case PAGE_SAYS_REFUSE:
 		if (protect_is_patient(fd, look))
 			return PROTECT_ASK;
 		if (look->waits) /* with the line that was left out */
-			protect_consult(page, NULL, &by->mine, fd, true, &hash);
+			protect_consult(page, NULL, &by->mine, fd, NULL, true, &hash);
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
 		look->first.stamp_ns = config->stamp_ns;
@@ -434,7 +489,7 @@ enum protect protect_again(int fd, const struct protect_look *look)
 		note_refused(fd, why, NULL);
 		return PROTECT_REFUSED;
 	}
-	switch (protect_consult(page, NULL, &mine, fd, true, &hash)) {
+	switch (protect_consult(page, NULL, &mine, fd, NULL, true, &hash)) {
 	case PAGE_SAYS_YES:
 		return PROTECT_ASK;
 	case PAGE_SAYS_REFUSE:

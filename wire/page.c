@@ -368,6 +368,24 @@ enum page_answer page_ask_below(const struct page *page, const struct page_confi
 	return page_ask_with(page, &(struct page_question){.mine = mine, .path = path, .match = rule_may_match_below});
 }
 
+bool page_covers(const struct page *page, uint64_t dev)
+{
+	const uint32_t count = __atomic_load_n(&page->covered_count, __ATOMIC_ACQUIRE);
+
+	for (uint32_t i = 0; i < count && i < PAGE_COVERED; i++)
+		if (same_words(&page->covered[i], &dev, sizeof(dev)))
+			return true;
+	return false;
+}
+
+void page_cover(struct page *page, uint64_t dev)
+{
+	if (page_covers(page, dev))
+		return;
+	page->covered[page->covered_count % PAGE_COVERED] = dev;
+	__atomic_store_n(&page->covered_count, page->covered_count + 1, __ATOMIC_RELEASE);
+}
+
 void page_config(const struct page *page, struct wire_config_id *id)
 {
 	const uint32_t *from = (const uint32_t *)&page->config;

@@ -39,6 +39,8 @@
 #define PAGE_BYTES         (4u << 20)
 #define PAGE_RULES_BYTES   (1u << 20)
 #define PAGE_MESSAGE_BYTES 768
+#define PAGE_COVERED       256
+#define PAGE_COVERED_TYPE  (UINT64_C(1) << 63)
 
 enum page_state {
 	PAGE_EMPTY = 0, /* no keeper has written it yet */
@@ -76,6 +78,9 @@ struct page {
 	char message[PAGE_MESSAGE_BYTES]; /* PAGE_INVALID: "FILE:LINE: what was expected" */
 	_Alignas(8) unsigned char rules[PAGE_RULES_BYTES];
 	_Alignas(64) struct leases leases;
+	/* Which devices rules have covered since the page began: the last PAGE_COVERED of covered_count (page_covers()). */
+	uint32_t covered_count, reserved_too;
+	uint64_t covered[PAGE_COVERED];
 };
 _Static_assert(sizeof(struct page) <= PAGE_BYTES, "the page has room for it all");
 _Static_assert(offsetof(struct page, leases) == 1053696 &&
@@ -113,6 +118,16 @@ enum wire_on_refused page_on_refused(const struct page *page, const struct page_
 /* The same for the directory `path` ("": the root) and all paths below it. PAGE_SAYS_NO: no rule can match any of them.
  * PAGE_SAYS_YES: a rule may. */
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path);
+
+/*
+ * Has a rule covered files of this device (st_dev) since the page began? The path of a descriptor whose mount is gone
+ * (umount -l) begins at the root of that mount, and says nothing. PAGE_COVERED_TYPE | f_type of statfs(2): the same for a type
+ * of file system whose files have device numbers that no mount table shows (btrfs, overlay). PAGE_COVERED_TYPE alone:
+ * for any such type.
+ */
+bool page_covers(const struct page *page, uint64_t dev);
+/* The keeper's side: the device is covered from now on. */
+void page_cover(struct page *page, uint64_t dev);
 
 /* Copies `config`. A copy that was torn by a writer does no harm: page_ask() compares it with the page again. */
 void page_config(const struct page *page, struct wire_config_id *id);

@@ -16,6 +16,7 @@
 #include "keeper/fronts/reading.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/past.h"
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/callers/serve.h"
@@ -23,15 +24,41 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/kernel/sight.h"
 
+/* The mount of the file is gone, and with it its path. Of an inode that the keeper knows it knows the path, too. Any other file may be
+ * protected, unless no rule has covered a file of its device and none names what the kernel shows now. */
+static bool is_lost(const struct session *s, struct inspect_result *r)
+{
+	const struct page *page = s->keeper->page;
+	const struct file *file;
+	char name[LOCK_NAME_BYTES];
+
+	if (!r->gone_type || r->nameless)
+		return false;
+	file = file_find(s->keeper, r->st.st_dev, r->st.st_ino);
+	if (!file)
+		return page_covers(page, r->st.st_dev) || page_covers(page, r->gone_type) ||
+		       config_lock_name(s->keeper->config, r->path, name) != -ENOENT;
+	snprintf(r->path, sizeof(r->path), "%s", file->path);
+	r->id = (struct identity){0};
+	return false;
+}
+
 /* Finds the lock name. If the file has none, this answers the caller. */
 static bool find_name(struct session *s, struct inspect_result *r, struct away *away, char name[LOCK_NAME_BYTES])
 {
+	const bool lost = is_lost(s, r);
 	int ret = r->nameless ? -ENOENT : config_lock_name(s->keeper->config, r->path, name);
 
-	if (ret == 0 && !r->named_late)
+	if (ret == 0 && !r->named_late && !lost)
 		return true;
 	lookup_drop(s, r, away);
-	if (ret == 0)
+	if (lost)
+		session_refuse_call(
+			s, REFUSAL_FILE, false,
+			"%s: its mount is gone (umount -l?), and nothing else tells which rule covers it: close it, "
+			"and open it where it is mounted now",
+			r->path);
+	else if (ret == 0)
 		session_refuse_call(
 			s, REFUSAL_FILE, false,
 			"%s: it was made without a name (O_TMPFILE), and the keeper cannot see the one that it "
@@ -81,6 +108,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 	before_free(&s->before);
 	s->before = r->before;
+	page_cover(k->page, r->st.st_dev);
 	ret = file_get(k, &r->st, s->lookup.local, r->path, name, r->fd, &file);
 	if (away && ret < 0)
 		away_forget(away);
@@ -95,6 +123,8 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 		session_refuse_call(s, REFUSAL_ROOM, true, "the keeper has no memory left");
 	else {
 		file_learnt(file, &r->id);
+		if (s->lookup.local && S_ISREG(r->st.st_mode) && r->st.st_nlink > 1)
+			past_linked(k, &file->id, file->path);
 		file_follow_rule(file);
 		s->holds = r->holds;
 		s->shared = SESSION_SHARED_UNTESTED;

@@ -71,7 +71,8 @@ static bool copy_answer(struct inspect_result *r, const struct front_answer *a, 
 				     .fd = fd,
 				     .holds = a->holds,
 				     .nameless = a->nameless,
-				     .named_late = a->named_late};
+				     .named_late = a->named_late,
+				     .gone_type = a->gone_type};
 	memcpy(r->refused, a->refused, sizeof(r->refused));
 	memcpy(r->path, a->path, sizeof(r->path));
 	if (before_copy(&r->before, before, a->before_count) == 0)

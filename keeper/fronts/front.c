@@ -109,6 +109,7 @@ static void front_look_at(struct front_answer *a, struct inspect_request *reques
 	a->id = result.id;
 	a->nameless = result.nameless;
 	a->named_late = result.named_late;
+	a->gone_type = result.gone_type;
 	a->holds = result.holds;
 	memcpy(a->refused, result.refused, sizeof(a->refused));
 	memcpy(a->path, result.path, sizeof(a->path));

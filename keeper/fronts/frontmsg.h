@@ -87,6 +87,7 @@ struct front_answer {
 	struct stat st;
 	struct identity id;
 	bool nameless, named_late;
+	uint64_t gone_type;
 	struct caller_holds holds;
 	uint32_t before_count;
 	char refused[256];

@@ -5,6 +5,7 @@
  */
 #include "keeper/kernel/identity.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -80,18 +81,18 @@ static int identity_compare_id(void *arg, const struct procfs_mount *mount)
 	return 1;
 }
 
-/* For another process's namespace: this is rare, so its table is not kept. */
-static bool identity_find_theirs(pid_t pid, int id, uint64_t *dev)
+/* For another process's namespace: this is rare, so its table is not kept. 1: it has the mount. 0: it does not. */
+static int identity_find_theirs(pid_t pid, int id, uint64_t *dev)
 {
 	struct identity_mount wanted = {.id = id};
 	FILE *table = procfs_mounts_open(pid);
-	bool found = table && procfs_mounts(table, identity_compare_id, &wanted) == 1;
+	int ret = table ? procfs_mounts(table, identity_compare_id, &wanted) : -errno;
 
-	if (found)
+	if (ret == 1)
 		*dev = wanted.dev;
 	if (table)
 		fclose(table);
-	return found;
+	return ret;
 }
 
 bool identity_mount_is_ours(int mount_id)
@@ -101,21 +102,22 @@ bool identity_mount_is_ours(int mount_id)
 	return identity_find_ours(mount_id, &dev);
 }
 
-struct identity identity_from(const struct procfs_fdinfo *info, pid_t pid, const struct stat *st)
+struct identity identity_from(const struct procfs_fdinfo *info, pid_t pid, const struct stat *st, bool *gone)
 {
 	struct identity id = {.dev = st->st_dev, .ino = info->ino ? info->ino : st->st_ino};
 
-	if (info->mount_id >= 0 && !identity_find_ours(info->mount_id, &id.dev) && pid > 0)
-		identity_find_theirs(pid, info->mount_id, &id.dev);
+	*gone = info->mount_id >= 0 && !identity_find_ours(info->mount_id, &id.dev) && pid > 0 &&
+		identity_find_theirs(pid, info->mount_id, &id.dev) == 0;
 	return id;
 }
 
 struct identity identity_of(int fd, pid_t pid, const struct stat *st)
 {
 	struct procfs_fdinfo info;
+	bool gone;
 
 	procfs_fdinfo_head(fd, &info);
-	return identity_from(&info, pid, st);
+	return identity_from(&info, pid, st, &gone);
 }
 
 /* --- what stat says --- */

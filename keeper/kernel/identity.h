@@ -27,8 +27,9 @@ struct identity {
  * btrfs and overlayfs.
  */
 struct identity identity_of(int fd, pid_t pid, const struct stat *st);
-/* The same, from what the descriptor's fdinfo says. */
-struct identity identity_from(const struct procfs_fdinfo *info, pid_t pid, const struct stat *st);
+/* The same, from what the descriptor's fdinfo says. *gone: both tables were read, and neither has the mount: it was unmounted
+ * (umount -l), or is of a third namespace. */
+struct identity identity_from(const struct procfs_fdinfo *info, pid_t pid, const struct stat *st, bool *gone);
 
 /* Is this a mount of this process's own namespace? */
 bool identity_mount_is_ours(int mount_id);

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/fsuid.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "keeper/kernel/mounts.h"
+#include "wire/page.h"
 
 struct inspect {
 	struct work work; /* the first member */
@@ -219,10 +221,33 @@ static bool inspect_may_lock(const struct inspect_request *req)
 	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) != wrong; /* mutant: may-lock */
 }
 
+/* What the path tells of the file. False: it may not be served. */
+static bool inspect_path(const struct inspect_request *req, struct inspect_result *r, int mount_id, bool gone)
+{
+	struct statfs fs = {.f_type = 0};
+
+	if (!gone && !req->foreign && (!req->same_path || identity_mount_is_ours(mount_id)))
+		return true;
+	if (inspect_path_leads_there(r, mount_id))
+		return true;
+	if (gone && fstatfs(req->fd, &fs) == 0)
+		r->gone_type = PAGE_COVERED_TYPE | (uint32_t)fs.f_type;
+	else if (gone)
+		inspect_refuse(r, "what its file system is cannot be found out", errno);
+	else
+		inspect_refuse(
+			r,
+			"its path leads the keeper to another file or to none; in a container, mount its folder "
+			"from the host under the same path, or run a keeper in the container",
+			0);
+	return r->gone_type != 0;
+}
+
 static void inspect_look(const struct inspect_request *req, struct inspect_result *r)
 {
 	char link[64];
 	struct procfs_fdinfo info = {.mount_id = -1};
+	bool gone = false;
 	int ret;
 
 	if (!inspect_may_lock(req))
@@ -256,17 +281,12 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 		ret = procfs_fdinfo_of(req->fd, &info, inspect_on_lock, &r->holds);
 		if (ret < 0)
 			return inspect_refuse(r, "its fdinfo cannot be read", -ret);
-		r->id = identity_from(&info, req->peer.pid, &r->st);
+		r->id = identity_from(&info, req->peer.pid, &r->st, &gone);
 		if (req->unused)
 			r->holds = (struct caller_holds){0};
 	}
-	if ((req->foreign || (req->same_path && !identity_mount_is_ours(info.mount_id))) &&
-	    !inspect_path_leads_there(r, info.mount_id))
-		return inspect_refuse(
-			r,
-			"its path leads the keeper to another file or to none; in a container, mount its folder "
-			"from the host under the same path, or run a keeper in the container",
-			0);
+	if (!inspect_path(req, r, info.mount_id, gone))
+		return;
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)

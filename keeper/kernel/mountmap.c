@@ -161,18 +161,21 @@ static int mountmap_translate(struct mountmap *map, const struct mountmap_mount 
 {
 	char inside[2 * PATH_MAX];
 	const char *rest = mountmap_below(theirs->point, path);
-	unsigned found = 0;
+	unsigned found = mountmap_find(&map->ours, theirs->id) == theirs;
 	size_t len = 0;
 	int n;
 
+	if (found && mountmap_append(paths, &len, "", path) < 0)
+		return -ENOMEM;
 	if (!rest)
-		return -ENOENT; /* a root directory of its own: not shown as its table shows it */
+		return found ? 0 : -ENOENT; /* a root directory of its own: not shown as its table shows it */
 	n = snprintf(inside, sizeof(inside), "%s%s", strcmp(theirs->root, "/") ? theirs->root : "", rest);
 	if (n < 0 || n >= (int)sizeof(inside))
-		return -ENOENT;
+		return found ? 0 : -ENOENT;
 	for (size_t i = 0; i < utarray_len(&map->ours) && found < PATHS_MAX; i++) {
 		const struct mountmap_mount *mount = array_at(&map->ours, i);
-		const char *below = mount->dev == theirs->dev ? mountmap_below(mount->root, inside) : NULL;
+		const char *below = mount != theirs && mount->dev == theirs->dev ? mountmap_below(mount->root, inside)
+										 : NULL;
 		size_t before = len;
 
 		if (!below)
@@ -190,15 +193,11 @@ static int mountmap_translate(struct mountmap *map, const struct mountmap_mount 
 int mountmap_paths(struct mountmap *map, pid_t pid, int mount_id, const char *path, char **paths, bool *plain)
 {
 	const struct mountmap_mount *mount = mountmap_find(&map->ours, mount_id);
-	size_t len = 0;
 	int ret;
 
 	*paths = NULL;
-	if (mount) {
-		*plain = mount->plain;
-		return mountmap_append(paths, &len, "", path);
-	}
-	mount = mountmap_find_theirs(map, pid, mount_id);
+	if (!mount)
+		mount = mountmap_find_theirs(map, pid, mount_id);
 	if (!mount)
 		return -ENOENT;
 	*plain = mount->plain;

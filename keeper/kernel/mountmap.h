@@ -35,7 +35,7 @@ void mountmap_free(struct mountmap *map);
 
 /*
  * The paths at which our namespace has the file that /proc/PID/fd shows as `path`, open on mount mount_id: one after
- * the other, each ended with NUL, and an empty one at the end. A mount of our own namespace gives `path` itself. *plain:
+ * the other, each ended with NUL, and an empty one at the end; of a mount of our own namespace `path` first. *plain:
  * see above. 0; -ENOENT: our namespace does not have it; -ENOMEM.
  */
 int mountmap_paths(struct mountmap *map, pid_t pid, int mount_id, const char *path, char **paths, bool *plain);

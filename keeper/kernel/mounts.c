@@ -11,12 +11,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "keeper/array.h"
+#include "keeper/kernel/mountmap.h"
 #include "procfs/procfs_locks.h"
 #include "procfs/procfs_mounts.h"
 
@@ -32,11 +35,13 @@ struct mount {
 	enum local local; /* LOCAL_UNKNOWN: an overlay that was not asked about yet */
 	char *point;
 	char *options; /* of an overlay, else NULL */
+	uint64_t type; /* PAGE_COVERED_TYPE and the type, if st_dev of its files is another number than dev; else 0 */
 };
 
 struct mounts {
 	FILE *table;
 	UT_array all; /* struct mount, in the order in which they lie on each other */
+	const struct rule *covered; /* the rules of the last mounts_covered(); NULL: the table has changed since */
 };
 
 static bool mounts_is_local(struct mounts *m, struct mount *mount, unsigned nested);
@@ -86,7 +91,10 @@ static int mounts_add(void *arg, const struct procfs_mount *read)
 	if (strcmp(read->type, "overlay") == 0) {
 		mount.options = strdup(read->super_options);
 		mount.local = mount.options ? LOCAL_UNKNOWN : LOCAL_NO;
+		mount.type = PAGE_COVERED_TYPE | OVERLAYFS_SUPER_MAGIC;
 	}
+	if (strcmp(read->type, "btrfs") == 0)
+		mount.type = PAGE_COVERED_TYPE | BTRFS_SUPER_MAGIC;
 	if (mount.point && array_push(&m->all, &mount, sizeof(mount)) == 0)
 		return 0;
 	free(mount.point);
@@ -98,6 +106,7 @@ static void mounts_read(struct mounts *m)
 {
 	mounts_forget(m);
 	procfs_mounts(m->table, mounts_add, m);
+	m->covered = NULL;
 }
 
 struct mounts *mounts_new(void)
@@ -345,4 +354,40 @@ bool mounts_local_device(struct mounts *m, uint64_t device)
 		if (mount->dev == device)
 			return mounts_is_local(m, mount, 0);
 	return false;
+}
+
+/* --- what rules cover --- */
+
+static void mounts_covered_by(struct mounts *m, const struct rule *rule, void (*cover)(void *arg, uint64_t dev), void *arg)
+{
+	const struct mount *holder = NULL;
+	char *fixed = strndup(rule->pattern, rule->fixed_len);
+
+	/* The mount on which this path lies, and then the mounts below it. */
+	for (struct mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++)
+		if (mountmap_below(mount->point, fixed) &&
+		    (!holder || strlen(mount->point) >= strlen(holder->point)))
+			holder = mount;
+	for (struct mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++) {
+		if (mount != holder && !mountmap_below(fixed, mount->point))
+			continue;
+		cover(arg, mount->dev);
+		if (mount->type)
+			cover(arg, PAGE_COVERED_TYPE);
+		if (mount->type)
+			cover(arg, mount->type);
+	}
+	free(fixed);
+}
+
+void mounts_covered(struct mounts *m, const struct config *config, void (*cover)(void *arg, uint64_t dev), void *arg)
+{
+	if (!m)
+		return;
+	mounts_refresh(m);
+	if (m->covered == config->rules)
+		return;
+	m->covered = config->rules;
+	for (size_t i = 0; i < config->rule_count; i++)
+		mounts_covered_by(m, &config->rules[i], cover, arg);
 }

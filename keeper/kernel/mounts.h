@@ -36,4 +36,11 @@ bool mounts_local_path(struct mounts *mounts, const char *path);
 /* The same for the number that the kernel's lists of locks have for a file system. */
 bool mounts_local_device(struct mounts *mounts, uint64_t device);
 
+/*
+ * Calls back with what page_covers() is to know: the device of each mount that may have files of these rules, and PAGE_COVERED_TYPE
+ * with its type where the device does not tell. Does nothing unless rules or mounts have changed since the last call.
+ */
+struct config;
+void mounts_covered(struct mounts *mounts, const struct config *config, void (*cover)(void *arg, uint64_t dev), void *arg);
+
 #endif

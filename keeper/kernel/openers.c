@@ -354,7 +354,7 @@ void openers_seek_again(struct opener *opener)
 	free(opener->paths);
 	opener->paths = NULL;
 	opener->state = OPENER_NEW;
-	opener->unused = opener->checked = false;
+	opener->unused = opener->alien = opener->checked = false;
 }
 
 void openers_begin_again(struct openers *o)
@@ -362,7 +362,7 @@ void openers_begin_again(struct openers *o)
 	struct opener *opener, *next;
 
 	HASH_ITER (hh, o->all, opener, next) {
-		opener->before = opener->before || opener->unused;
+		opener->before = opener->before || opener->unused || opener->alien;
 		openers_seek_again(opener);
 	}
 	o->began = false;

@@ -55,6 +55,7 @@ struct opener {
 	bool plain;     /* ditto */
 	bool before;    /* listed in the first look: nobody knows since when */
 	bool unused;    /* the owner's word: locks of this opener are not wanted */
+	bool alien;     /* ... not now, and perhaps later, when more is known of the file */
 	bool checked;   /* the owner's: `unused` has been decided since the state last changed */
 	unsigned look;  /* the last one that had it listed */
 	unsigned looks; /* how many had, one after the other */

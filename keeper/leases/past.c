@@ -79,23 +79,38 @@ static const char *past_protected(const struct keeper *k, const struct opener *o
 	return NULL;
 }
 
+/* Another link of the file is known, and protected. */
+static const char *past_link_of(const struct keeper *k, const struct opener *opener, char name[LOCK_NAME_BYTES])
+{
+	const struct identity id = {.dev = opener->key.dev, .ino = opener->key.ino};
+	const struct past_link *link = NULL;
+
+	if (opener->state == OPENER_FOUND)
+		HASH_FIND(hh, k->past.links, &id, sizeof(id), link);
+	return link && config_lock_name(k->config, link->path, name) == 0 ? link->path : NULL;
+}
+
 static void past_judge(struct keeper *k, const struct openers_lock *lock)
 {
 	struct opener *opener = lock->opener;
 	char name[LOCK_NAME_BYTES];
-	const char *path = NULL;
+	const char *path = NULL, *linked = NULL;
 	enum past_cover cover;
 
 	if (opener->state == OPENER_NEW || opener->unused || (opener->checked && past_is_covered(k, lock)))
 		return;
-	path = past_protected(k, opener, name);
-	opener->checked = true;
-	opener->unused = !path;
+	if (!opener->checked || !opener->alien)
+		path = past_protected(k, opener, name);
 	if (!path)
+		linked = past_link_of(k, opener, name);
+	opener->alien = !path && !linked;
+	opener->checked = true;
+	opener->unused = !path && (opener->state != OPENER_FOUND || !page_covers(k->page, opener->key.dev));
+	if (opener->alien)
 		return;
 	cover = past_cover_of(k, lock, name);
 	if (cover != PAST_COVERED)
-		suspects_found(k, lock, name, path, cover == PAST_NAKED);
+		suspects_found(k, lock, name, path ? path : opener->paths, linked, cover == PAST_NAKED);
 }
 
 static void on_past_confirmed(struct keeper *k)
@@ -226,6 +241,33 @@ void past_start(struct keeper *k, bool (*is_asking)(const struct keeper *k, pid_
 		past_look(&k->past.timer);
 }
 
+static void past_forget_link(struct keeper *k, struct past_link *link)
+{
+	HASH_DEL(k->past.links, link);
+	free(link->path);
+	free(link);
+}
+
+void past_linked(struct keeper *k, const struct identity *id, const char *path)
+{
+	struct past_link *link;
+
+	HASH_FIND(hh, k->past.links, id, sizeof(*id), link);
+	if (link && strcmp(link->path, path) == 0)
+		return;
+	if (link)
+		past_forget_link(k, link);
+	else if (HASH_COUNT(k->past.links) >= PAST_LINKS)
+		past_forget_link(k, k->past.links); /* the oldest */
+	link = calloc(1, sizeof(*link));
+	if (!link || !(link->path = strdup(path))) {
+		free(link);
+		return; /* nothing is reported then */
+	}
+	link->id = *id;
+	HASH_ADD(hh, k->past.links, id, sizeof(link->id), link);
+}
+
 void past_rules_changed(struct keeper *k)
 {
 	k->past.rules_changed = true;
@@ -246,6 +288,8 @@ void past_stop(struct keeper *k)
 
 void past_free(struct keeper *k)
 {
+	while (k->past.links)
+		past_forget_link(k, k->past.links);
 	touched_end(k);
 	suspects_free(k);
 	openers_free(&k->past.openers);

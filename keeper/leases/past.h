@@ -14,7 +14,9 @@
  *
  * Why no alarm is false. A lock is reported after PAST_LOOKS looks one after the other in which
  *  - the lock was listed, a process that may be looked into has it on a descriptor, and the path of that descriptor
- *    leads to a protected file in the keeper's own mount namespace (a container's own file of that name is another one);
+ *    leads to a protected file in the keeper's own mount namespace (a container's own file of that name is another one), by
+ *    itself or by way of another mount of the same file system; or its inode is that of a file with several links that a
+ *    caller has named by a protected path, which still leads to it;
  *  - no lease of this host was there that covers it, at any moment from before the list was read until the judgement:
  *    what ends meanwhile is noted (touched.h);
  *  - no question about the lock was under way, and no question of that process of which the keeper does not know so
@@ -29,7 +31,8 @@
  *
  * What it misses: a lock that is held for less than some looks, or while a lease of this host happens to be there; a
  * lock that no descriptor shows, or that only the descriptors of processes show that the keeper may not look into
- * (status counts them); locks on files that are deleted, or open under a path that no rule has.
+ * (status counts them); locks on files that are deleted, or open by a link that no rule names while no call has come by
+ * one that a rule names (`dflock doctor` finds protected files with several links).
  *
  * A keeper of another store on the same machine covers nothing here: its locks do not exclude the hosts of this one.
  *
@@ -45,12 +48,14 @@
 #include <uv.h>
 
 #include "keeper/kernel/command.h"
+#include "keeper/kernel/identity.h"
 #include "keeper/kernel/openers.h"
 #include "wire/msg.h"
 
 #define PAST_MAX   256 /* locks that are watched or reported; more are counted */
 #define PAST_LOOKS 4
 #define PAST_SURE  3
+#define PAST_LINKS 1024 /* protected files with several links that are remembered */
 
 struct keeper;
 
@@ -62,7 +67,8 @@ struct suspect {
 	enum wire_mode mode; /* of one of the locks that are not covered, with its range */
 	int64_t from, to;
 	char *name, *path;
-	bool plain; /* opener.h */
+	char *linked; /* the protected path that must lead to the inode, since `path` is not protected; else NULL */
+	bool plain;   /* opener.h */
 	pid_t pid;  /* a process that has it */
 	int fd;
 	char command[COMMAND_BYTES];
@@ -75,8 +81,16 @@ struct suspect {
 	struct suspect *prev, *next;
 };
 
+/* The kernel's number of a protected file with several links, and its protected path. */
+struct past_link {
+	struct identity id;
+	char *path;
+	UT_hash_handle hh;
+};
+
 /* Part of struct keeper. */
 struct past {
+	struct past_link *links;
 	struct openers openers; /* the worker's while `looking` */
 	struct suspect *suspects;
 	unsigned suspect_count;
@@ -101,6 +115,9 @@ void past_start(struct keeper *k, bool (*is_asking)(const struct keeper *k, pid_
 /* Nothing begins any more; past_free() when the store and all workers have ended. */
 void past_stop(struct keeper *k);
 void past_free(struct keeper *k);
+
+/* A caller has named a local file of several links by a protected path. */
+void past_linked(struct keeper *k, const struct identity *id, const char *path);
 
 /* Other rules, or another past_look_ms. */
 void past_rules_changed(struct keeper *k);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <utlist.h>
 
 #include "keeper/leases/event.h"
@@ -36,11 +37,12 @@ static void suspects_remove(struct keeper *k, struct suspect *s)
 	k->past.suspect_count--;
 	free(s->name);
 	free(s->path);
+	free(s->linked);
 	free(s);
 }
 
 static struct suspect *suspects_add(struct keeper *k, const struct openers_lock *lock, const char *name,
-				    const char *path)
+				    const char *path, const char *linked)
 {
 	struct suspect *s = k->past.suspect_count < PAST_MAX ? calloc(1, sizeof(*s)) : NULL;
 
@@ -52,20 +54,22 @@ static struct suspect *suspects_add(struct keeper *k, const struct openers_lock 
 	s->since = time(NULL);
 	s->name = strdup(name);
 	s->path = strdup(path);
+	s->linked = linked ? strdup(linked) : NULL;
 	DL_APPEND(k->past.suspects, s);
 	k->past.suspect_count++;
-	if (s->name && s->path)
+	if (s->name && s->path && (s->linked || !linked))
 		return s;
 	suspects_remove(k, s);
 	return NULL;
 }
 
-void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path, bool sure)
+void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path, const char *linked,
+		    bool sure)
 {
 	struct suspect *s = suspects_find(k, lock);
 
 	if (!s && sure) {
-		s = suspects_add(k, lock, name, path);
+		s = suspects_add(k, lock, name, path, linked);
 		k->past.over += !s;
 	}
 	if (!s)
@@ -87,7 +91,9 @@ void suspects_found(struct keeper *k, const struct openers_lock *lock, const cha
 
 static void suspects_describe(const struct suspect *s, char *out, size_t size)
 {
-	if (strcmp(s->name, s->path) == 0)
+	if (s->linked)
+		snprintf(out, size, "%s (%s, a link of %s that no rule names)", s->name, s->path, s->linked);
+	else if (strcmp(s->name, s->path) == 0)
 		snprintf(out, size, "%s", s->path);
 	else
 		snprintf(out, size, "%s (%s)", s->name, s->path);
@@ -96,7 +102,7 @@ static void suspects_describe(const struct suspect *s, char *out, size_t size)
 static void suspects_report(struct suspect *s)
 {
 	const struct store_range range = {.space = s->space, .mode = s->mode, .from = s->from, .to = s->to};
-	char what[LOCK_NAME_BYTES + PATH_MAX];
+	char what[LOCK_NAME_BYTES + 2 * PATH_MAX];
 
 	s->reported = true;
 	suspects_describe(s, what, sizeof(what));
@@ -125,7 +131,7 @@ static void suspects_report(struct suspect *s)
 
 static void suspects_gone(struct keeper *k, struct suspect *s)
 {
-	char what[LOCK_NAME_BYTES + PATH_MAX];
+	char what[LOCK_NAME_BYTES + 2 * PATH_MAX];
 
 	if (s->reported && !s->before) {
 		suspects_describe(s, what, sizeof(what));
@@ -167,13 +173,22 @@ static bool suspects_is_stopped(pid_t pid)
 	return !procfs_stat_read(AT_FDCWD, name, &stat) || stat.state == 'T' || stat.state == 't';
 }
 
+/* A protected link may have been removed, and its inode's number may be another file's now. */
+static bool suspects_is_linked(const struct suspect *s)
+{
+	struct stat st;
+
+	return !s->linked || (stat(s->linked, &st) == 0 && st.st_ino == s->key.ino);
+}
+
 /* In a worker: fdinfo is as long as its process wants. */
 static void suspects_work(uv_work_t *work)
 {
 	struct suspects_batch *batch = work->data;
 
 	for (struct suspects_item *item = batch->items; item < batch->items + batch->count; item++) {
-		item->shown = openers_shown(item->pid, item->fd, &item->key, item->space);
+		item->shown = openers_shown(item->pid, item->fd, &item->key, item->space) &&
+			      suspects_is_linked(item->suspect);
 		item->stopped = suspects_is_stopped(item->pid);
 	}
 }

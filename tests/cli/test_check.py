@@ -145,6 +145,15 @@ def test_a_file_that_cannot_be_told(host):
     assert done.stderr.splitlines() == ['dflock: "": No such file or directory', f"dflock: {5000 * 'x'}: File name too long"]
 
 
+def test_a_file_with_several_links(host, folder):
+    written(host, VALID.replace("/srv/a.lock", folder + "/f"))
+    open(folder + "/f", "w").close()
+    os.link(folder + "/f", folder + "/g")
+    assert check(host, folder + "/f", folder + "/g").stdout.splitlines()[1:] == [
+        f"{folder}/f: protected as {folder}/f; it has 2 links, and a lock by one that no rule names is not protected",
+        f"{folder}/g: not protected"]
+
+
 def test_names_are_shown_as_they_are(host, folder):
     """Characters that would move the cursor are escaped."""
     written(host, VALID)

@@ -42,6 +42,20 @@ def test_on_a_tmpfs(host, folder):
     ]
 
 
+def test_files_with_several_links(host, folder):
+    os.mkdir(host.path("d"))
+    for name in ("a", "b.lock", "d/c"):
+        open(host.path(name), "w").close()
+        os.link(host.path(name), os.path.join(folder, os.path.basename(name)))
+    open(host.path("d/one"), "w").close()
+    rules = f'path = "{host.path("a")}";', f'path = "{host.files}/*.lock";', f'tree = "{host.path("d")}"; name = "t";', 'path = "/none/f";'
+    protect(host, *rules)
+    found = [text for text in Doctor(host).of("warning") if "link" in text]
+    assert [text[:text.index(": a lock by")] for text in found] == [
+        f"{rule} (line {line}): 1 file has more than one link, {host.path(name)} for example 2"
+        for line, rule, name in ((3, host.path("a"), "a"), (4, f"{host.files}/*.lock", "b.lock"), (5, host.path("d"), "d/c"))]
+
+
 def test_directories_that_are_not_there(host):
     found = doctor(host, 'path = "/none/f";', 'path = "/none/*.lock";', 'tree = "/none/t";')
     what = "does not exist; is it a typing error, or not mounted?"

@@ -216,6 +216,19 @@ def test_a_net_in_a_net(two):
     assert b.do("flock 0 ex nb") == "EAGAIN"
 
 
+def test_a_net_in_a_net_of_another_configuration(two, folder):
+    """Its name may be another one."""
+    a, b = two
+    inner = lambda **env: run(a, "env", *(f"DFLOCK_{k}={v}" for k, v in env.items()), CLI, "run", "--net=on", "echo", "started")
+    same = os.path.join(folder, "same.conf")
+    os.symlink(a.config, same)
+    assert inner(CONFIG=same).stdout == "started\n"
+    for other in ({"CONFIG": b.config}, {"RUNTIME_DIR": b.runtime}, {"CONFIG": b.config, "RUNTIME_DIR": b.runtime}):
+        done = inner(**other)
+        assert (done.returncode, done.stdout) == (125, "")
+        assert re.fullmatch("dflock: not started: the net that this job is under goes by another .*\n", done.stderr), done.stderr
+
+
 def test_beside_the_preload(two):
     """A program that the preload reaches passes both."""
     dynamic = os.path.join(BUILD, "tests/agents/agent")

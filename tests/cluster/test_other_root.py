@@ -3,10 +3,14 @@ Programs and keepers with another root directory, or mount namespace, than the o
 paths. A lock on a path that the page calls protected has a lease, or fails with a line; never the kernel lock alone.
 """
 import os
+import signal
 import subprocess
 
 import pytest
-from keepers import leases
+from harness import netted, wait_until
+from harness.filesystems import KINDS, Ground
+from jobs import state
+from keepers import is_busy, kill_keeper, leases, opened
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs mounts, and so root")
 
@@ -62,3 +66,111 @@ def test_a_lease_that_is_there_covers_a_program_with_another_root(make_host, jai
     """By the page: it is the lease of this very file."""
     host = make_host("a", lease="ttl_ms = 3000; linger_ms = 60000;")
     assert lock(host) == lock(host, *jail) == (0, "", 1)
+
+
+# --- a mount that is gone ---
+
+# Opens FILE, has all of its mount unmounted, and locks the descriptor with the words that follow.
+ADRIFT = 'exec 9<>"$1" && umount -l "$2" && shift 2 && readlink /proc/self/fd/9 && exec "$@"'
+FLOCK = ["flock", "-n", "9"]
+LEASE = "ttl_ms = 3000; linger_ms = 60000;"
+WAYS = {"preload": lambda host, *words: host.run(*words), "net": lambda host, *words: netted.run(host, *words)}
+
+
+@pytest.fixture
+def adrift(make_host, folder):
+    """adrift(kind): a host with a rule for all of a file system, and another host; lock(way, name): what the program said that locks after
+    umount -l."""
+    grounds = []
+
+    def make(kind):
+        grounds.append(Ground(kind, os.path.join(folder, kind)))
+        at = grounds[0].path
+        a, b = make_host("a", rules='{ tree = "%s"; name = "t"; }' % at, lease=LEASE), make_host("b", lease=LEASE).init()
+        with open(os.path.join(at, "f"), "w"):
+            pass
+
+        def lock(way, name="f", of=at):
+            words = FLOCK if way == "preload" else ["env", "-i", *FLOCK]
+            done = WAYS[way](a, "sh", "-c", ADRIFT, "-", os.path.join(of, name), at, *words)
+            assert done.stdout == f"/{name}\n", done
+            return done
+        return a, b, at, lock
+
+    yield make
+    for ground in grounds:
+        wait_until(lambda: subprocess.run(["umount", "-l", ground.path], stderr=subprocess.DEVNULL).returncode == 0 or
+                   not os.path.ismount(ground.path), "it is unmounted")
+        for where in ground.mounts[1:]:
+            subprocess.run(["umount", "-l", where], check=True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_only_its_gone_mount_named_is_refused(adrift, kind, way):
+    a, b, at, lock = adrift(kind)
+    done = lock(way)
+    assert done.returncode == 71 and len([l for l in done.stderr.splitlines() if "its mount is gone" in l]) == 1, done
+
+
+@pytest.mark.parametrize("how", ["removed", "nested", "elsewhere"])
+def test_a_mount_may_go_in_other_ways(adrift, how):
+    """The file is removed before; its mount lies below the one that goes; it goes in the program's own mount namespace."""
+    a, b, at, _ = adrift("tmpfs")
+    where, before, inside = at, [], lambda pid: []
+    if how == "nested":
+        where = os.path.join(at, "nested")
+        os.mkdir(where)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", where], check=True)
+        assert a.run("flock", "-n", os.path.join(where, "g"), "true").returncode == 0
+    elif how == "elsewhere":
+        before, inside = ["unshare", "--mount"], lambda pid: ["nsenter", f"--mount=/proc/{pid}/ns/mnt"]
+    program = a.popen(*before, "sh", "-c", 'exec 9<>"$1"; echo opened; read line; exec flock -n 9', "-", os.path.join(where, "f"),
+                      stdin=subprocess.PIPE)
+    assert program.stdout.readline() == "opened\n"
+    if how == "removed":
+        os.unlink(os.path.join(where, "f"))
+    subprocess.run([*inside(program.pid), "umount", "-l", at], check=True)
+    _, err = program.communicate("\n", timeout=60)
+    assert program.returncode == 71 and "its mount is gone" in err, err
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_that_the_keeper_knows_keeps_its_name(adrift, kind, way):
+    """Both hosts have it shared; the program that wants it exclusively after umount -l would get the kernel's lock."""
+    a, b, at, lock = adrift(kind)
+    first, other = a.agent(), opened(b)
+    assert first.do(f"open 0 {at}/f rw") == first.do("flock 0 sh nb") == other.do("flock 0 sh nb") == first.do("flock 0 un") == "ok"
+    assert lock(way).returncode == 1
+    assert other.do("flock 0 un") == "ok"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_holders_are_found(adrift, redis, kind):
+    """The mount goes while the lock is held: the next keeper has the lease, the holder is frozen in an outage, and the lease ends with the lock."""
+    a, b, at, _ = adrift(kind)
+    holder = a.agent()
+    assert holder.do(f"open 0 {at}/f rw") == holder.do("flock 0 ex nb") == "ok"
+    subprocess.run(["umount", "-l", at], check=True)
+    kill_keeper(a)
+    assert is_busy(b)
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: state(holder.pid) in "tT", "the holder is frozen", 20)
+    redis.signal(signal.SIGCONT)
+    assert holder.do("flock 0 un") == "ok"
+    wait_until(lambda: not is_busy(b), "the lease has ended")
+
+
+def test_what_no_rule_has_covered_stays_unprotected(adrift, folder):
+    """A file of another file system without a mount, and a memfd: their locks are the kernel's, and no keeper is asked."""
+    a, b, at, lock = adrift("tmpfs")
+    other = Ground("tmpfs", os.path.join(folder, "other"))
+    try:
+        done = a.run("sh", "-c", ADRIFT, "-", os.path.join(other.path, "x"), other.path, *FLOCK)
+    finally:
+        other.end()
+    assert (done.returncode, done.stdout) == (0, "/x\n"), done
+    memory = "import fcntl, os; fcntl.flock(os.memfd_create('m'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    assert a.run("python3", "-c", memory).returncode == 0
+    assert leases(a) == []

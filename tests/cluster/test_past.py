@@ -4,6 +4,7 @@ hold a kernel lock, for several looks, that is no reason for an alarm.
 """
 import os
 import signal
+import subprocess
 
 import harness.host
 import pytest
@@ -146,6 +147,41 @@ def test_many(host):
     assert host.status()["past_looks"]["left_out"] >= 44
     status, said = doctor(host)
     assert status == 1 and "`dflock status` shows them" in said and "were not looked at" in said
+
+
+@pytest.mark.parametrize("way", ["past", "preload"])
+def test_by_a_link_that_no_rule_names(host, folder, way):
+    """Once a program has locked the file by its protected path; for as long as that path leads to it."""
+    alias = os.path.join(folder, "alias")
+    open(host.path("f"), "w").close()
+    os.link(host.path("f"), alias)
+    assert host.run("flock", "-n", host.path("f"), "true").returncode == 0
+    wait_until(lambda: not leases(host), "no lease is there that a lock could keep")
+    job = past(host, "flock", alias) if way == "past" else Job(host, "sh", "-c", SHELL, "sh", alias)
+    assert way == "past" or job.line() == "held"
+    lock = report(host)
+    assert (lock["name"], lock["path"], lock["pid"]) == ("t/f", alias, job.pid)
+    assert f"t/f ({alias}, a link of {host.path('f')} that no rule names) is locked by" in host.log()
+    job.end()
+    wait_until(lambda: not host.status()["taken_past"], "it is gone", LONG)
+    os.unlink(host.path("f"))
+    past(host, "flock", alias)
+    looked(host)
+    assert host.status()["taken_past"] == []
+
+
+def test_by_a_mount_that_no_rule_names(on, folder):
+    made, host = on("tmpfs")
+    other = os.path.join(folder, "other")
+    os.mkdir(other)
+    subprocess.run(["mount", "--bind", made.path, other], check=True)
+    try:
+        job = past(host, "flock", os.path.join(other, "f"))
+        lock = report(host)
+        assert (lock["name"], lock["path"], lock["pid"]) == ("t/f", os.path.join(made.path, "f"), job.pid)
+        job.end()
+    finally:
+        subprocess.run(["umount", "-l", other], check=True)
 
 
 def test_not_protected(host, folder):
