@@ -284,7 +284,8 @@ static void keep_copy(struct table *t, int found, const struct table_head *old, 
 /* What is taken from the old table. */
 struct taken {
 	struct table *table; /* the new one */
-	uint32_t leases, signalled;
+	uint32_t leases;
+	uint32_t slot, signalled; /* where to look for a free one */
 };
 
 /* As one that cannot be read, for all locks on its file. */
@@ -292,9 +293,13 @@ static int take_lease(void *arg, const struct table_slot *from)
 {
 	struct taken *taken = arg;
 	struct table *t = taken->table;
-	uint32_t slot = taken->leases;
-	int ret = slot < t->room ? 0 : slot < TABLE_SLOTS ? table_file_grow(t, slot) : -EFBIG;
+	uint32_t slot;
+	int ret;
 
+	while (taken->slot < t->room && table_state(t, taken->slot) != TABLE_FREE)
+		taken->slot++;
+	slot = taken->slot;
+	ret = slot < t->room ? 0 : slot < TABLE_SLOTS ? table_file_grow(t, slot) : -EFBIG;
 	if (ret < 0)
 		return ret;
 	taken->leases++;
@@ -312,7 +317,12 @@ static void take_signalled(void *arg, const struct table_signalled *from)
 {
 	struct taken *taken = arg;
 
-	taken->table->head->signalled[taken->signalled++] = *from;
+	struct table_signalled *to = taken->table->head->signalled;
+
+	while (taken->signalled < TABLE_SIGNALLED && to[taken->signalled].pid)
+		taken->signalled++;
+	if (taken->signalled < TABLE_SIGNALLED)
+		to[taken->signalled] = *from;
 }
 
 /* old: its head, of another version; NULL: that is damaged, and nothing is sure. */
@@ -356,6 +366,39 @@ static int make_anew(struct table *t, const char boot[CLOCK_BOOT_BYTES], int fou
 	return ret;
 }
 
+/*
+ * Of a keeper of dflock 0.1 that was killed. Its leases become damaged ones of this table, whatever else that has. A parent that
+ * dies before the file is put aside takes them once more: that is as good.
+ */
+static int take_fence(struct table *t, const char boot[CLOCK_BOOT_BYTES], char *why, size_t why_size)
+{
+	struct taken taken = {.table = t};
+	const struct rescue_to to = {.lease = take_lease, .signalled = take_signalled, .arg = &taken};
+	int64_t pins = t->head->pins_until_ns, fence_pins = 0;
+	int ret = table_rescue_fence(t->dir_fd, boot, &to, &fence_pins);
+	size_t len = strlen(why);
+
+	if (ret < 0 && ret != -EUCLEAN)
+		return ret;
+	if (taken.leases) {
+		table_file_doubt_times(t);
+		table_put_ns(&t->head->pins_until_ns, pins > fence_pins ? pins : fence_pins);
+		snprintf(why + len, why_size - len,
+			 "%sa keeper of dflock 0.1 was killed: the processes that hold locks under its leases (%u) are "
+			 "ended, as their rules say (on_lost)",
+			 len ? "; " : "", taken.leases);
+	} else if (ret == -EUCLEAN) {
+		snprintf(why + len, why_size - len,
+			 "%sthe file " TABLE_FENCE_NAME " is not dflock 0.1.0's: nothing is taken from it",
+			 len ? "; " : "");
+	}
+	unlinkat(t->dir_fd, "journal", 0);
+	ret = renameat(t->dir_fd, TABLE_FENCE_NAME, t->dir_fd, TABLE_FENCE_NAME ".bad") == 0 || errno == ENOENT
+		      ? 0
+		      : -errno;
+	return ret;
+}
+
 int table_file_open(struct table *t, int dir_fd, char *why, size_t why_size)
 {
 	char boot[CLOCK_BOOT_BYTES] = "";
@@ -371,12 +414,15 @@ int table_file_open(struct table *t, int dir_fd, char *why, size_t why_size)
 		ret = map_file(t);
 	else if (ret >= 0)
 		ret = make_anew(t, boot, ret, &old, why, why_size);
+	if (ret == 0) {
+		check_head(t);
+		check_clock(t);
+		ret = take_fence(t, boot, why, why_size);
+	}
 	if (ret < 0) {
 		table_file_close(t);
 		return ret;
 	}
-	check_head(t);
-	check_clock(t);
 	table_put32((uint32_t *)&t->head->parent, (uint32_t)getpid());
 	table_put32(&t->head->frozen_count, 0);
 	table_put32(&t->head->ending, 0);
