@@ -20,6 +20,7 @@
  *   who TOKEN ASKER_HOST NAME
  *   holder TOKEN HOLDER_HOST SPACE MODE FROM TO JOB
  *   holders TOKEN HOLDER_HOST COUNT
+ *   twice HOST
  * One blank stands between words. The name, or the job, is the rest of the text, since it may have blanks. The answer
  * "broken" has none: its host stands there.
  */
@@ -134,6 +135,17 @@ static bool message_take_broken(char *const word[], struct store_message *out)
 	return true;
 }
 
+static bool message_take_twice(char *const word[], struct store_message *out)
+{
+	(void)word;
+	out->kind = STORE_MSG_TWICE;
+	if (!reply_is_host(out->name))
+		return false;
+	strcpy(out->holder, out->name);
+	*out->name = '\0';
+	return true;
+}
+
 static bool message_take_who(char *const word[], struct store_message *out)
 {
 	out->kind = STORE_MSG_WHO;
@@ -189,7 +201,8 @@ int message_parse(const char *text, size_t len, const char *incarnation, struct 
 		     {"again ", 2, message_take_again},     {"inuse ", 7, message_take_in_use},
 		     {"who ", 3, message_take_who},         {"holder ", 7, message_take_holder},
 		     {"holders ", 3, message_take_holders}, {"chase ", 10, message_take_chase},
-		     {"break ", 6, message_take_break},     {"broken ", 4, message_take_broken}};
+		     {"break ", 6, message_take_break},     {"broken ", 4, message_take_broken},
+		     {"twice ", 1, message_take_twice}};
 	char copy[MESSAGE_BYTES], *word[MAX_WORDS];
 
 	*out = (struct store_message){.kind = STORE_MSG_RECALL};

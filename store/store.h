@@ -93,8 +93,9 @@ struct store_reply {
 	enum store_status status;
 	uint64_t fence;      /* STORE_OK of acquire, confirm, reclaim */
 	enum wire_mode mode; /* the same: the mode that is recorded */
-	const char *key;     /* STORE_OK of confirm, reclaim: the key of the lease (redis_key), valid during the callback; NULL: none */
-	int64_t from, to;    /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
+	const char *
+		key; /* STORE_OK of confirm, reclaim: the key of the lease (redis_key), valid during the callback; NULL: none */
+	int64_t from, to; /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
 	uint64_t
 		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
 	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
@@ -115,14 +116,15 @@ enum store_message_kind {
 	STORE_MSG_RECALL,  /* `asker` waits for `range`, of which the lease `token` covers a part; with `ask` it only
 			      asks,  and waits no longer than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
-	STORE_MSG_AGAIN,   /* `token` would be granted if no client had its key (redis_key): its host should ask for it again */
-	STORE_MSG_CHASE,   /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
-	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
-	STORE_MSG_BREAK,   /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
-	STORE_MSG_BROKEN,  /* the answer of the host `holder`: what became of it */
+	STORE_MSG_AGAIN, /* `token` would be granted if no client had its key (redis_key): its host should ask for it again */
+	STORE_MSG_CHASE,  /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
+	STORE_MSG_IN_USE, /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
+	STORE_MSG_BREAK,  /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
+	STORE_MSG_BROKEN, /* the answer of the host `holder`: what became of it */
 	STORE_MSG_WHO, /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
 			      calls its question `token` */
 	STORE_MSG_HOLDER,  /* one answer to that question: one lock of one process. No name */
+	STORE_MSG_TWICE,   /* the host `holder` was one with this host's id until it found out. No name, no token */
 	STORE_MSG_HOLDERS, /* the last answer to that question. No name */
 };
 /* What became of a lease that was to be taken away (keeper/leases/breaking.h). */
@@ -186,6 +188,11 @@ struct store_callbacks {
 	void (*on_message)(void *arg, const struct store_message *message);
 	/* A key that is watched (store_watch_key()) may have been released. May be NULL if none is watched. */
 	void (*on_key)(void *arg, const char *key);
+	/*
+	 * Another keeper uses this host's id: a copy of this keeper's memory or runtime directory. The store is down, and what this
+	 * host has is the other keeper's: nothing may be sent as this host any more. May be NULL.
+	 */
+	void (*on_twice)(void *arg);
 	/* A line for the log: a malformed message was ignored (once per on_up), or a message to another host was
 	 * refused. May be NULL. */
 	void (*on_note)(void *arg, const char *line);
@@ -197,6 +204,13 @@ struct store;
  * out of memory. */
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
 			const struct store_callbacks *callbacks, void *arg);
+/*
+ * Where the store keeps the seat of this host, and the next one; before the loop runs. Each beat, and the first script on each
+ * connection, moves the host from its seat to the next one, which was just drawn. So of two keepers with the same words the
+ * second one that asks is found out (on_twice), before its connection is used for anything else. The next keeper of the host must
+ * have these words: they are in its table of leases.
+ */
+void store_keep_seat(struct store *s, uint64_t seat[2]);
 /* Calls every pending callback with STORE_UNREACHABLE and frees the store; its handles are closed in the loop, which
  * must run once more. Not to be called from a callback of the store. */
 void store_free(struct store *s);
@@ -314,6 +328,8 @@ void store_tell_who(struct store *s, const char *host, const char *name, const c
 void store_tell_holder(struct store *s, const char *host, const char *token, const struct store_range *range,
 		       const struct store_job *job);
 void store_tell_holders(struct store *s, const char *host, const char *token, uint64_t count);
+/* Tells a host that this one had its id (on_twice) until it found out. No reply; it may be lost. */
+void store_tell_twice(struct store *s, const char *host);
 /* Sends a chase to a host. No reply; it may be lost. */
 void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase);
 /* Asks a host to take the lease away, or answers that. No reply; both may be lost. */

@@ -84,3 +84,13 @@ void store_tell_holders(struct store *s, const char *host, const char *token, ui
 	    message_format_holders(message, s->host, token, count) == 0)
 		publish_message(s, host, message);
 }
+
+void store_tell_twice(struct store *s, const char *host)
+{
+	char message[MESSAGE_BYTES];
+
+	if (s->state != STORE_UP || !reply_is_host(host))
+		return; /* told at the next connection */
+	snprintf(message, sizeof(message), "twice %s", s->host);
+	publish_message(s, host, message);
+}

@@ -163,7 +163,20 @@ enum found {
 	FOUND_OTHER_VERSION,
 	FOUND_DAMAGED,
 	FOUND_FOREIGN, /* not a file that a parent of this user made */
+	FOUND_COPY,    /* of the table of a keeper that may run elsewhere */
 };
+
+/*
+ * The lock on keeper.lock shows that no other keeper has this table, but not that none has the table that this one is a copy of. The
+ * kernel gives no two files on a machine the same numbers at one time. (A copy of the machine has them: store_keep_seat().)
+ */
+static bool is_copy(const struct table *t, const struct stat *st)
+{
+	uint64_t file[2];
+
+	return pread(t->fd, file, sizeof(file), offsetof(struct table_head, file_dev)) == sizeof(file) &&
+	       file[1] && (file[0] != st->st_dev || file[1] != st->st_ino); /* mutant: table-copy */
+}
 
 /* enum found, or -errno. t->fd: the file, or -1. *head: the promised part of it. */
 static int find_old(struct table *t, const char boot[CLOCK_BOOT_BYTES], struct table_head *head)
@@ -190,6 +203,8 @@ static int find_old(struct table *t, const char boot[CLOCK_BOOT_BYTES], struct t
 	if (head->version != TABLE_VERSION || head->head_bytes != HEAD_BYTES ||
 	    head->slot_bytes != sizeof(struct table_slot))
 		return FOUND_OTHER_VERSION;
+	if (is_copy(t, &st))
+		return FOUND_COPY;
 	t->room = room_of_file(t->fd);
 	/* A process other than ours may have made it longer, and left holes. */
 	return t->room && table_file_allocate(t->fd, table_file_bytes(t)) == 0 ? FOUND_TABLE : FOUND_DAMAGED;
@@ -206,6 +221,8 @@ static void check_head(struct table *t)
 		table_put32(&h->caller_count, 0);
 	if (memchr(h->host, '\0', sizeof(h->host)) == NULL)
 		table_put_bytes(h->host, "", 1);
+	if (memchr(h->twin, '\0', sizeof(h->twin)) == NULL)
+		table_put_bytes(h->twin, "", 1);
 	for (int i = 0; i < 2; i++)
 		if (memchr(h->incarnations[i], '\0', sizeof(h->incarnations[i])) == NULL)
 			table_put_bytes(h->incarnations[i], "", 1);
@@ -259,6 +276,20 @@ static int put_aside(struct table *t, char *why, size_t why_size)
 		 " is not a table of leases that a keeper of this user has made since the machine "
 		 "started: kept as " TABLE_BAD_NAME ", and nothing is taken from it");
 	return 0;
+}
+
+/* The processes that rely on its leases are another keeper's. */
+static int leave_copy(struct table *t, int old_fd, char *why, size_t why_size)
+{
+	char *host = t->head->twin;
+
+	if (pread(old_fd, host, STORE_HOST_BYTES - 1, offsetof(struct table_head, host)) < 0)
+		return -errno;
+	snprintf(why, why_size,
+		 "the table of leases is a copy of that of the host %.*s, which may be in use: it is kept "
+		 "as " TABLE_BAD_NAME ", nothing is taken from it, and this keeper is another host",
+		 STORE_HOST_BYTES - 1, host);
+	return renameat(t->dir_fd, TABLE_NAME, t->dir_fd, TABLE_BAD_NAME) == 0 ? 0 : -errno;
 }
 
 /* A table whose leases the new one has, as lost ones. It keeps its name until the new one takes its place. */
@@ -355,6 +386,8 @@ static int make_anew(struct table *t, const char boot[CLOCK_BOOT_BYTES], int fou
 		ret = take_over(&taken, old_fd, found == FOUND_OTHER_VERSION ? old : NULL);
 	if (ret == -EUCLEAN || (ret == 0 && found == FOUND_FOREIGN))
 		ret = put_aside(t, why, why_size);
+	else if (ret == 0 && found == FOUND_COPY)
+		ret = leave_copy(t, old_fd, why, why_size);
 	else if (ret == 0 && taken.leases)
 		keep_copy(t, found, old, taken.leases, why, why_size);
 	if (old_fd >= 0)
@@ -364,6 +397,17 @@ static int make_anew(struct table *t, const char boot[CLOCK_BOOT_BYTES], int fou
 	if (ret < 0)
 		unlinkat(t->dir_fd, TABLE_NEW_NAME, 0);
 	return ret;
+}
+
+/* From now on a copy of the file is known as one. */
+static void own_file(struct table *t)
+{
+	struct stat st;
+
+	if (fstat(t->fd, &st) != 0)
+		return;
+	table_put64(&t->head->file_dev, st.st_dev);
+	table_put64(&t->head->file_ino, st.st_ino);
 }
 
 /*
@@ -423,6 +467,7 @@ int table_file_open(struct table *t, int dir_fd, char *why, size_t why_size)
 		table_file_close(t);
 		return ret;
 	}
+	own_file(t);
 	table_put32((uint32_t *)&t->head->parent, (uint32_t)getpid());
 	table_put32(&t->head->frozen_count, 0);
 	table_put32(&t->head->ending, 0);

@@ -10,7 +10,8 @@
 --   init:  opens at once, whatever is known, and sets ttl_ms. Another ttl_ms begins a new incarnation, so that hosts with
 --          the old one find out, and is refused while there are such hosts: those that watch the beats for a shorter time
 --          would call them dead, while they hold locks
--- Answers: OK incarnation open | TTL ttl_ms hosts (all must use the same: deadlines are counted with it; init: which hosts
+-- begin has the host, its seat and the next one, too (ARGV 4 to 6, common.lua): a keeper asks for nothing else before this
+-- Answers: OK incarnation open | TWICE (another keeper uses this host's id) | TTL ttl_ms hosts (all must use the same: deadlines are counted with it; init: which hosts
 -- do use that one, else '') | INC | KNOWN text (new: what is known)
 local MAX_EARLIER, MAX_NAMED = 16, 3
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
@@ -104,6 +105,8 @@ if not same then
 end
 if what ~= 'begin' then
 	open = '1'
+elseif ARGV[6] and not sit(inc, ARGV[4], ARGV[5], ARGV[6]) then
+	return {'TWICE'}
 end
 -- Always, so that there is a write that replicas can acknowledge.
 redis.call('HSET', STORE, 'inc', inc, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence, 'earlier',
