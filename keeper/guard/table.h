@@ -205,6 +205,14 @@ static inline enum wire_mode table_word_mode(uint64_t word)
 int table_open(struct table *table, int dir_fd, char *why, size_t why_size);
 void table_close(struct table *table);
 
+/* For the keeper: are these files in that directory? */
+bool table_is_there(const struct table *table, int dir_fd);
+/*
+ * For the keeper, which must have keeper.lock of that directory: makes the files there anew, as they are in memory, for the next
+ * parent. What is written to this table later does not reach them. 0 or -errno.
+ */
+int table_restore(struct table *table, int dir_fd);
+
 /* --- both sides --- */
 
 /* How many slots may be read (table_file.c). */
