@@ -92,7 +92,7 @@ static int take_lock(const struct keeper_options *o, int dir_fd)
 	else if (st.st_dev == ours.st_dev && st.st_ino == ours.st_ino)
 		ret = 0;
 	else if (flock(fd, LOCK_EX | LOCK_NB) != 0 || dup3(fd, o->lock_fd, O_CLOEXEC) < 0)
-		ret = -errno; /* mutant: orphan-lock */
+		ret = -errno;
 	close(fd);
 	return ret;
 }
@@ -104,7 +104,7 @@ static int restore(struct keeper *k)
 
 	if (dir_fd < 0)
 		return dir_fd;
-	if (!table_is_there(k->table, dir_fd)) { /* mutant: orphan-restore */
+	if (!table_is_there(k->table, dir_fd)) {
 		ret = take_lock(k->options, dir_fd);
 		if (ret == 0)
 			ret = table_restore(k->table, dir_fd);

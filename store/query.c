@@ -110,7 +110,7 @@ void query_sat(const struct query *q)
 	if (seat[1] != q->seat)
 		return;
 	__atomic_store_n(&seat[0], q->seat, __ATOMIC_RELEASE);
-	__atomic_store_n(&seat[1], 0, __ATOMIC_RELEASE); /* mutant: seat-next */
+	__atomic_store_n(&seat[1], 0, __ATOMIC_RELEASE);
 }
 
 void query_twice(const struct query *q)

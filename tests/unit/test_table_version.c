@@ -2,6 +2,7 @@
  * keeper/guard/table_rescue.c: a table of another version of dflock, or of another layout. What each version promises of its table
  * (keeper/guard/table.h) is enough to end the holders of its leases; a table that cannot be one is not believed.
  */
+#include "keeper/guard/table_file.h"
 #include "keeper/guard/table_sums.h"
 #include "keeper/kernel/family.h"
 #include "tests/unit/rescue_fixture.h"
@@ -67,6 +68,27 @@ START_TEST(other_version)
 	ck_assert_int_eq(parent.head->signalled[0].pid, getpid());
 	ck_assert_int_eq(parent.head->signalled[0].noted, TABLE_KIN);
 	check_lost(6);
+}
+END_TEST
+
+/* cp -a of the runtime directory of a keeper that runs. */
+START_TEST(copy_of_a_table)
+{
+	void *bytes;
+
+	begin_with_host();
+	bytes = malloc(table_file_bytes(&parent));
+	memcpy(bytes, parent.head, table_file_bytes(&parent));
+	unlinkat(dir_fd, TABLE_NAME, 0);
+	write_file(TABLE_NAME, bytes, table_file_bytes(&parent), 0600);
+	free(bytes);
+	new_parent();
+	ck_assert_ptr_nonnull(strstr(why, "is a copy of that of the host " HOST));
+	ck_assert_str_eq(parent.head->twin, HOST);
+	ck_assert(exists(TABLE_BAD_NAME));
+	check_nothing_taken();
+	new_parent();
+	ck_assert_str_eq(why, "");
 }
 END_TEST
 
@@ -216,6 +238,7 @@ END_TEST
 static void add_tests(TCase *tests)
 {
 	tcase_add_test(tests, other_version);
+	tcase_add_test(tests, copy_of_a_table);
 	tcase_add_test(tests, of_0_1);
 	tcase_add_test(tests, of_0_1_beside_a_table);
 	tcase_add_loop_test(tests, of_0_1_that_cannot_be, 0, 3);
