@@ -66,6 +66,10 @@ static bool check_is_doubtful(const json_t *status, const struct check_figures *
 		renamed += !strcmp(field_text(d, "what"), "renamed");
 	if (n->lost)
 		snprintf(why, CHECK_WHY_BYTES, "%zu lease%s lost", n->lost, n->lost == 1 ? " was" : "s were");
+	else if (*field_text(status, "twin"))
+		snprintf(why, CHECK_WHY_BYTES,
+			 "the host %.128s had the same id: a machine or a runtime directory was copied",
+			 field_text(status, "twin"));
 	else if (n->past)
 		snprintf(why, CHECK_WHY_BYTES, "%zu lock%s taken past dflock", n->past,
 			 n->past == 1 ? " was" : "s were");

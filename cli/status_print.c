@@ -128,6 +128,13 @@ void status_print(const json_t *status, const struct status_options *options, FI
 	if (field_flag(status, "unsupervised"))
 		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. "
 			   "No process would stop holders whose leases cannot be renewed\n");
+	if (*field_text(status, "twin")) {
+		fprintf(f,
+			"        TWICE: another keeper had the same host id, and one of the two is another host now: see the "
+			"log. It is the copy of a machine or of a runtime directory; the other host is ");
+		show_text(f, field_text(status, "twin"));
+		fputc('\n', f);
+	}
 	if (field_flag(status, "ending"))
 		fprintf(f, "        told to end: waits until the locks below are not held any more\n");
 	print_store(status, f);

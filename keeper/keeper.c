@@ -266,6 +266,8 @@ static void keeper_end(struct keeper *k, const char *why)
 	act_leave_all(k);
 	/* Done before the store is told: a question that came in between would get a lease that no keeper renews. */
 	listener_stop(k);
+	if (!had_leases)
+		table_forget_twin(k->table);
 	if (!had_leases && store_is_up(k->store))
 		store_leave(k->store, on_left, k);
 	else

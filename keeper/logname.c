@@ -68,6 +68,7 @@ static const struct logname {
 	[LINE_PARENT_SWAPPABLE] = {"parent-swappable", LOG_WARNING},
 	[LINE_INHERITED_LIMIT] = {"inherited-limit", LOG_WARNING},
 	[LINE_TABLE_DAMAGED] = {"table-damaged", LOG_ERR},
+	[LINE_HOST_TWICE] = {"host-twice", LOG_ERR},
 	[LINE_FRONT_FAILED] = {"front-failed", LOG_ERR},
 	[LINE_LINES_LOST] = {"lines-lost", LOG_WARNING},
 	[LINE_DEBUG] = {"", LOG_DEBUG},

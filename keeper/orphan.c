@@ -7,6 +7,10 @@
  * find no socket on which a keeper serves, and no lock on keeper.lock. If a thread of this keeper waits for a file
  * system that does not answer, the process stays for as long: so this keeper's last act is to close connections,
  * keeper.lock and that pipe by hand. A program that asks in between may start a keeper itself: the first one stays.
+ *
+ * The runtime directory may have been removed (by a cleaner, or RemoveIPC of logind). The next parent would find no table, and so no
+ * holder. So this keeper makes the directory and the table's files anew, from its memory. If a program has started a keeper there
+ * meanwhile, two tables would have to become one: then this keeper goes on without a parent, and renews.
  */
 #include "keeper/orphan.h"
 
@@ -18,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "keeper/log.h"
@@ -26,6 +31,7 @@
 #include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/main.h"
+#include "wire/rundir.h"
 
 #define RETRY_MS 1000
 #define AFTER_FD 3 /* in the new keeper */
@@ -73,12 +79,51 @@ static int spawn_next(const struct keeper_options *o, int after_fd)
 	return -ret;
 }
 
+/* From now on lock_fd is keeper.lock of the directory that has the runtime directory's name. */
+static int take_lock(const struct keeper_options *o, int dir_fd)
+{
+	int fd = openat(dir_fd, RUNDIR_LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), ret = 0;
+	struct stat st, ours;
+
+	if (fd < 0)
+		return -errno;
+	if (fstat(fd, &st) != 0 || fstat(o->lock_fd, &ours) != 0)
+		ret = -errno;
+	else if (st.st_dev == ours.st_dev && st.st_ino == ours.st_ino)
+		ret = 0;
+	else if (flock(fd, LOCK_EX | LOCK_NB) != 0 || dup3(fd, o->lock_fd, O_CLOEXEC) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+static int restore(struct keeper *k)
+{
+	char why[1024];
+	int dir_fd = rundir_open(k->runtime_dir, k->uid, true, why, sizeof(why)), ret = 0;
+
+	if (dir_fd < 0)
+		return dir_fd;
+	if (!table_is_there(k->table, dir_fd)) {
+		ret = take_lock(k->options, dir_fd);
+		if (ret == 0)
+			ret = table_restore(k->table, dir_fd);
+		if (ret == 0)
+			log_event(LINE_PARENT_KILLED, "%s was removed: it is made anew, with the table of leases",
+				  k->runtime_dir);
+	}
+	close(dir_fd);
+	return ret;
+}
+
 /* Returns only on failure. */
 static int make_way(struct keeper *k)
 {
 	unsigned frozen = table_frozen(k->table);
-	int fds[2], ret;
+	int fds[2], ret = restore(k);
 
+	if (ret < 0)
+		return ret;
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return -errno;
 	ret = spawn_next(k->options, fds[0]);
@@ -110,7 +155,8 @@ static void on_orphan_retry(uv_timer_t *timer)
 		log_event(LINE_PARENT_KILLED,
 			  "the keeper's parent was killed, and no other can be started (%s; tried again): no "
 			  "process would stop processes whose leases cannot be renewed",
-			  strerror(-ret));
+			  ret == -EWOULDBLOCK ? "the runtime directory was removed, and another keeper serves there"
+					      : strerror(-ret));
 	k->unsupervised = true;
 	uv_timer_start(timer, on_orphan_retry, RETRY_MS, 0);
 }

@@ -152,6 +152,7 @@ struct store {
 	const struct config_store *config;
 	int64_t ttl_ms;
 	char host[STORE_HOST_BYTES];
+	uint64_t own_seat[2], *seat; /* store_keep_seat() */
 	struct store_callbacks callbacks;
 	void *arg;
 	const struct store_news *news;
@@ -218,7 +219,8 @@ struct query {
 		store_rules_cb *rules;
 	} cb;
 	void *arg;
-	unsigned may; /* REPLY_MAY() bits */
+	unsigned may;  /* REPLY_MAY() bits */
+	uint64_t seat; /* query_seat() */
 
 	/* Refused without being sent. */
 	struct query *next;
@@ -236,6 +238,10 @@ struct query *query_command(struct store *s, const char *command);
 /* The next argument, copied. More than QUERY_ARGS end the process. */
 void query_word(struct query *q, const char *word);
 void query_add(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Two more arguments: this host's seat and the next one. query_sat(): it was accepted. query_twice(): it was not. */
+void query_seat(struct query *q);
+void query_sat(const struct query *q);
+void query_twice(const struct query *q);
 /* Sends it if the store is up. Otherwise, and if it cannot be sent, `done` gets STORE_UNREACHABLE from the loop. */
 void query_send(struct query *q, query_done *done);
 /* Prepares what query_send() would send: the query is answered as by that once the shot was fired. NULL: no memory. */

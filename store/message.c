@@ -43,6 +43,7 @@ static const struct {
 			      {FIELD(WORD_TOKEN, token), FIELD(WORD_HOST, holder), RANGE(range), FIELD(WORD_JOB, job)}},
 	[STORE_MSG_HOLDERS] = {"holders",
 			       {FIELD(WORD_TOKEN, token), FIELD(WORD_HOST, holder), FIELD(WORD_NUMBER, count)}},
+	[STORE_MSG_TWICE] = {"twice", {FIELD(WORD_HOST, holder)}},
 };
 
 /* Cuts a word off the front of the text, which changes. Returns the rest; NULL: there is no blank. */

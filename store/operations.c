@@ -49,6 +49,8 @@ static void on_verdict(struct query *q, const redisReply *reply, enum store_stat
 		s->record.grace = answer.status == STORE_GRACE;
 	if (answer.status == STORE_INCARNATION)
 		store_reread_record(s);
+	else if (q->seat && answer.status < STORE_UNREACHABLE)
+		query_sat(q);
 	store_see_fence(s, answer.fence);
 	q->cb.reply(q->arg, &answer);
 }
@@ -240,6 +242,11 @@ static void on_beat_answer(struct query *q, const redisReply *reply, enum store_
 	struct store_reply answer = {.status = STORE_OK};
 	struct store_key_news *keys;
 
+	if (reply && reply_is_twice(reply)) {
+		q->cb.reply(q->arg, &(struct store_reply){.status = STORE_UNREACHABLE});
+		query_twice(q);
+		return;
+	}
 	if (!reply || !reply_has_keys(reply)) {
 		on_verdict(q, reply, status, error);
 		return;
@@ -248,6 +255,7 @@ static void on_beat_answer(struct query *q, const redisReply *reply, enum store_
 		answer.status = STORE_UNREACHABLE;
 		answer.error = query_nonsense(q);
 	}
+	query_sat(q);
 	answer.keys = keys;
 	q->cb.reply(q->arg, &answer);
 	free(keys);
@@ -260,6 +268,7 @@ void store_beat(struct store *s, uint64_t mark, size_t keyed, store_reply_cb *cb
 	query_word(q, s->host);
 	query_add(q, "%" PRIu64, mark);
 	query_add(q, "%zu", keyed);
+	query_seat(q);
 	q->may = REPLY_MAY(STORE_GIVEN_UP) | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
 	q->arg = arg;

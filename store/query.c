@@ -3,10 +3,12 @@
 #include "store/internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* ---- what cannot go on ---- */
 
@@ -121,6 +123,42 @@ struct query *query_script(struct store *s, enum script_id script, const char *n
 	}
 	query_word(q, s->record.incarnation);
 	return q;
+}
+
+/* ---- the seat ---- */
+
+/* The next seat is drawn when it is sent first, and sent until it is accepted: it is not known what an unanswered request did. */
+void query_seat(struct query *q)
+{
+	uint64_t *seat = q->store->seat, next = __atomic_load_n(&seat[1], __ATOMIC_ACQUIRE);
+
+	while (!next)
+		if (getrandom(&next, sizeof(next), 0) != sizeof(next))
+			next = uv_hrtime();
+	__atomic_store_n(&seat[1], next, __ATOMIC_RELEASE);
+	q->seat = next;
+	query_add(q, "%016" PRIx64, seat[0]);
+	query_add(q, "%016" PRIx64, next);
+}
+
+/* Of several requests with the same seat the first one counts. */
+void query_sat(const struct query *q)
+{
+	uint64_t *seat = q->store->seat;
+
+	if (seat[1] != q->seat)
+		return;
+	__atomic_store_n(&seat[0], q->seat, __ATOMIC_RELEASE);
+	__atomic_store_n(&seat[1], 0, __ATOMIC_RELEASE);
+}
+
+void query_twice(const struct query *q)
+{
+	struct store *s = q->store;
+
+	store_reject(s, "another keeper uses the id of this host (%s)", s->host);
+	if (s->callbacks.on_twice)
+		s->callbacks.on_twice(s->arg);
 }
 
 /* It was sent: with replicas the answer counts, and the time ends, when enough of them have it. */

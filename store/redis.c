@@ -202,6 +202,8 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 		store_reject(s, "%s", error);
 	} else if (reply_parse_record(reply, &record) != 0) {
 		query_nonsense(q);
+	} else if (record.twice) {
+		query_twice(q);
 	} else if (s->record.init && !inits) {
 		store_read_record(s);
 	} else if (record.refused_ttl) {
@@ -210,6 +212,8 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 		s->record.ttl_refused = true;
 	} else {
 		s->record.ttl_refused = false;
+		if (!inits)
+			query_sat(q);
 		store_set_record(s, &record);
 		if (s->state == STORE_CONNECTING)
 			store_up(s);
@@ -226,6 +230,10 @@ static void store_read_record(struct store *s)
 	query_add(q, "%" PRId64, s->ttl_ms);
 	query_word(q, "");
 	query_add(q, "%" PRIu64, s->record.fence);
+	if (!s->record.init) {
+		query_word(q, s->host);
+		query_seat(q);
+	}
 	query_send_early(q, store_on_record);
 }
 
@@ -311,6 +319,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	link_gate_init(&s->gate);
 	query_init(s);
 	snprintf(s->host, sizeof(s->host), "%s", host);
+	s->seat = s->own_seat;
 	if (config->socket)
 		snprintf(s->server, sizeof(s->server), "unix:%s", config->socket);
 	else if (config->sentinel_count)
@@ -326,6 +335,11 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	}
 	uv_timer_start(&s->retry, store_on_retry, 0, 0);
 	return s;
+}
+
+void store_keep_seat(struct store *s, uint64_t seat[2])
+{
+	s->seat = seat;
 }
 
 void store_free(struct store *s)

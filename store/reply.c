@@ -200,6 +200,13 @@ int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size
 	return reply_parse_rows(reply, row, 3, sizeof(**keys), (void **)keys, count);
 }
 
+bool reply_is_twice(const redisReply *reply)
+{
+	const char *verdict = verdict_of(reply);
+
+	return verdict && strcmp(verdict, "TWICE") == 0;
+}
+
 int reply_parse_record(const redisReply *reply, struct reply_record *out)
 {
 	static const struct word_field incarnation = {WORD_INCARNATION, offsetof(struct reply_record, incarnation)},
@@ -208,7 +215,9 @@ int reply_parse_record(const redisReply *reply, struct reply_record *out)
 	const char *verdict = verdict_of(reply);
 	const char *first = verdict ? reply_text(reply, 1) : NULL, *second = verdict ? reply_text(reply, 2) : NULL;
 
-	*out = (struct reply_record){.open = false};
+	*out = (struct reply_record){.twice = reply_is_twice(reply)};
+	if (out->twice)
+		return 0;
 	if (!first)
 		return -EPROTO;
 	if (strcmp(verdict, "TTL") == 0) {

@@ -38,12 +38,15 @@ int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size
 struct reply_record {
 	char incarnation[STORE_INC_BYTES];
 	bool open;
+	bool twice;        /* another keeper uses this host's id, and nothing else here is filled */
 	uint64_t fence;    /* the last one; 0: not told */
 	bool refused_ttl;  /* the record has another ttl_ms, and nothing else here is filled */
 	int64_t ttl_ms;    /* only with refused_ttl: the record's; */
 	char used_by[256]; /* and some hosts that use it, for people; "": not asked for */
 };
-/* The store script's answers OK and TTL. 0, or -EPROTO for every other answer, INC and KNOWN included. */
+/* The answer TWICE, of the store script and of the beat. */
+bool reply_is_twice(const redisReply *reply);
+/* The store script's answers OK, TWICE and TTL. 0, or -EPROTO for every other answer, INC and KNOWN included. */
 int reply_parse_record(const redisReply *reply, struct reply_record *out);
 
 /* The answer of the hosts script. 0, -EPROTO or -ENOMEM. The caller frees *hosts, which is NULL on failure. */

@@ -131,6 +131,7 @@ enum store_message_kind {
 	STORE_MSG_WHO, /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
 			      calls its question `token` */
 	STORE_MSG_HOLDER,  /* one answer to that question: one lock of one process. No name */
+	STORE_MSG_TWICE,   /* the host `holder` was one with this host's id until it found out. No name, no token */
 	STORE_MSG_HOLDERS, /* the last answer to that question. No name */
 	STORE_MSG_KINDS
 };
@@ -189,6 +190,11 @@ struct store_callbacks {
 	void (*on_message)(void *arg, const struct store_message *message);
 	/* A key that is watched (store_watch_key()) may have been released. May be NULL if none is watched. */
 	void (*on_key)(void *arg, const char *key);
+	/*
+	 * Another keeper uses this host's id: a copy of this keeper's memory or runtime directory. The store is down, and what this
+	 * host has is the other keeper's: nothing may be sent as this host any more. May be NULL.
+	 */
+	void (*on_twice)(void *arg);
 	/* A line for the log: a malformed message was ignored (once per on_up), or a message to another host was
 	 * refused. May be NULL. */
 	void (*on_note)(void *arg, const char *line);
@@ -200,6 +206,13 @@ struct store;
  * out of memory. */
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
 			const struct store_callbacks *callbacks, void *arg);
+/*
+ * Where the store keeps the seat of this host, and the next one; before the loop runs. Each beat, and the first script on each
+ * connection, moves the host from its seat to the next one, which was just drawn. So of two keepers with the same words the
+ * second one that asks is found out (on_twice), before its connection is used for anything else. The next keeper of the host must
+ * have these words: they are in its table of leases.
+ */
+void store_keep_seat(struct store *s, uint64_t seat[2]);
 /* Calls every pending callback with STORE_UNREACHABLE and frees the store; its handles are closed in the loop, which
  * must run once more. Not to be called from a callback of the store. */
 void store_free(struct store *s);
@@ -308,7 +321,7 @@ enum store_open {
 };
 /* Ends grace. `earlier`: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg);
-/* Sends a message of a keeper (STORE_MSG_IN_USE, CHASE, BREAK, BROKEN, WHO, HOLDER, HOLDERS) to a host, with this host as `asker`
+/* Sends a message of a keeper (STORE_MSG_IN_USE, CHASE, BREAK, BROKEN, TWICE, WHO, HOLDER, HOLDERS) to a host, with this host as `asker`
  * or `holder`. No reply; it may be lost, and is not sent if the store is away or a field is malformed: the question that it is
  * about ends by the asker's own time limit. */
 void store_tell(struct store *s, const char *host, const struct store_message *message);

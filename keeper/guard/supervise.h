@@ -17,6 +17,7 @@ enum keeper_exit {
 	KEEPER_EXIT_CONFIG = 1, /* it cannot start, and a further attempt would fail, too */
 	/* As IDLE, but the store has not confirmed that all leases were given back. dflock reads it (cli/container.c). */
 	KEEPER_EXIT_UNCONFIRMED = 3,
+	KEEPER_EXIT_TWICE = 4, /* another keeper uses the host's id: the next keeper is another host */
 };
 
 /* A second signal to end counts as a second one only if it comes later than this. */

@@ -67,9 +67,13 @@
 #include "keeper/guard/table.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "keeper/guard/table_file.h"
 #include "keeper/guard/table_sums.h"
@@ -391,6 +395,56 @@ int table_open(struct table *t, int dir_fd, char *why, size_t why_size)
 	if (!table_get_ns(&t->head->freeze_at_ns) && table_in_use(t)) /* no lease is sure for ever */
 		table_file_doubt_times(t);                            /* mutant: rescue-times */
 	return 0;
+}
+
+/* Is what this process has open still the file of that name? */
+static bool is_there(int dir_fd, const char *name, int fd)
+{
+	struct stat st, open;
+
+	return fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &open) == 0 &&
+	       st.st_dev == open.st_dev && st.st_ino == open.st_ino;
+}
+
+bool table_is_there(const struct table *t, int dir_fd)
+{
+	return is_there(dir_fd, TABLE_NAME, t->fd) && is_there(dir_fd, TABLE_TEXT_NAME, t->text.fd) &&
+	       faccessat(dir_fd, UNDERWAY_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int put_file_anew(int dir_fd, const char *name, const void *data, size_t bytes)
+{
+	int fd, ret = 0;
+
+	unlinkat(dir_fd, TABLE_NEW_NAME, 0);
+	fd = openat(dir_fd, TABLE_NEW_NAME, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	for (size_t done = 0; ret == 0 && done < bytes;) {
+		ssize_t n = write(fd, (const char *)data + done, bytes - done);
+
+		if (n > 0)
+			done += (size_t)n;
+		else
+			ret = n < 0 && errno == EINTR ? 0 : n < 0 ? -errno : -EIO;
+	}
+	close(fd);
+	if (ret == 0 && renameat(dir_fd, TABLE_NEW_NAME, dir_fd, name) != 0)
+		ret = -errno;
+	return ret;
+}
+
+/* The table last: without it nothing looks at the others. */
+int table_restore(struct table *t, int dir_fd)
+{
+	size_t bytes;
+	const void *calls = underway_bytes(&t->underway, &bytes);
+	int ret = calls ? put_file_anew(dir_fd, UNDERWAY_NAME, calls, bytes) : 0;
+
+	if (ret == 0)
+		ret = put_file_anew(dir_fd, TABLE_TEXT_NAME, t->text.map, t->text.bytes);
+	table_put64(&t->head->file_ino, 0); /* it is no copy: this file ends with this keeper */
+	return ret == 0 ? put_file_anew(dir_fd, TABLE_NAME, t->head, table_file_bytes(t)) : ret;
 }
 
 void table_close(struct table *t)

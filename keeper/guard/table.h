@@ -145,6 +145,11 @@ struct table_head {
 	uint64_t busy[TABLE_SLOTS / 64]; /* a bit for each slot that is not free, or was not a moment ago */
 	struct table_signalled signalled[TABLE_SIGNALLED]; /* the parent's */
 	struct table_caller callers[TABLE_CALLERS];
+	/* Zeros in a table that an earlier keeper of this version of the table has made. */
+	uint64_t file_dev, file_ino; /* of this file: so a copy of it shows that it is one */
+	uint64_t seat[2];            /* store_keep_seat() */
+	char twin
+		[STORE_HOST_BYTES]; /* the host whose id this one had, beside another keeper (table_disown()); "": none */
 };
 #define TABLE_HEAD_PROMISED offsetof(struct table_head, id)
 
@@ -156,10 +161,10 @@ struct table {
 	struct table_slot *slots; /* after the head */
 	int dir_fd;               /* not owned */
 	int fd;
-	uint32_t room;       /* slots that the file has room for, as far as this process knows */
-	uint64_t boot;       /* a number for the present boot */
+	uint32_t room;            /* slots that the file has room for, as far as this process knows */
+	uint64_t boot;            /* a number for the present boot */
 	struct underway underway; /* calls under way */
-	struct deeds *deeds; /* what the parent did (deeds.h); NULL: no notes are taken */
+	struct deeds *deeds;      /* what the parent did (deeds.h); NULL: no notes are taken */
 	struct {
 		int fd; /* -1: not open (the parent) */
 		char *map;
@@ -199,6 +204,14 @@ static inline enum wire_mode table_word_mode(uint64_t word)
  */
 int table_open(struct table *table, int dir_fd, char *why, size_t why_size);
 void table_close(struct table *table);
+
+/* For the keeper: are these files in that directory? */
+bool table_is_there(const struct table *table, int dir_fd);
+/*
+ * For the keeper, which must have keeper.lock of that directory: makes the files there anew, as they are in memory, for the next
+ * parent. What is written to this table later does not reach them. 0 or -errno.
+ */
+int table_restore(struct table *table, int dir_fd);
 
 /* --- both sides --- */
 

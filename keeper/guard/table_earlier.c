@@ -146,6 +146,32 @@ void table_host(struct table *t, char host[STORE_HOST_BYTES])
 	table_put_bytes(t->head->host, host, 1);
 }
 
+/* A keeper that dies in between has the host's id still, and is told again. */
+void table_disown(struct table *t)
+{
+	struct table_head *h = t->head;
+	uint32_t used = table_used(t);
+	int64_t now = clock_now_ns();
+
+	for (uint32_t i = 0; i < used; i++) {
+		enum table_state state = table_state(t, i);
+
+		if (is_asked(state))
+			table_vacate(t, i); /* mutant: disown-asked */
+		else if (state == TABLE_HELD || state == TABLE_UNSURE)
+			table_put64(&t->slots[i].sum, 0); /* mutant: disown */
+	}
+	table_put_ns(&h->deadline_ns, now);
+	table_put_ns(&h->freeze_at_ns, now);
+	table_put_bytes(h->twin, h->host, sizeof(h->twin));
+	table_put_bytes(h->host, "", 1);
+}
+
+void table_forget_twin(struct table *t)
+{
+	table_put_bytes(t->head->twin, "", 1);
+}
+
 const char *table_incarnation(const struct table *t)
 {
 	return t->head->incarnations[t->head->incarnation % 2];

@@ -27,6 +27,13 @@ void table_lose_damaged(struct table *table);
 
 /* The host whose leases the table has: copies its name to `host`; if the table has no name, takes that of `host`. */
 void table_host(struct table *table, char host[STORE_HOST_BYTES]);
+/*
+ * Another keeper uses the host's id: nothing of the table may be renewed or given back under it. The leases become damaged ones, unsure
+ * from now on, and the table has no host any more; head->twin says which it was. The next keeper loses them, as another host.
+ */
+void table_disown(struct table *table);
+/* It was told often enough. */
+void table_forget_twin(struct table *table);
 /* The incarnation of the store that the keepers of this table have seen last; "": none. */
 const char *table_incarnation(const struct table *table);
 void table_set_incarnation(struct table *table, const char *incarnation);

@@ -201,7 +201,20 @@ enum found {
 	FOUND_OTHER_VERSION,
 	FOUND_DAMAGED,
 	FOUND_FOREIGN, /* not a file that a parent of this user made */
+	FOUND_COPY,    /* of the table of a keeper that may run elsewhere */
 };
+
+/*
+ * The lock on keeper.lock shows that no other keeper has this table, but not that none has the table that this one is a copy of. The
+ * kernel gives no two files on a machine the same numbers at one time. (A copy of the machine has them: store_keep_seat().)
+ */
+static bool is_copy(const struct table *t, const struct stat *st)
+{
+	uint64_t file[2];
+
+	return pread(t->fd, file, sizeof(file), offsetof(struct table_head, file_dev)) == sizeof(file) &&
+	       file[1] && (file[0] != st->st_dev || file[1] != st->st_ino); /* mutant: table-copy */
+}
 
 /* enum found, or -errno. t->fd: the file, or -1. *head: the promised part of it. */
 static int find_old(struct table *t, const char boot[CLOCK_BOOT_BYTES], struct table_head *head)
@@ -228,6 +241,8 @@ static int find_old(struct table *t, const char boot[CLOCK_BOOT_BYTES], struct t
 	if (head->version != TABLE_VERSION || head->head_bytes != HEAD_BYTES ||
 	    head->slot_bytes != sizeof(struct table_slot))
 		return FOUND_OTHER_VERSION;
+	if (is_copy(t, &st))
+		return FOUND_COPY;
 	t->room = room_of_file(t->fd);
 	/* A process other than ours may have made it longer, and left holes. */
 	return t->room && table_file_allocate(t->fd, 0, table_file_bytes(t)) == 0 ? FOUND_TABLE : FOUND_DAMAGED;
@@ -244,6 +259,8 @@ static void check_head(struct table *t)
 		table_put32(&h->caller_count, 0);
 	if (memchr(h->host, '\0', sizeof(h->host)) == NULL)
 		table_put_bytes(h->host, "", 1);
+	if (memchr(h->twin, '\0', sizeof(h->twin)) == NULL)
+		table_put_bytes(h->twin, "", 1);
 	for (int i = 0; i < 2; i++)
 		if (memchr(h->incarnations[i], '\0', sizeof(h->incarnations[i])) == NULL)
 			table_put_bytes(h->incarnations[i], "", 1);
@@ -299,6 +316,20 @@ static int put_aside(struct table *t, char *why, size_t why_size)
 	return 0;
 }
 
+/* The processes that rely on its leases are another keeper's. */
+static int leave_copy(struct table *t, int old_fd, char *why, size_t why_size)
+{
+	char *host = t->head->twin;
+
+	if (pread(old_fd, host, STORE_HOST_BYTES - 1, offsetof(struct table_head, host)) < 0)
+		return -errno;
+	snprintf(why, why_size,
+		 "the table of leases is a copy of that of the host %.*s, which may be in use: it is kept "
+		 "as " TABLE_BAD_NAME ", nothing is taken from it, and this keeper is another host",
+		 STORE_HOST_BYTES - 1, host);
+	return renameat(t->dir_fd, TABLE_NAME, t->dir_fd, TABLE_BAD_NAME) == 0 ? 0 : -errno;
+}
+
 /* A table whose leases the new one has, as lost ones. It keeps its name until the new one takes its place. */
 static void keep_copy(struct table *t, int found, const struct table_head *old, uint32_t leases, char *why,
 		      size_t why_size)
@@ -322,7 +353,8 @@ static void keep_copy(struct table *t, int found, const struct table_head *old, 
 /* What is taken from the old table. */
 struct taken {
 	struct table *table; /* the new one */
-	uint32_t leases, signalled;
+	uint32_t leases;
+	uint32_t slot, signalled; /* where to look for a free one */
 };
 
 /* As one that cannot be read, for all locks on its file. */
@@ -330,9 +362,13 @@ static int take_lease(void *arg, const struct table_slot *from)
 {
 	struct taken *taken = arg;
 	struct table *t = taken->table;
-	uint32_t slot = taken->leases;
-	int ret = slot < t->room ? 0 : slot < TABLE_SLOTS ? table_file_grow(t, slot) : -EFBIG;
+	uint32_t slot;
+	int ret;
 
+	while (taken->slot < t->room && table_state(t, taken->slot) != TABLE_FREE)
+		taken->slot++;
+	slot = taken->slot;
+	ret = slot < t->room ? 0 : slot < TABLE_SLOTS ? table_file_grow(t, slot) : -EFBIG;
 	if (ret < 0)
 		return ret;
 	taken->leases++;
@@ -350,7 +386,12 @@ static void take_signalled(void *arg, const struct table_signalled *from)
 {
 	struct taken *taken = arg;
 
-	taken->table->head->signalled[taken->signalled++] = *from;
+	struct table_signalled *to = taken->table->head->signalled;
+
+	while (taken->signalled < TABLE_SIGNALLED && to[taken->signalled].pid)
+		taken->signalled++;
+	if (taken->signalled < TABLE_SIGNALLED)
+		to[taken->signalled] = *from;
 }
 
 /* old: its head, of another version; NULL: that is damaged, and nothing is sure. */
@@ -383,6 +424,8 @@ static int make_anew(struct table *t, const char boot[CLOCK_BOOT_BYTES], int fou
 		ret = take_over(&taken, old_fd, found == FOUND_OTHER_VERSION ? old : NULL);
 	if (ret == -EUCLEAN || (ret == 0 && found == FOUND_FOREIGN))
 		ret = put_aside(t, why, why_size);
+	else if (ret == 0 && found == FOUND_COPY)
+		ret = leave_copy(t, old_fd, why, why_size);
 	else if (ret == 0 && taken.leases)
 		keep_copy(t, found, old, taken.leases, why, why_size);
 	if (old_fd >= 0)
@@ -391,6 +434,50 @@ static int make_anew(struct table *t, const char boot[CLOCK_BOOT_BYTES], int fou
 		ret = -errno;
 	if (ret < 0)
 		unlinkat(t->dir_fd, TABLE_NEW_NAME, 0);
+	return ret;
+}
+
+/* From now on a copy of the file is known as one. */
+static void own_file(struct table *t)
+{
+	struct stat st;
+
+	if (fstat(t->fd, &st) != 0)
+		return;
+	table_put64(&t->head->file_dev, st.st_dev);
+	table_put64(&t->head->file_ino, st.st_ino);
+}
+
+/*
+ * Of a keeper of dflock 0.1 that was killed. Its leases become damaged ones of this table, whatever else that has. A parent that
+ * dies before the file is put aside takes them once more: that is as good.
+ */
+static int take_fence(struct table *t, const char boot[CLOCK_BOOT_BYTES], char *why, size_t why_size)
+{
+	struct taken taken = {.table = t};
+	const struct rescue_to to = {.lease = take_lease, .signalled = take_signalled, .arg = &taken};
+	int64_t pins = t->head->pins_until_ns, fence_pins = 0;
+	int ret = table_rescue_fence(t->dir_fd, boot, &to, &fence_pins);
+	size_t len = strlen(why);
+
+	if (ret < 0 && ret != -EUCLEAN)
+		return ret;
+	if (taken.leases) {
+		table_file_doubt_times(t);
+		table_put_ns(&t->head->pins_until_ns, pins > fence_pins ? pins : fence_pins);
+		snprintf(why + len, why_size - len,
+			 "%sa keeper of dflock 0.1 was killed: the processes that hold locks under its leases (%u) are "
+			 "ended, as their rules say (on_lost)",
+			 len ? "; " : "", taken.leases);
+	} else if (ret == -EUCLEAN) {
+		snprintf(why + len, why_size - len,
+			 "%sthe file " TABLE_FENCE_NAME " is not dflock 0.1.0's: nothing is taken from it",
+			 len ? "; " : "");
+	}
+	unlinkat(t->dir_fd, "journal", 0);
+	ret = renameat(t->dir_fd, TABLE_FENCE_NAME, t->dir_fd, TABLE_FENCE_NAME ".bad") == 0 || errno == ENOENT
+		      ? 0
+		      : -errno;
 	return ret;
 }
 
@@ -409,12 +496,16 @@ int table_file_open(struct table *t, int dir_fd, char *why, size_t why_size)
 		ret = map_file(t);
 	else if (ret >= 0)
 		ret = make_anew(t, boot, ret, &old, why, why_size);
+	if (ret == 0) {
+		check_head(t);
+		check_clock(t);
+		ret = take_fence(t, boot, why, why_size);
+	}
 	if (ret < 0) {
 		table_file_close(t);
 		return ret;
 	}
-	check_head(t);
-	check_clock(t);
+	own_file(t);
 	table_put32((uint32_t *)&t->head->parent, (uint32_t)getpid());
 	table_put32(&t->head->frozen_count, 0);
 	table_put32(&t->head->ending, 0);

@@ -31,12 +31,16 @@
  * parent that dies before that leaves the old table; one that dies after it leaves a table of this version with damaged
  * leases, which the next parent and keeper go on with.
  *
+ * dflock 0.1 had two files in place of the table: "fence", which the parent read, and "journal" with tokens and names. Of the fence
+ * the same is taken as of a table of another version; its pins ended before its freeze_at_ns.
+ *
  * Processes that an earlier parent stopped by SIGSTOP are noted in the new table if pid and start time are those of a process
  * that runs: the next parent continues or ends them.
  */
 #include "keeper/guard/table_rescue.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -191,4 +195,91 @@ int table_rescue(int fd, const struct table_head *head, bool damaged, uint64_t b
 	if (ret == 0)
 		ret = rescue_leases(&r);
 	return ret == 0 ? rescue_signalled(&r) : ret;
+}
+
+/* --- dflock 0.1 --- */
+
+#define FENCE_MAGIC 0x3565636e65666c64ull
+
+struct fence_slot {
+	uint32_t state; /* 0: free. Any other one: a lease */
+	uint32_t space, hidden, hidden_said;
+	uint64_t dev, ino, kernel_dev, kernel_ino;
+	int64_t from, to;
+	uint32_t on_lost, why;
+};
+
+struct fence_head {
+	uint64_t magic;
+	char boot[CLOCK_BOOT_BYTES];
+	int32_t parent;
+	uint32_t ending;
+	int64_t alive, freeze_at_ns, deadline_ns;
+	uint32_t used, first;
+	uint64_t busy[TABLE_SLOTS / 64];
+	uint32_t frozen_count;
+	struct table_signalled signalled[TABLE_SIGNALLED];
+	int64_t callers_ns;
+	uint32_t caller_count;
+	struct table_caller callers[TABLE_CALLERS];
+};
+_Static_assert(sizeof(struct fence_slot) == 72 && sizeof(struct fence_head) == 98416 &&
+		       offsetof(struct fence_head, freeze_at_ns) == 64 &&
+		       offsetof(struct fence_head, signalled) == 8288,
+	       "as dflock 0.1.0 has it");
+
+static int fence_leases(const struct rescue *r)
+{
+	struct fence_slot s;
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < r->slots; i++) {
+		ret = rescue_read(r, r->head_bytes + (uint64_t)i * sizeof(s), &s, sizeof(s));
+		if (ret == 0 && s.state)
+			ret = r->to->lease(r->to->arg, &(struct table_slot){.dev = s.dev,
+									    .ino = s.ino,
+									    .kernel_dev = s.kernel_dev,
+									    .kernel_ino = s.kernel_ino,
+									    .on_lost = s.on_lost});
+	}
+	return ret == 0 ? rescue_signalled(r) : ret;
+}
+
+static int fence_read(struct rescue *r, const char boot[CLOCK_BOOT_BYTES], int64_t *pins_until_ns)
+{
+	struct fence_head head;
+	struct stat st;
+	int ret;
+
+	if (fstat(r->fd, &st) != 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077))
+		return -EUCLEAN;
+	ret = rescue_read(r, 0, &head, offsetof(struct fence_head, busy));
+	if (ret < 0)
+		return ret;
+	if (head.magic != FENCE_MAGIC)
+		return -EUCLEAN;
+	if (memcmp(head.boot, boot, CLOCK_BOOT_BYTES) != 0) /* mutant: fence-boot */
+		return 0;
+	r->slots = head.used < TABLE_SLOTS ? head.used : TABLE_SLOTS;
+	*pins_until_ns = head.freeze_at_ns;
+	return fence_leases(r);
+}
+
+int table_rescue_fence(int dir_fd, const char boot[CLOCK_BOOT_BYTES], const struct rescue_to *to,
+		       int64_t *pins_until_ns)
+{
+	struct rescue r = {.to = to,
+			   .head_bytes = sizeof(struct fence_head),
+			   .signalled_at = offsetof(struct fence_head, signalled),
+			   .signalled_count = TABLE_SIGNALLED};
+	int ret;
+
+	r.fd = openat(dir_fd, TABLE_FENCE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (r.fd < 0)
+		return errno == ENOENT ? 0 : errno == ELOOP ? -EUCLEAN : -errno;
+	ret = fence_read(&r, boot, pins_until_ns);
+	close(r.fd);
+	return ret;
 }

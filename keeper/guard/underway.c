@@ -72,6 +72,12 @@ void underway_close(struct underway *u)
 	u->file = NULL;
 }
 
+const void *underway_bytes(const struct underway *u, size_t *bytes)
+{
+	*bytes = sizeof(*u->file);
+	return u->file;
+}
+
 /* --- the entries --- */
 
 static size_t underway_used(const struct underway *u)

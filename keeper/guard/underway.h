@@ -47,6 +47,9 @@ struct underway {
 int underway_open(struct underway *underway, int dir_fd);
 void underway_close(struct underway *underway);
 
+/* The whole file, as it is in memory; NULL: closed. */
+const void *underway_bytes(const struct underway *underway, size_t *bytes);
+
 /* Notes a call; call->sum is not read. 0, also if it is there already; -ENOSPC: there is no room, or the file is closed. */
 int underway_note(struct underway *underway, const struct underway_call *call);
 /*

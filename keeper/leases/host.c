@@ -4,12 +4,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/breaking.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
+#include "keeper/guard/supervise.h"
+#include "keeper/guard/table_earlier.h"
+#include "keeper/guard/table_notes.h"
 #include "keeper/leases/grace.h"
 #include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
@@ -51,6 +55,8 @@ static void on_up(void *arg)
 	waiters_serve_all(k);
 	queue_settle(k);
 	posting_send(k); /* behind all that leases wait for */
+	if (*k->table->head->twin)
+		store_tell(k->store, k->table->head->twin, &(struct store_message){.kind = STORE_MSG_TWICE});
 }
 
 static void on_down(void *arg, const char *why)
@@ -64,6 +70,35 @@ static void on_down(void *arg, const char *why)
 	queue_tell_store(k, QUEUE_STORE_DOWN);
 	waiters_serve_all(k);
 	queue_settle(k);
+}
+
+/*
+ * Which of the two keepers goes on: the one that moved the host's seat last. This one may have leases that the other one has as well,
+ * or has given back: so it sends nothing more. Its holders are stopped from now on, and the next keeper ends them. Another host
+ * can have such a lease only if the other keeper gave it back, or after a ttl without a beat.
+ */
+static void on_twice(void *arg)
+{
+	struct keeper *k = arg;
+
+	log_about(LINE_HOST_TWICE, &(struct log_about){.subject = k->host},
+		  "another keeper uses the id of this host, %s: this machine or its runtime directory was copied. What "
+		  "this host held is lost, and it goes on as another host",
+		  k->host);
+	table_disown(k->table);
+	table_notify(k->table);
+	log_flush();
+	_exit(KEEPER_EXIT_TWICE);
+}
+
+/* The host that says so has held nothing under this id since. */
+static void heard_of_twin(struct keeper *k, const char *host)
+{
+	log_about(LINE_HOST_TWICE, &(struct log_about){.subject = host},
+		  "the host %s had the id of this host, %s: this machine or its runtime directory was copied. It gave "
+		  "the id up; were it a copy of a running machine, both may have used locks for a third of ttl_ms",
+		  host, k->host);
+	snprintf(k->host_in_store.twin, sizeof(k->host_in_store.twin), "%s", host);
 }
 
 static void on_incarnation(void *arg, const char *old, const char *now)
@@ -125,6 +160,9 @@ static void take_message(struct keeper *k, const struct store_message *m)
 		return;
 	case STORE_MSG_BREAK:
 		breaking_asked(k, m);
+		return;
+	case STORE_MSG_TWICE:
+		heard_of_twin(k, m->holder);
 		return;
 	case STORE_MSG_BROKEN:
 		k->queue.news->broken_elsewhere(k, m);
@@ -223,6 +261,7 @@ int host_start(struct keeper *k)
 	static const struct store_callbacks callbacks = {.on_up = on_up,
 							 .on_down = on_down,
 							 .on_incarnation = on_incarnation,
+							 .on_twice = on_twice,
 							 .on_message = on_message,
 							 .on_key = on_key,
 							 .on_note = on_note};
@@ -233,6 +272,7 @@ int host_start(struct keeper *k)
 	k->store = store_new(k->loop, &k->config->store, k->config->lease.ttl_ms, k->host, &callbacks, k);
 	if (!k->watch || !k->host_in_store.sweeping || !k->store)
 		return -ENOMEM;
+	store_keep_seat(k->store, k->table->head->seat);
 	uv_timer_t *timers[] = {&k->grace.timer, &k->host_in_store.sweep};
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
 		uv_timer_init(k->loop, timers[i]);

@@ -7,13 +7,16 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "store/store.h"
+
 struct keeper;
 struct watch;
 
 /* Part of struct keeper. */
 struct host_in_store {
-	bool tried;             /* a connection stood or failed since the start */
-	struct watch *sweeping; /* hosts that are silent for sweep_ms: removed */
+	bool tried;                  /* a connection stood or failed since the start */
+	char twin[STORE_HOST_BYTES]; /* a host that had this one's id until it found out; "": none is known */
+	struct watch *sweeping;      /* hosts that are silent for sweep_ms: removed */
 	uv_timer_t sweep;
 };
 

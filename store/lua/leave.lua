@@ -8,4 +8,5 @@ if ARGV[3] ~= '' and beat_of(ARGV[2]) ~= ARGV[3] then
 	return {'GONE'}
 end
 redis.call('HDEL', HOSTS, ARGV[2])
+redis.call('HDEL', STORE, 'seat:' .. ARGV[2])
 return {'OK'}

@@ -12,7 +12,8 @@
 --          would call them dead, while they hold locks
 -- ARGV 5: the largest fence that the caller has seen (a host of an earlier version tells none). Each host comes here when it meets an
 -- incarnation, mostly in its grace, when nothing is granted: so what is granted then has larger fences than any host has told
--- Answers: OK incarnation open fence | TTL ttl_ms hosts (all must use the same: deadlines are counted with it; init: which hosts
+-- begin has the host, its seat and the next one, too (ARGV 6 to 8, common.lua): a keeper asks for nothing else before this
+-- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL ttl_ms hosts (all must use the same: deadlines are counted with it; init: which hosts
 -- do use that one, else '') | INC | KNOWN text (new: what is known)
 local MAX_EARLIER, MAX_NAMED = 16, 3
 local MAX_FENCE = 2 ^ 52 -- a told fence from here on was made up (the clock's are below until 2112): from 2^53 on doubles are not exact
@@ -116,6 +117,8 @@ if not same then
 end
 if what ~= 'begin' then
 	open = '1'
+elseif ARGV[8] and not sit(inc, ARGV[6], ARGV[7], ARGV[8]) then
+	return {'TWICE'}
 end
 -- Always, so that there is a write that replicas can acknowledge.
 redis.call('HSET', STORE, 'inc', inc, 'open', open, 'ttl_ms', ttl_ms, 'fence', fence, 'earlier',

@@ -46,6 +46,38 @@ def test_the_parent_killed_alone(make_host, foreground):
     assert [lost for host in (a, b) for lost in host.status()["lost"]] == []
 
 
+@pytest.mark.parametrize("names", [["."], ["leases"], ["leases.text", "calls"]], ids=["all", "the table", "two files"])
+def test_the_parent_killed_after_a_cleaner(pair, names):
+    """Its runtime directory was removed, or files in it: the keeper makes them anew for the next pair."""
+    a, b = pair
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    before, old = identity(a), a.keeper_pids()
+    for name in names:
+        path = os.path.join(a.runtime, name)
+        shutil.rmtree(a.runtime) if name == "." else os.remove(path)
+    os.kill(old[0], signal.SIGKILL)
+    both_anew(a, old)
+    assert identity(a) == before and is_busy(b) and a.status()["twin"] == ""
+    holder.do("flock 0 un")
+    assert not is_busy(b) and a.status()["lost"] == []
+
+
+def test_the_parent_killed_after_its_directory_was_taken(make_host):
+    """A program has started another keeper in it: the first one goes on without a parent."""
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG)
+    holder = opened(a)
+    assert holder.do("flock 0 ex") == "ok"
+    old = a.keeper_pids()
+    shutil.rmtree(a.runtime)
+    assert flock(a, name="other") == (0, "")
+    os.kill(old[0], signal.SIGKILL)
+    wait_until(lambda: "another keeper serves there" in a.log(), "it says that it has no parent")
+    assert is_busy(b) and os.path.exists(f"/proc/{old[1]}")
+    holder.do("flock 0 un")
+    wait_until(lambda: not is_busy(b), "b gets the lock")
+
+
 def test_the_parent_killed_and_a_program_asks(pair):
     """At that very moment: it starts a keeper, too, and one of the two stays."""
     a, b = pair

@@ -1,12 +1,17 @@
 """Tables of leases that the next keeper cannot take up. No holder goes on under a lease that no keeper renews."""
+import copy
+import json
 import os
+import shutil
 import signal
 import struct
+import subprocess
 
 import pytest
 from harness import wait_until
+from harness.host import KEEPER
 from jobs import state
-from keepers import opened
+from keepers import identity, is_busy, opened
 
 SHORT = "ttl_ms = 4000;"
 VERSION, BOOT_END, SUM = 8, 72, 72 # of struct table_head
@@ -54,6 +59,36 @@ def test_of_another_version(two):
     assert other.do("flock 0 ex", 30) == "ok"
 
 
+def make_fence(host):
+    """The host's table of leases as the file that a keeper of dflock 0.1 would have left. No keeper of it runs."""
+    with open(os.path.join(host.runtime, "leases"), "rb") as f:
+        table = f.read()
+    head_bytes, slot_bytes = struct.unpack_from("=II", table, 12)
+    fence = bytearray(98416)
+    struct.pack_into("=8s40s", fence, 0, b"dlfence5", table[32:72])
+    struct.pack_into("=qqI", fence, 64, *struct.unpack_from("=qq", table, 96), (len(table) - head_bytes) // slot_bytes)
+    for at in range(head_bytes, len(table), slot_bytes):
+        word, *file = struct.unpack_from("=QQQQQ", table, at)
+        fence += struct.pack("=IIIIQQQQqqII", word & 0xff == 2, 0, 0, 0, *file, 0, 2**63 - 1, table[at + 40], 0)
+    with open(os.path.join(host.runtime, "fence"), "wb", opener=lambda p, flags: os.open(p, flags, 0o600)) as f:
+        f.write(fence)
+    os.remove(os.path.join(host.runtime, "leases"))
+    os.remove(os.path.join(host.runtime, "leases.text"))
+
+
+def test_of_0_1(two):
+    """A keeper of dflock 0.1 was killed. Before, the next keeper ignored what it had, and the holder went on beside another host's."""
+    b, a = two
+    holder, bystander, other = opened(a), opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    wait_until(a.kill_keeper, "parent and keeper have ended")
+    make_fence(a)
+    assert opened(a, "h").do("flock 0 ex") == "ok" # the next keeper serves
+    assert holder.process.wait(20) == -signal.SIGKILL
+    assert bystander.process.poll() is None
+    assert other.do("flock 0 ex", 30) == "ok"
+
+
 def test_with_a_damaged_head(two):
     """Which pins there are is not known: the holders are stopped at once, and end much later. Another host gets the lock meanwhile."""
     b, a = two
@@ -66,3 +101,106 @@ def test_with_a_damaged_head(two):
     assert other.do("flock 0 ex", 30) == "ok"
     assert state(holder.pid) in "tTZ"
     assert third.silent(0)
+
+
+# --- copies ---
+
+@pytest.fixture
+def copied(two):
+    """copied(of_machine): a copy of a's runtime directory, and so of a host, in a pid namespace of its own. of_machine: the
+    table's file has the numbers that it says, as in the copy of a machine."""
+    if os.geteuid() != 0:
+        pytest.skip("needs a pid namespace, and so root")
+    twin = copy.copy(two[1])
+    twin.runtime, twin.log_path, twin.agents = two[1].runtime + "-copy", two[1].log_path + "-copy", []
+
+    def make(of_machine):
+        shutil.copytree(two[1].runtime, twin.runtime, ignore=shutil.ignore_patterns("keeper.sock"))
+        if of_machine:
+            with open(os.path.join(twin.runtime, "leases"), "r+b") as f:
+                old, new = os.stat(os.path.join(two[1].runtime, "leases")), os.fstat(f.fileno())
+                at = f.read(102400).index(struct.pack("=QQ", old.st_dev, old.st_ino))
+                f.seek(at)
+                f.write(struct.pack("=QQ", new.st_dev, new.st_ino))
+        return twin
+
+    yield make
+    wait_until(twin.kill_all, "the copy's keeper has ended")
+    if twin.keeper:
+        twin.keeper.kill()
+        twin.keeper.wait()
+    shutil.rmtree(twin.runtime, ignore_errors=True)
+
+
+def start_apart(twin):
+    log = twin.open_log()
+    twin.keeper = subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", KEEPER, "--foreground"],
+                                   env={**twin.env(), "LD_PRELOAD": ""}, stderr=log, start_new_session=True)
+    os.close(log)
+    wait_until(twin.serves, "the copy's keeper serves")
+    with open(f"/proc/{twin.keeper.pid}/task/{twin.keeper.pid}/children") as f:
+        twin.inside = ["nsenter", "--target", f.read().strip(), "--pid", "--mount"]
+    wait_until(lambda: (said(twin, "store") or {}).get("up"), "the copy's store is up")
+    return twin
+
+
+def said(host, what):
+    """None while the keeper is replaced by the next one."""
+    done = host.cli("status", "--json", check=False)
+    return json.loads(done.stdout)[what] if done.returncode == 0 else None
+
+
+def both_say_so(a, twin):
+    for host in (a, twin):
+        wait_until(lambda host=host: said(host, "twin"), "it knows of the other")
+        assert "TWICE" in host.cli("status").stdout
+        assert "had the same id" in host.cli("status", "--check", check=False).stdout
+        assert host is a or "was copied" in host.log() or "is a copy of that" in host.log()
+
+
+def test_of_another_file(two, copied):
+    """cp -a: the copy is another host from the beginning, and what the first host has stays."""
+    b, a = two
+    holder, other = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    before = identity(a)
+    twin = start_apart(copied(of_machine=False))
+    assert twin.status()["host"] != before[0] and twin.status()["twin"] == before[0]
+    both_say_so(a, twin)
+    assert identity(a) == before and is_busy(b) and holder.process.poll() is None
+
+
+def seat(host):
+    with open(os.path.join(host.runtime, "leases"), "rb") as f:
+        st = os.fstat(f.fileno())
+        table = f.read(102400)
+    return struct.unpack_from("=QQ", table, table.index(struct.pack("=QQ", st.st_dev, st.st_ino)) + 16)
+
+
+def test_of_a_copied_machine(two, copied):
+    """The first host has been seen since: so the copy is refused before it gives anything back."""
+    b, a = two
+    holder, other = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    twin, before, sat = copied(of_machine=True), identity(a), seat(a)
+    wait_until(lambda: seat(a)[0] not in sat, "the host moves on", 20)
+    start_apart(twin)
+    wait_until(lambda: said(twin, "host") not in (None, before[0]), "it is another host")
+    both_say_so(a, twin)
+    assert identity(a) == before and is_busy(b) and holder.process.poll() is None
+
+
+def test_of_a_copied_machine_that_is_faster(two, copied):
+    """The first host finds out at its next beat: its holder is ended, before the copy's host has missed a ttl."""
+    b, a = two
+    holder, other = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    before = a.status()["host"]
+    os.kill(a.keeper_pids()[1], signal.SIGSTOP)
+    twin = start_apart(copied(of_machine=True))
+    assert twin.status()["host"] == before
+    os.kill(a.keeper_pids()[1], signal.SIGCONT)
+    assert holder.process.wait(20) == -signal.SIGKILL
+    wait_until(lambda: said(a, "host") not in (None, before), "it is another host", 20)
+    both_say_so(a, twin)
+    assert other.do("flock 0 ex", 30) == "ok"

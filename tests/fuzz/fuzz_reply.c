@@ -102,7 +102,7 @@ static void read_message(const char *text, size_t size)
 		check(word_is_host(m.holder) && m.broken < STORE_BROKENS && m.pid >= 0, "no answer");
 		return;
 	}
-	if (m.kind == STORE_MSG_HOLDER || m.kind == STORE_MSG_HOLDERS)
+	if (m.kind == STORE_MSG_HOLDER || m.kind == STORE_MSG_HOLDERS || m.kind == STORE_MSG_TWICE)
 		return;
 	check(*m.name && strlen(m.name) < sizeof(m.name), "no name");
 	if (m.kind == STORE_MSG_BREAK)

@@ -228,7 +228,17 @@ UNIT = {
         "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation, t->boot)", "true")],
         "the text of an earlier lease is taken up": [skip("table-text-of")],
         "two slots write to one piece of text": [become("table-pieces", "ret = 0;")],
+        "what a keeper disowns is confirmed": [become("disown", ";")],
+        "what a keeper disowns is given back": [become("disown-asked", ";")],
         "slots are used that the file has no room for": [become("table-room", "return used;")],
+    },
+    "test_table_version": {
+        "a copy of a table is taken up": [put("table-copy", "file[1] && ", "false && ")],
+        "what 0.1 left before the machine started ends processes": [condition("fence-boot", "false")],
+    },
+    "test_store_record": {
+        "any keeper sits in any seat": [put("seat", "~= incarnation .. ' ' .. seat", "== ''")],
+        "seats outlive the store's memory": [put("seat-incarnation", "string.sub(had, 1, #incarnation + 1) == incarnation .. ' '", "true")],
     },
     "test_table_parent": {
         "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],

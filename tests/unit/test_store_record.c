@@ -143,6 +143,35 @@ START_TEST(a_lock_that_vanished)
 }
 END_TEST
 
+#define sit(seat, next)   call(SCRIPT_BEAT, "A", "0", "0", seat, next, NULL)
+#define enter(seat, next) call(SCRIPT_STORE, "begin", "3000", "", "0", "A", seat, next, NULL)
+
+/* One host, two keepers: the second one of a seat is refused, whichever it is, and raises no beat. */
+START_TEST(one_seat)
+{
+	char beat[64];
+
+	assert_starts(enter("0", "1"), "OK ");
+	assert_starts(enter("0", "1"), "OK "); /* the answer was lost */
+	assert_says(sit("0", "1"), "OK");
+	assert_says(sit("1", "2"), "OK");
+	snprintf(beat, sizeof(beat), "%s", command("HGET dflock:{0}:hosts A"));
+	assert_says(enter("1", "3"), "TWICE"); /* a copy that was made before */
+	assert_says(sit("1", "3"), "TWICE");
+	assert_says(command("HGET dflock:{0}:hosts A"), beat);
+	assert_says(sit("2", "4"), "OK");
+	assert_starts(enter("4", "5"), "OK "); /* a copy is faster */
+	assert_says(sit("4", "6"), "TWICE");
+	assert_says(call(SCRIPT_BEAT, "A", "0", "0", NULL), "OK"); /* of an earlier version */
+	assert_says(call(SCRIPT_LEAVE, "A", "", NULL), "OK");
+	assert_starts(enter("7", "8"), "OK ");
+	command("HDEL dflock:{0}:store inc");
+	begin("begin"); /* a lost memory: seats of before are void, since a replica may have older ones */
+	assert_starts(enter("1", "3"), "OK ");
+	assert_says(sit("7", "9"), "TWICE");
+}
+END_TEST
+
 START_TEST(hosts_that_vanished)
 {
 	assert_granted(acquire("A", 'a', 'x'));
@@ -300,6 +329,7 @@ static void add_tests(TCase *t)
 	tcase_add_test(t, hosts_tell_the_largest_fence);
 	tcase_add_test(t, another_past);
 	tcase_add_test(t, a_lock_that_vanished);
+	tcase_add_test(t, one_seat);
 	tcase_add_test(t, hosts_that_vanished);
 	tcase_add_test(t, what_was_shrunk_is_put_back_as_shared);
 	tcase_add_test(t, new_or_put_back);

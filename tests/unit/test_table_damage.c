@@ -1,6 +1,43 @@
 /* keeper/guard/table_earlier.c, table_text.c: damaged slots and texts. What is damaged is lost, and nothing else. */
 #include "tests/unit/table_fixture.h"
 
+static bool disowned; /* all of table_disown() was done */
+
+static void disown(void)
+{
+	table_disown(&keeper);
+	disowned = true;
+}
+
+/* Whenever the keeper is killed: it still has the host's id, and finds out again; or nothing can be confirmed or given back. */
+START_TEST(disowned_at_every_store)
+{
+	char host[STORE_HOST_BYTES];
+	const struct told *told;
+
+	disowned = false;
+	for (int store = 0; !disowned; store++) {
+		begin();
+		strcpy(host, HOST);
+		table_host(&keeper, host);
+		held(&keeper, 1);
+		table_return(&keeper, held(&keeper, 2));
+		ask(&keeper, 3);
+		killed_in(disown, store);
+		new_parent();
+		told = take_up();
+		strcpy(host, OTHER);
+		table_host(&keeper, host);
+		ck_assert(strcmp(host, HOST) == 0 || (told->count == 0 && told->damaged == 1));
+		ck_assert(strcmp(host, HOST) == 0 || strcmp(parent.head->twin, HOST) == 0);
+	}
+	ck_assert_str_eq(host, OTHER);
+	ck_assert_int_le(parent.head->freeze_at_ns, clock_now_ns());
+	table_lose_damaged(&keeper);
+	ck_assert_int_eq(table_state(&parent, 0), TABLE_LOST);
+}
+END_TEST
+
 /* A lease with damage in one byte: the other one is whole, and the damaged one is either as it was, or lost. */
 static void check_damaged(uint64_t ino)
 {
@@ -186,6 +223,7 @@ END_TEST
 
 static void add_tests(TCase *tests)
 {
+	tcase_add_test(tests, disowned_at_every_store);
 	tcase_add_test(tests, damaged_at_every_byte);
 	tcase_add_test(tests, damaged_text);
 	tcase_add_loop_test(tests, nonsense, 0, sizeof(wrongs) / sizeof(*wrongs));
