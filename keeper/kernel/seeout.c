@@ -218,7 +218,7 @@ void seeout_cancel(struct seeouts *all, size_t tag)
 
 static bool seeouts_have_room(const struct seeouts *all, uid_t uid, enum seeout_how how)
 {
-	const unsigned part = how == SEEOUT_GENTLY ? SEEOUT_GENTLE_PART : 1;
+	unsigned part = how == SEEOUT_GENTLY ? SEEOUT_GENTLE_PART : 1; /* mutant: seeout-part */
 	const struct seeout_job *job;
 	unsigned count = 0, users = 0;
 

@@ -193,7 +193,7 @@ static void on_seeing_answer(void *arg, size_t tag, enum seeout_answer answer)
 	struct keeper *k = arg;
 	struct seeing_wanted *w = &k->seeing.wanted[tag];
 	const struct underway_call call = w->call;
-	bool at_once = k->seeing.left; /* a place is free now */
+	bool at_once = k->seeing.left; /* mutant: seeing-free */
 
 	w->running = false;
 	if (answer == SEEOUT_CALLED_BACK)
