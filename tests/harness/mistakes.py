@@ -128,6 +128,8 @@ PROGRAMS = {
     "cluster/test_calls_under_way.py::test_status_and_who_name_it": {
         "who keeps a lease is not said": [condition("keeping", "true")],
         "other hosts are not told who keeps a lease": [condition("finding-calls", "false")]},
+    "cluster/test_lifecycle.py::test_stop_waits_for_callers_of_a_keeper_that_died": {
+        "a stop does not wait for pins": [become("stop-pinned", "return false;")]},
     "cluster/test_netted_deadlock.py::test_one_of_the_cycle_waits_in_a_kernel": {
         "no deadlock is found in which a call waits in a kernel": [condition("chase-net", "false")]},
     "cluster/test_netted_deadlock.py::test_a_cycle_of_one_host": {
