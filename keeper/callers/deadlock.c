@@ -86,15 +86,15 @@ bool deadlock_possible(const struct session *s)
 	       s->request.owner == WIRE_OWNER_PROCESS && !(s->request.flags & WIRE_F_NONBLOCK);
 }
 
-static void deadlock_send_on(const struct lease *asking, struct store_chase *chase)
+static void deadlock_send_on(const struct lease *asking, struct store_chase chase)
 {
 	struct keeper *k = asking->lock->file->keeper;
 
-	snprintf(chase->name, sizeof(chase->name), "%s", asking->lock->file->name);
-	chase->range = asking->range;
+	snprintf(chase.name, sizeof(chase.name), "%s", asking->lock->file->name);
+	chase.range = asking->range;
 	for (size_t i = 0; i < asking->blocker_count; i++)
 		if (!asking->blockers[i].waiter) /* this host's own: another file of the name, or at_least_ms */
-			store_tell_chase(k->store, asking->blockers[i].host, chase);
+			store_tell_chase(k->store, asking->blockers[i].host, &chase);
 }
 
 void deadlock_chase(struct session *s)
@@ -105,7 +105,7 @@ void deadlock_chase(struct session *s)
 		return;
 	snprintf(chase.host, sizeof(chase.host), "%s", s->keeper->host);
 	snprintf(chase.token, sizeof(chase.token), "%s", s->waiter.lease->token);
-	deadlock_send_on(s->waiter.lease, &chase);
+	deadlock_send_on(s->waiter.lease, chase);
 }
 
 /* The chase has come back to its sender: does the call that sent it still wait? */
@@ -140,7 +140,7 @@ static bool deadlock_goes_on(const struct session *s, uint64_t youngest)
 	       s->waiter.arrival <= youngest; /* mutant: chase-younger */
 }
 
-static void deadlock_search_for(struct keeper *k, const struct lock *lock, const struct store_range *range,
+static void deadlock_search_for(struct keeper *k, const struct file *file, const struct store_range *range,
 				const struct store_chase *chase);
 
 /* The process holds what the chase is after: sends the chase on to the hosts for which the process itself waits. */
@@ -148,12 +148,9 @@ static void deadlock_follow_out(struct keeper *k, pid_t pid, const struct store_
 {
 	struct session *s;
 
-	DL_FOREACH (k->sessions->all, s) {
-		struct store_chase next = *chase;
-
+	DL_FOREACH (k->sessions->all, s)
 		if (s->peer.pid == pid && deadlock_goes_on(s, chase->youngest))
-			deadlock_send_on(s->waiter.lease, &next);
-	}
+			deadlock_send_on(s->waiter.lease, *chase);
 }
 
 /* ... and to the local processes for which it waits in the kernel. */
@@ -167,7 +164,7 @@ static void deadlock_follow_here(const struct deadlock_search *search, pid_t pid
 		const struct file *file = w->locker == pid ? file_find_by_id(search->keeper, w->dev, w->ino) : NULL;
 
 		if (file)
-			deadlock_search_for(search->keeper, &file->locks[WIRE_RECORD], &range, chase);
+			deadlock_search_for(search->keeper, file, &range, chase);
 	}
 }
 
@@ -330,7 +327,7 @@ static int deadlock_claim(struct deadlock_search *search)
 		const struct file *file = file_find(k, f->key.dev, f->key.ino);
 		struct holders_file searched;
 
-		if (!file || !deadlock_is_ours(&file->locks[WIRE_RECORD], range) ||
+		if (!file || !deadlock_is_ours(&file->locks[WIRE_RECORD], range) || /* mutant: chase-over */
 		    !chases_follow(&k->deadlock->chases, &f->chase, f->key.dev, f->key.ino, clock_now_ns(),
 				   deadline_reask_ms(k) * NS_PER_MS / 2))
 			continue;
@@ -346,7 +343,7 @@ static void deadlock_search_next(struct keeper *k)
 	struct deadlock *d = k->deadlock;
 	struct deadlock_search *search;
 
-	if (d->searching || !utarray_len(&d->next))
+	if (d->searching || !utarray_len(&d->next)) /* mutant: chase-one */
 		return;
 	search = calloc(1, sizeof(*search));
 	if (!search) {
@@ -365,10 +362,10 @@ static void deadlock_search_next(struct keeper *k)
 		deadlock_search_free(search);
 }
 
-static void deadlock_search_for(struct keeper *k, const struct lock *lock, const struct store_range *range,
+static void deadlock_search_for(struct keeper *k, const struct file *file, const struct store_range *range,
 				const struct store_chase *chase)
 {
-	struct deadlock_followed f = {.chase = *chase, .key = lock->file->key};
+	struct deadlock_followed f = {.chase = *chase, .key = file->key};
 
 	f.chase.range = *range;
 	if (utarray_len(&k->deadlock->next) < CHASES_SEEN)
@@ -384,5 +381,5 @@ void deadlock_message(struct keeper *k, const struct store_message *m)
 		return;
 	HASH_ITER (hh, k->files, file, next)
 		if (strcmp(file->name, m->name) == 0)
-			deadlock_search_for(k, &file->locks[WIRE_RECORD], &m->chase.range, &m->chase);
+			deadlock_search_for(k, file, &m->chase.range, &m->chase);
 }

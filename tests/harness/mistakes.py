@@ -295,6 +295,10 @@ UNIT = {
         "one user may have all threads": [put("seeout-room", "users < SEEOUT_USER_MAX / part && ", "")],
         "those for which nobody waits may have all threads": [become("seeout-part", "unsigned part = 1;")],
         "other users may have root's threads": [put("seeout-room", "(uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX)", "SEEOUT_MAX")]},
+    "test_deadlock": {
+        "a search does not wait for the one before": [put("chase-one", "d->searching || ", "")],
+        "what has gone is searched for": [put("chase-over", " || !deadlock_is_ours(&file->locks[WIRE_RECORD], range)", "")],
+        "a younger call is searched for": [put("chase-younger", "s->waiter.arrival <= youngest", "true")]},
     "test_seeing": {
         "a place that is free stays free": [put("seeing-free", "k->seeing.left", "false")],
         "what is to be looked at soon waits for what is late": [put("seeing-sooner", "uv_timer_get_due_in(again) > ms", "false")]},
