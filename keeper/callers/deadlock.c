@@ -327,9 +327,9 @@ static int deadlock_claim(struct deadlock_search *search)
 		const struct file *file = file_find(k, f->key.dev, f->key.ino);
 		struct holders_file searched;
 
-		if (!file || !deadlock_is_ours(&file->locks[WIRE_RECORD], range) || /* mutant: chase-over */
+		if (!file || !deadlock_is_ours(&file->locks[WIRE_RECORD], range) ||
 		    !chases_follow(&k->deadlock->chases, &f->chase, f->key.dev, f->key.ino, clock_now_ns(),
-				   deadline_reask_ms(k) * NS_PER_MS / 2))
+				   deadline_reask_ms(k) * NS_PER_MS / 2)) /* mutant: chase-over */
 			continue;
 		searched = file_searched(file);
 		ret = claims_add(&search->claims, &searched, WIRE_RECORD, range->from, range->to, i);
