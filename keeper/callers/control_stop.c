@@ -12,6 +12,7 @@
 #include "keeper/leases/locks.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
 
 #define LOOK_MS 200
 
@@ -81,10 +82,18 @@ void control_stop_leases_ended(struct keeper *k)
 		stop_keeper(k);
 }
 
+/* Has an earlier keeper told a caller that it may take the lock now, or is a call under way? This asks for the end of that. */
+static bool is_unsure_and_pinned(const struct lease *lease)
+{
+	return lease_is_unsure(lease->state) &&
+	       waiters_are_pinned(lease->lock, &lease->range); /* mutant: stop-pinned */
+}
+
 /*
  * May a program here rely on the lease, or be about to? Not if the lease is on its way back: if the release never
- * arrives, other hosts name this host dead and get the lease. Nor if it is unsure and the kernel says that no process
- * holds the lock: its pins are over, it stays in the table, and the next keeper takes it up.
+ * arrives, other hosts name this host dead and get the lease. Nor if it is unsure, its pins are over, and the kernel says
+ * that no process holds the lock: it stays in the table, and the next keeper takes it up. Before its pins are over the
+ * kernel is not asked, as by probes: a caller may take the lock after that, or be refused because of the question.
  */
 static bool may_be_in_use(const struct lease *lease)
 {
@@ -92,7 +101,7 @@ static bool may_be_in_use(const struct lease *lease)
 
 	if (!lease_is_unsure(lease->state))
 		return lease->state == LEASE_ASKING || lease_is_ours(lease->state);
-	return !file->local || file->fd < 0 || lease_is_in_use(lease);
+	return is_unsure_and_pinned(lease) || !file->local || file->fd < 0 || lease_is_in_use(lease);
 }
 
 /* NULL: none. */
@@ -106,13 +115,14 @@ static struct lease *find_in_use(const struct keeper *k)
 	return NULL;
 }
 
-/* Does a lease need an answer of the store before the keeper knows whether it may be given back? */
+/* Does a lease need an answer of the store before the keeper knows whether it may be given back? Pins end without one. */
 static bool store_is_needed(const struct keeper *k)
 {
 	struct lease *lease, *next;
 
 	HASH_ITER (hh, k->leases, lease, next)
-		if ((lease->state == LEASE_ASKING || lease_is_unsure(lease->state)) && may_be_in_use(lease))
+		if ((lease->state == LEASE_ASKING || lease_is_unsure(lease->state)) && !is_unsure_and_pinned(lease) &&
+		    may_be_in_use(lease))
 			return true;
 	return false;
 }
@@ -178,10 +188,15 @@ static void on_stop_timer(uv_timer_t *timer)
 {
 	struct session *s = timer->data;
 	struct keeper *k = s->keeper;
-	const struct lease *used = find_in_use(k);
+	const struct lease *used;
 
-	if (s->state != SESSION_STOPPING)
+	if (!store_is_up(k->store))
+		control_stop_store_down(k);
+	if (s->state != SESSION_STOPPING) {
+		queue_settle(k);
 		return;
+	}
+	used = find_in_use(k);
 	switch (control_stop_decide((clock_now_ns() - s->received_ns) / NS_PER_MS, used)) {
 	case CONTROL_STOP_GOES_ON:
 		go_on_stopping(s);
@@ -199,8 +214,6 @@ static void on_stop_timer(uv_timer_t *timer)
 void control_stop(struct session *s)
 {
 	session_enter(s, SESSION_STOPPING);
-	if (!store_is_up(s->keeper->store))
-		control_stop_store_down(s->keeper);
-	if (s->state == SESSION_STOPPING) /* not at once: questions that have come with this one are looked at first */
-		uv_timer_start(&s->timer, on_stop_timer, 1, 0);
+	/* Not at once: questions that have come with this one are looked at first. */
+	uv_timer_start(&s->timer, on_stop_timer, 1, 0);
 }

@@ -7,6 +7,12 @@
  * wait that ended while the chase was on its way can make the cycle false: by EDEADLK, a signal, or the end of a
  * process. Then a call fails with EDEADLK that was in a cycle a round trip ago. The kernel's own EDEADLK says no more
  * when its caller reads it.
+ *
+ * One search at a time, of a part of the processes. Only a process that waits itself can be in a cycle, and every call that waits is known
+ * here: its session waits for the store; or a keeper has granted it, and it went on into the kernel (a pin, a call under way). So a search
+ * looks at the descriptors of these processes alone, and where there are none, there is no search. Chases that come while a search runs are
+ * followed by the next one, all together, unless what they were after has left this host by then. Nothing is lost by that: the answer is
+ * later by one search, and the call that waits repeats its chase.
  */
 #include "keeper/callers/deadlock.h"
 
@@ -14,13 +20,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/array.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/clock.h"
+#include "keeper/kernel/claims.h"
 #include "keeper/kernel/holders.h"
+#include "keeper/kernel/workers.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/serve.h"
@@ -29,8 +36,34 @@
 #include "keeper/rules/chases.h"
 #include "procfs/procfs_locks.h"
 
+/* A chase, and the file on which it is followed here. */
+struct deadlock_followed {
+	struct store_chase chase;
+	struct file_key key;
+};
+
 struct deadlock {
 	struct chases chases;
+	UT_array next; /* struct deadlock_followed: for the next search */
+	bool searching;
+};
+
+/* A process that holds what a chase is after. */
+struct deadlock_row {
+	pid_t pid;
+	uint64_t chase; /* its index */
+};
+
+/* A worker finds out which of the processes that wait hold what the chases are after, and what calls wait for in the kernel. */
+struct deadlock_search {
+	struct work work; /* the first member */
+	struct keeper *keeper;
+	UT_array chases; /* struct deadlock_followed; a claim's tag is the index of its chase */
+	struct claims claims;
+	UT_array pids;      /* pid_t */
+	bool may_wait_here; /* some of them may wait in this kernel */
+	UT_array rows;      /* struct deadlock_row: those of a process one after the other */
+	UT_array waits;     /* struct procfs_lock */
 };
 
 int deadlock_init(struct keeper *k)
@@ -41,20 +74,11 @@ int deadlock_init(struct keeper *k)
 
 void deadlock_free(struct keeper *k)
 {
+	if (k->deadlock)
+		utarray_done(&k->deadlock->next);
 	free(k->deadlock);
 	k->deadlock = NULL;
 }
-
-/* One chase that was received: a worker finds the processes that hold what it is after, and what calls wait for in the kernel. */
-struct deadlock_search {
-	uv_work_t work;
-	struct keeper *keeper;
-	struct store_chase chase;
-	struct holders_file file;
-	bool may_wait_here; /* calls may wait in this kernel */
-	UT_array pids;      /* pid_t */
-	UT_array waits;     /* struct procfs_lock */
-};
 
 bool deadlock_possible(const struct session *s)
 {
@@ -108,24 +132,26 @@ static void deadlock_came_around(struct keeper *k, const struct store_chase *cha
 	}
 }
 
-static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
-				  const struct store_chase *chase);
+/* Does the call wait for another host, so that the chase can go on from its process? Only the youngest call's chase counts when it
+ * comes around, so one that meets a younger call need not go on. */
+static bool deadlock_goes_on(const struct session *s, uint64_t youngest)
+{
+	return s->state == SESSION_WAITING && deadlock_possible(s) && s->waiter.lease &&
+	       s->waiter.arrival &&           /* else its own chase is about to be sent */
+	       s->waiter.arrival <= youngest; /* mutant: chase-younger */
+}
+
+static void deadlock_search_for(struct keeper *k, const struct file *file, const struct store_range *range,
+				const struct store_chase *chase);
 
 /* The process holds what the chase is after: sends the chase on to the hosts for which the process itself waits. */
 static void deadlock_follow_out(struct keeper *k, pid_t pid, const struct store_chase *chase)
 {
 	struct session *s;
 
-	DL_FOREACH (k->sessions->all, s) {
-		struct store_chase next = *chase;
-
-		if (s->peer.pid != pid || s->state != SESSION_WAITING || !deadlock_possible(s) || !s->waiter.lease ||
-		    !s->waiter.arrival) /* its own chase is about to be sent */
-			continue;
-		if (s->waiter.arrival > next.youngest)
-			next.youngest = s->waiter.arrival;
-		deadlock_send_on(s->waiter.lease, &next);
-	}
+	DL_FOREACH (k->sessions->all, s)
+		if (s->peer.pid == pid && deadlock_goes_on(s, chase->youngest))
+			deadlock_send_on(s->waiter.lease, chase);
 }
 
 /* ... and to the local processes for which it waits in the kernel. */
@@ -139,34 +165,55 @@ static void deadlock_follow_here(const struct deadlock_search *search, pid_t pid
 		const struct file *file = w->locker == pid ? file_find_by_id(search->keeper, w->dev, w->ino) : NULL;
 
 		if (file)
-			deadlock_search_start(search->keeper, &file->locks[WIRE_RECORD], &range, chase);
+			deadlock_search_for(search->keeper, file, &range, chase);
 	}
 }
 
-static void deadlock_follow(const struct deadlock_search *search, pid_t pid)
+static void deadlock_follow(const struct deadlock_search *search, const struct deadlock_row *row)
 {
-	struct store_chase next = search->chase;
+	struct store_chase next = ((const struct deadlock_followed *)array_at(&search->chases, row->chase))->chase;
 	struct keeper *k = search->keeper;
 
-	if (pid == next.pid && strcmp(next.host, k->host) == 0) {
+	if (row->pid == next.pid && strcmp(next.host, k->host) == 0) {
 		deadlock_came_around(k, &next);
 		return;
 	}
 	if (++next.hops >= DEADLOCK_HOPS)
 		return;
-	deadlock_follow_out(k, pid, &next);
-	deadlock_follow_here(search, pid, &next);
+	deadlock_follow_out(k, row->pid, &next);
+	deadlock_follow_here(search, row->pid, &next);
+}
+
+/* --- the search --- */
+
+static bool deadlock_has_row(const struct deadlock_search *search, const struct deadlock_row *row)
+{
+	const struct deadlock_row *rows = array_items(&search->rows);
+
+	for (size_t i = utarray_len(&search->rows); i > 0 && rows[i - 1].pid == row->pid; i--)
+		if (rows[i - 1].chase == row->chase)
+			return true;
+	return false;
 }
 
 static int deadlock_on_holder(void *arg, const struct holder *h)
 {
 	struct deadlock_search *search = arg;
-	const struct store_range *wanted = &search->chase.range;
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
+	int ret = 0;
 
-	if (h->space != WIRE_RECORD || h->owner != WIRE_OWNER_PROCESS || h->from >= wanted->to ||
-	    wanted->from >= h->to || (h->mode == WIRE_SHARED && wanted->mode == WIRE_SHARED))
+	if (h->owner != WIRE_OWNER_PROCESS)
 		return 0;
-	return array_push(&search->pids, &h->pid, sizeof(h->pid));
+	while (!ret && (claim = claims_next(&search->claims, h->file, h->space, h->from, h->to, &next))) {
+		const struct deadlock_followed *f = array_at(&search->chases, claim->tag);
+		const struct deadlock_row row = {.pid = h->pid, .chase = claim->tag};
+
+		if ((h->mode == WIRE_EXCLUSIVE || f->chase.range.mode == WIRE_EXCLUSIVE) &&
+		    !deadlock_has_row(search, &row))
+			ret = array_push(&search->rows, &row, sizeof(row));
+	}
+	return ret;
 }
 
 static int deadlock_on_wait(void *arg, const struct procfs_lock *wait)
@@ -177,64 +224,154 @@ static int deadlock_on_wait(void *arg, const struct procfs_lock *wait)
 }
 
 /* The list of locks is not read without need (procfs_locks.h). */
-static void deadlock_search_work(uv_work_t *req)
+static void deadlock_search_work(struct work *work)
 {
-	struct deadlock_search *search = req->data;
+	struct deadlock_search *search = (struct deadlock_search *)work;
 
-	holders_search(&(struct holders_search){
-		.files = &search->file, .count = 1, .ignore_pid = getpid(), .cb = deadlock_on_holder, .arg = search});
-	if (search->may_wait_here && utarray_len(&search->pids))
+	if (claims_build(&search->claims) < 0)
+		return;
+	holders_search(&(struct holders_search){.files = search->claims.files,
+						.count = search->claims.file_count,
+						.pids = array_items(&search->pids),
+						.pid_count = utarray_len(&search->pids),
+						.cb = deadlock_on_holder,
+						.arg = search});
+	if (search->may_wait_here && utarray_len(&search->rows))
 		procfs_waits(deadlock_on_wait, search);
 }
 
-static void deadlock_searched(uv_work_t *req, int status)
+static void deadlock_search_free(struct deadlock_search *search)
 {
-	struct deadlock_search *search = req->data;
-	const pid_t *pids = array_items(&search->pids);
-
-	(void)status;
-	for (size_t i = 0; i < utarray_len(&search->pids); i++)
-		if (i == 0 || pids[i] != pids[i - 1]) /* the locks of one process come one after the other */
-			deadlock_follow(search, pids[i]);
-	queue_settle(search->keeper);
+	utarray_done(&search->chases);
+	claims_free(&search->claims);
 	utarray_done(&search->pids);
+	utarray_done(&search->rows);
 	utarray_done(&search->waits);
 	free(search);
 }
 
-/* Only a call that a keeper has granted goes on to the kernel, and can wait there. */
-static bool deadlock_calls_go_on(const struct keeper *k)
-{
-	const struct session *s;
+static void deadlock_search_next(struct keeper *k);
 
-	if (underway_any(&k->table->underway)) /* mutant: chase-net */
-		return true;
-	DL_FOREACH (k->sessions->all, s)
-		if (s->state == SESSION_PINNED && deadlock_possible(s))
+static void deadlock_searched(struct work *work)
+{
+	struct deadlock_search *search = (struct deadlock_search *)work;
+	struct keeper *k = search->keeper;
+
+	for (size_t i = 0; i < utarray_len(&search->rows); i++)
+		deadlock_follow(search, array_at(&search->rows, i));
+	deadlock_search_free(search);
+	k->deadlock->searching = false;
+	deadlock_search_next(k);
+	queue_settle(k);
+}
+
+static int deadlock_add_pid(struct deadlock_search *search, pid_t pid)
+{
+	const pid_t *pids = array_items(&search->pids);
+
+	for (size_t i = 0; i < utarray_len(&search->pids); i++)
+		if (pids[i] == pid)
+			return 0;
+	return array_push(&search->pids, &pid, sizeof(pid));
+}
+
+/* The processes that wait, as far as one of the chases may go on from them. 0 or -ENOMEM. */
+static int deadlock_find_waiting(struct deadlock_search *search)
+{
+	const struct deadlock_followed *f = NULL;
+	const struct keeper *k = search->keeper;
+	struct underway_call call;
+	uint64_t youngest = 0;
+	struct session *s;
+	int ret = 0;
+
+	while ((f = utarray_next(&search->chases, f)))
+		youngest = f->chase.youngest > youngest ? f->chase.youngest : youngest;
+	DL_FOREACH (k->sessions->all, s) {
+		/* Only a call that a keeper has granted goes on to the kernel, and can wait there. */
+		bool here = s->state == SESSION_PINNED && deadlock_possible(s) && !session_has_hung_up(s);
+
+		search->may_wait_here |= here;
+		if (here || deadlock_goes_on(s, youngest))
+			ret = deadlock_add_pid(search, s->peer.pid);
+		if (ret)
+			return ret;
+	}
+	for (size_t next = 0; !ret && underway_next(&k->table->underway, &next, &call);)
+		if (call.space != WIRE_FLOCK) { /* mutant: chase-net */
+			search->may_wait_here = true;
+			ret = deadlock_add_pid(search, call.pid);
+		}
+	return ret;
+}
+
+/* May a process here still hold what the chase is after? */
+static bool deadlock_is_ours(const struct lock *lock, const struct store_range *range)
+{
+	const struct lease *lease;
+
+	DL_FOREACH (lock->leases, lease)
+		if (lease_is_ours(lease->state) && range_overlaps(&lease->range, range))
 			return true;
 	return false;
 }
 
-static void deadlock_search_start(struct keeper *k, const struct lock *lock, const struct store_range *range,
-				  const struct store_chase *chase)
+/* What the search is for. 0 or -ENOMEM. */
+static int deadlock_claim(struct deadlock_search *search)
 {
-	struct deadlock_search *search;
-	struct store_chase wanted = *chase;
+	struct keeper *k = search->keeper;
+	int ret = 0;
 
-	wanted.range = *range;
-	if (!chases_follow(&k->deadlock->chases, &wanted, lock->file->key.dev, lock->file->key.ino, clock_now_ns(),
-			   deadline_reask_ms(k) * NS_PER_MS / 2))
+	for (size_t i = 0; !ret && i < utarray_len(&search->chases); i++) {
+		const struct deadlock_followed *f = array_at(&search->chases, i);
+		const struct store_range *range = &f->chase.range;
+		const struct file *file = file_find(k, f->key.dev, f->key.ino);
+		struct holders_file searched;
+
+		if (!file || !deadlock_is_ours(&file->locks[WIRE_RECORD], range) ||
+		    !chases_follow(&k->deadlock->chases, &f->chase, f->key.dev, f->key.ino, clock_now_ns(),
+				   deadline_reask_ms(k) * NS_PER_MS / 2)) /* mutant: chase-over */
+			continue;
+		searched = file_searched(file);
+		ret = claims_add(&search->claims, &searched, WIRE_RECORD, range->from, range->to, i);
+	}
+	return ret;
+}
+
+/* Chases for which there is no memory, or no room, are dropped: they are repeated, and may succeed then. */
+static void deadlock_search_next(struct keeper *k)
+{
+	struct deadlock *d = k->deadlock;
+	struct deadlock_search *search;
+
+	if (d->searching || !utarray_len(&d->next)) /* mutant: chase-one */
 		return;
 	search = calloc(1, sizeof(*search));
-	if (!search)
-		return; /* the chase is repeated, and may succeed then */
-	search->work.data = search;
+	if (!search) {
+		utarray_clear(&d->next);
+		return;
+	}
 	search->keeper = k;
-	search->chase = wanted;
-	search->file = file_searched(lock->file);
-	search->may_wait_here = deadlock_calls_go_on(k);
-	if (uv_queue_work(k->loop, &search->work, deadlock_search_work, deadlock_searched) != 0)
-		free(search);
+	search->work.run = deadlock_search_work;
+	search->work.done = deadlock_searched;
+	search->chases = d->next;
+	d->next = (UT_array){0};
+	if (deadlock_find_waiting(search) == 0 && utarray_len(&search->pids) && deadlock_claim(search) == 0 &&
+	    claims_count(&search->claims))
+		d->searching = workers_start(k->workers, WORKERS_DEADLOCK, &search->work) == 0;
+	if (!d->searching)
+		deadlock_search_free(search);
+}
+
+static void deadlock_search_for(struct keeper *k, const struct file *file, const struct store_range *range,
+				const struct store_chase *chase)
+{
+	struct deadlock_followed f = {.chase = *chase, .key = file->key};
+
+	f.chase.range = *range;
+	if (utarray_len(&k->deadlock->next) < CHASES_SEEN)
+		array_push(&k->deadlock->next, &f, sizeof(f));
+	deadlock_search_next(k);
 }
 
 void deadlock_message(struct keeper *k, const struct store_message *m)
@@ -245,5 +382,5 @@ void deadlock_message(struct keeper *k, const struct store_message *m)
 		return;
 	HASH_ITER (hh, k->files, file, next)
 		if (strcmp(file->name, m->name) == 0)
-			deadlock_search_start(k, &file->locks[WIRE_RECORD], &m->chase.range, &m->chase);
+			deadlock_search_for(k, file, &m->chase.range, &m->chase);
 }

@@ -11,8 +11,9 @@
  *
  * What it sees: waits for other hosts, and waits in the local kernel, of programs with the preload and of those under the net. A cycle
  * that was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then
- * fails instead. OFD locks and flock have no EDEADLK, in the kernel as here. At most DEADLOCK_HOPS edges are followed,
- * and each host follows a chase once in half the time after which it is repeated (chases.h).
+ * fails instead. So is one with a call that waits in the kernel since before its keeper was replaced (preload), when it asks again. OFD locks and
+ * flock have no EDEADLK, in the kernel as here. At most DEADLOCK_HOPS edges are followed, and each host follows a chase once in half the
+ * time after which it is repeated (chases.h), with one search at a time (deadlock.c).
  *
  * Loop only.
  */

@@ -347,36 +347,35 @@ static int holders_search_all(struct holders_state *s)
 		if (!s->ask->ignore_pid || pid != s->ask->ignore_pid)
 			ret = holders_look_at_process(s, &(struct holders_rest){.pid = pid});
 	procfs_walk_end(&walk);
-	while (!ret && (holders_take_turns(s, false, &ret) || holders_take_turns(s, true, &ret)))
-		;
 	return ret;
 }
 
-static int holders_begin(struct holders_state *s, struct holders_search *ask)
+static int holders_search_these(struct holders_state *s)
 {
-	*s = (struct holders_state){.ask = ask};
-	ask->unseen = 0;
-	return file_index_build(&s->index, ask->files, ask->count);
-}
+	int ret = 0;
 
-static int holders_end(struct holders_state *s, int ret)
-{
-	s->ask->unseen = s->unseen;
-	file_index_free(&s->index);
-	procfs_free(&s->text);
-	utarray_done(&s->found);
-	utarray_done(&s->rests);
-	return ret ? ret : s->error;
+	for (size_t i = 0; i < s->ask->pid_count && !ret; i++)
+		ret = holders_look_at_process(s, &(struct holders_rest){.pid = s->ask->pids[i]});
+	return ret;
 }
 
 int holders_search(struct holders_search *ask)
 {
-	struct holders_state s;
-	int ret = holders_begin(&s, ask);
+	struct holders_state s = {.ask = ask};
+	int ret;
 
+	ask->unseen = 0;
+	ret = file_index_build(&s.index, ask->files, ask->count);
 	if (!ret)
-		ret = holders_search_all(&s);
-	return holders_end(&s, ret);
+		ret = ask->pids ? holders_search_these(&s) : holders_search_all(&s);
+	while (!ret && (holders_take_turns(&s, false, &ret) || holders_take_turns(&s, true, &ret)))
+		;
+	ask->unseen = s.unseen;
+	file_index_free(&s.index);
+	procfs_free(&s.text);
+	utarray_done(&s.found);
+	utarray_done(&s.rests);
+	return ret ? ret : s.error;
 }
 
 int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
@@ -397,12 +396,8 @@ int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pi
 
 int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg)
 {
-	struct holders_search ask = {.files = file, .count = 1, .cb = cb, .arg = arg};
-	struct holders_state s;
-	int ret = holders_begin(&s, &ask);
+	struct holders_search ask = {.files = file, .count = 1, .pids = &pid, .pid_count = 1, .cb = cb, .arg = arg};
+	int ret = holders_search(&ask);
 
-	if (!ret)
-		ret = holders_look_at_process(&s, &(struct holders_rest){.pid = pid});
-	ret = holders_end(&s, ret);
 	return ret ? ret : ask.unseen ? -EACCES : 0;
 }

@@ -68,6 +68,8 @@ enum holders_how {
 struct holders_search {
 	const struct holders_file *files;
 	size_t count;
+	const pid_t *pids; /* only these processes are looked at; NULL: all */
+	size_t pid_count;
 	pid_t ignore_pid; /* left out; 0: none. For the keeper itself, whose probe shows up like any other lock */
 	unsigned how;
 	holders_cb *cb;

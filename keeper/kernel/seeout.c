@@ -216,17 +216,20 @@ void seeout_cancel(struct seeouts *all, size_t tag)
 			__atomic_store_n(&job->cancelled, true, __ATOMIC_RELAXED);
 }
 
-static bool seeouts_have_room(const struct seeouts *all, uid_t uid)
+static bool seeouts_have_room(const struct seeouts *all, uid_t uid, enum seeout_how how)
 {
+	unsigned part = how == SEEOUT_GENTLY ? SEEOUT_GENTLE_PART : 1; /* mutant: seeout-part */
 	const struct seeout_job *job;
 	unsigned count = 0, users = 0;
 
 	DL_FOREACH (all->running, job) {
+		if (how == SEEOUT_GENTLY && job->how != SEEOUT_GENTLY)
+			continue;
 		count++;
 		users += job->uid == uid;
 	}
 	/* mutant: seeout-room */
-	return users < SEEOUT_USER_MAX && count < (uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX);
+	return users < SEEOUT_USER_MAX / part && count < (uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX) / part;
 }
 
 /* No signal is for these threads. */
@@ -250,7 +253,7 @@ static int seeout_thread(struct seeout_job *job)
 
 int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag)
 {
-	struct seeout_job *job = seeouts_have_room(all, uid) ? calloc(1, sizeof(*job)) : NULL;
+	struct seeout_job *job = seeouts_have_room(all, uid, how) ? calloc(1, sizeof(*job)) : NULL;
 
 	if (!job)
 		return -EAGAIN;

@@ -8,7 +8,8 @@
  *
  * A process may keep a thread in the kernel for as long as it likes (a mount that does not answer), and PTRACE_SEIZE waits for a
  * thread that hangs in execve(). So each thread that is seen out has a thread here that does nothing else. One user has at
- * most SEEOUT_USER_MAX of them, and as many are left for root.
+ * most SEEOUT_USER_MAX of them, and as many are left for root. Of all these, SEEOUT_GENTLY may have a part only: nobody waits for
+ * it, and it may be wanted for all entries at once.
  */
 #ifndef DFLOCK_KEEPER_SEEOUT_H
 #define DFLOCK_KEEPER_SEEOUT_H
@@ -18,8 +19,9 @@
 #include <sys/types.h>
 #include <uv.h>
 
-#define SEEOUT_MAX      64
-#define SEEOUT_USER_MAX 16
+#define SEEOUT_MAX         64
+#define SEEOUT_USER_MAX    16
+#define SEEOUT_GENTLE_PART 4 /* one in so many */
 
 enum seeout_how {
 	SEEOUT_GENTLY,    /* without ptrace */

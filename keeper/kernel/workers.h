@@ -12,6 +12,11 @@
 #define WORKERS_PER_DEVICE 2
 #define WORKERS_THREADS    "16" /* of the pool: enough while seven mounts hang */
 
+/* "Devices" for work on no certain file system: paths to local files may lead through a mount that hangs; searches. */
+#define WORKERS_PATHS    (~UINT64_C(0))
+#define WORKERS_REFIND   (~UINT64_C(1))
+#define WORKERS_DEADLOCK (~UINT64_C(2))
+
 struct workers;
 
 /* Embedded in the work's data. The data belongs to the caller again when done() is called; run() may touch nothing

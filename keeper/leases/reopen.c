@@ -32,10 +32,6 @@
 #define PAUSE_TIMES  10                 /* at least as long as the look took */
 #define SLOW_NS      (1000 * NS_PER_MS) /* after this time without an answer a file system counts as hanging */
 
-/* "Devices" for workers_start(): a path to a local file may lead through a mount that hangs; and the search. */
-#define DEVICE_PATHS  (~UINT64_C(0))
-#define DEVICE_SEARCH (~UINT64_C(1))
-
 enum step { STEP_NONE, STEP_PATH, STEP_WAIT, STEP_SEARCH, STEP_OPEN };
 
 struct reopen {
@@ -215,7 +211,7 @@ static bool start_step(struct reopen *r, enum step step)
 {
 	r->step = step;
 	r->work = (struct work){.run = step == STEP_PATH ? run_path : run_open, .done = on_done};
-	return workers_start(r->keeper->workers, r->local ? DEVICE_PATHS : r->found.dev, &r->work) == 0;
+	return workers_start(r->keeper->workers, r->local ? WORKERS_PATHS : r->found.dev, &r->work) == 0;
 }
 
 static void on_searched(struct work *work)
@@ -265,7 +261,7 @@ static void start_search(struct keeper *k)
 	search->wanted = k->reopens.searched;
 	k->reopens.searched = NULL;
 	k->reopens.searching = true;
-	if (workers_start(k->workers, DEVICE_SEARCH, &search->work) < 0)
+	if (workers_start(k->workers, WORKERS_REFIND, &search->work) < 0)
 		abort();
 }
 

@@ -27,10 +27,13 @@ static bool seeing_is_same(const struct underway_call *a, const struct underway_
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 
+/* Not later than it would look anyway. */
 static void seeing_look_again(struct keeper *k, uint64_t ms)
 {
-	if (!uv_is_active((uv_handle_t *)&k->seeing.again))
-		uv_timer_start(&k->seeing.again, on_seeing_again, ms, 0);
+	uv_timer_t *again = &k->seeing.again;
+
+	if (!uv_is_active((uv_handle_t *)again) || uv_timer_get_due_in(again) > ms) /* mutant: seeing-sooner */
+		uv_timer_start(again, on_seeing_again, ms, 0);
 }
 
 /* Has the entry not ended since? */
@@ -95,6 +98,7 @@ static void seeing_run(struct keeper *k)
 			s->first = i + 1;
 		left |= !w->running;
 	}
+	s->left = left;
 	if (left)
 		seeing_look_again(k, SEEING_AGAIN_MS);
 	else if (urgent) /* the kernel may keep it for long */
@@ -189,7 +193,7 @@ static void on_seeing_answer(void *arg, size_t tag, enum seeout_answer answer)
 	struct keeper *k = arg;
 	struct seeing_wanted *w = &k->seeing.wanted[tag];
 	const struct underway_call call = w->call;
-	bool gently = w->asked_gently;
+	bool at_once = k->seeing.left; /* mutant: seeing-free */
 
 	w->running = false;
 	if (answer == SEEOUT_CALLED_BACK)
@@ -201,13 +205,14 @@ static void on_seeing_answer(void *arg, size_t tag, enum seeout_answer answer)
 		seeing_unpinned(k, &call);
 	} else if (w->gently || !w->wanted) {
 		w->wanted = false;
-	} else if (gently) { /* more is wanted meanwhile */
-		seeing_run(k);
+	} else if (w->asked_gently) { /* more is wanted meanwhile */
+		at_once = true;
 	} else {
 		k->seeing.refused += !calledback_lately(&k->seeing.called_back, &call, clock_now_ns());
-		uv_timer_stop(&k->seeing.again);
 		seeing_look_again(k, SEEING_AGAIN_MS);
 	}
+	if (at_once) /* once for all answers that have come */
+		seeing_look_again(k, 0);
 	queue_settle(k);
 }
 

@@ -58,6 +58,7 @@ struct seeing {
 	uint16_t places[UNDERWAY_CALLS]; /* where the entry with this index was put last */
 	size_t last_place;               /* that was free */
 	size_t first;                    /* whose turn it is */
+	bool left;                       /* some found no place among the threads */
 	int64_t tidy_ns;                 /* not before */
 	uint64_t seen, refused;          /* since the start: threads that were seen out; that could not be */
 };

@@ -1,4 +1,5 @@
 """A keeper's life: programs start it; it ends when no program needs it, or when it is told to."""
+import fcntl
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from harness import Job, wait_until
 from harness.host import CLI, KEEPER
 from jobs import state
 from keepers import HOLD, LONG, connected, flock, identity, is_busy, kill_keeper, leases, opened, pair, socket_of, two_long, waits  # noqa: F401
+from onbehalf import Asked, fk
 
 
 # --- it starts ---
@@ -127,6 +129,23 @@ def test_stop_refuses_while_a_program_waits(two_long):
     assert refused.returncode == 1 and "a program waits for t/f" in refused.stderr
     holder.do("flock 0 un")
     assert waiter.heard()[0] == "ok"
+
+
+def test_stop_waits_for_callers_of_a_keeper_that_died(make_host, redis):
+    """A caller was told that it may take the lock, and has not done so yet; the store is away, so the next keeper knows no more."""
+    a = make_host("a", lease=LONG + "pin_ms = 60000;")
+    asked = Asked(a, 0, 0)
+    assert asked.answer()[0] == fk.GRANTED
+    redis.stop()
+    kill_keeper(a)
+    pids = a.keeper_pids()
+    stop = subprocess.Popen([CLI, "stop"], env=a.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: stop.poll() is not None or (waits_for_answer(stop.pid) and state(pids[1]) != "R"), "the operator has asked")
+    with open(a.path("f"), "a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        said = stop.communicate(timeout=20)[1]
+        assert stop.returncode == 1 and "t/f" in said and a.keeper_pids() == pids
+    asked.end()
 
 
 @pytest.mark.parametrize("how", ["ex", "ex nb"])

@@ -5,6 +5,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 
 import pytest
 from harness import wait_until
@@ -352,6 +353,37 @@ def test_many_calls_wait_at_once(two):
         ready = wait_until(lambda: [w for w in waiters if not w.silent(0.01)], "one has it")[0]
         assert ready.heard()[0] == "ok" and ready.do("flock 0 un") == "ok"
         waiters = [w for w in waiters if w is not ready]
+
+
+CROWD = """
+import fcntl, os, sys, time
+def locks(name, how):
+    path = os.path.join(sys.argv[1], name)
+    if os.fork() == 0:
+        try:
+            fcntl.flock(os.open(path, os.O_RDWR | os.O_CREAT), how)
+        except OSError as e:
+            os._exit(e.errno)
+        if name == "mine":
+            os.unlink(path)
+        os._exit(0)
+for _ in range(60):
+    locks("all", fcntl.LOCK_SH)
+for _ in range(60):
+    os.wait()
+end, refused = time.monotonic() + 2, []
+while time.monotonic() < end or len(refused) < 20:
+    locks("mine", fcntl.LOCK_EX | fcntl.LOCK_NB)
+    refused.append(os.waitstatus_to_exitcode(os.wait()[1]))
+print(sum(map(bool, refused)))
+"""
+
+
+def test_calls_that_have_ended_are_in_no_ones_way(two):
+    """Sixty processes have locked a file and ended, and are seen out of their calls. Each later one makes a file anew, so that the lease of
+    the file before must go back, whose process has ended as well."""
+    done = run(two[0], "env", "-i", sys.executable, "-c", CROWD, two[0].files)
+    assert done.stdout == "0\n", done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("kind", ["flock", "posix"])

@@ -1,5 +1,6 @@
 """A process may have any number of descriptors, and the keeper looks at all of them when the process asks for a POSIX lock. No
 other caller waits for that."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import harness.host as host_module
 import pytest
 from common import attempt, opened
 from harness import Job, wait_until
+from harness.metrics import value
 
 GETDENTS64 = {"x86_64": "217", "aarch64": "61"}[os.uname().machine]
 LONG = "ttl_ms = 20000; probe_ms = 5000;"
@@ -34,15 +36,13 @@ def many(host, name):
     return job
 
 
-class SlowLists:
-    """Each list of a directory's entries takes the keeper a minute, in whichever thread: of the descriptors of a process, say."""
+class Traced:
+    """What the keeper's threads call."""
 
-    def __init__(self, host):
+    def __init__(self, host, *what):
         self.keeper = host.keeper_pids()[1]
-        self.trace = subprocess.Popen(["strace", "-qq", "-f", "-o", host.log_path + ".trace", "-e", "trace=getdents64",
-                                       "-e", "inject=getdents64:delay_enter=60000000", "-p", str(self.keeper)],
-                                      stderr=subprocess.DEVNULL)
         self.calls = host.log_path + ".trace"
+        self.trace = subprocess.Popen(["strace", "-qq", "-f", "-o", self.calls, "-p", str(self.keeper), *what], stderr=subprocess.DEVNULL)
         wait_until(lambda: self.is_traced(), "the keeper is traced")
 
     def is_traced(self):
@@ -57,45 +57,97 @@ class SlowLists:
 
 
 @pytest.fixture
-def slowly():
+def traced():
     ends = []
 
-    def start(host):
-        ends.append(SlowLists(host))
+    def start(host, *what):
+        ends.append(Traced(host, *what))
         return ends[-1]
     yield start
     for each in ends:
         each.end()
 
 
-def test_others_are_served_meanwhile(make_host, slowly):
-    """Four processes of the same user whose descriptors are looked at, and callers of local files and of others."""
-    host = make_host("a", lease=LONG)
-    crowd = [many(host, "f%d" % i) for i in range(4)]
+@pytest.fixture
+def slowly(traced):
+    """Each list of a directory's entries takes the keeper a minute, in whichever thread: of the descriptors of a process, say."""
+    return lambda host: traced(host, "-e", "trace=getdents64", "-e", "inject=getdents64:delay_enter=60000000")
+
+
+@contextlib.contextmanager
+def mounted(host):
+    """A file system that is not local, at "away"."""
     away = host.path("away")
     os.mkdir(away)
     program = os.path.join(os.path.dirname(host_module.__file__), "hanging.py")
     with subprocess.Popen([sys.executable, program, away], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout.readline() == "ok\n"
-            keeper = host.keeper_pids()[1]
-            slow = slowly(host)
-            for each in crowd:
-                each.say("0")
-            wait_until(lambda: len(waiting(keeper)) == 2, "two threads look at descriptors")
-            for i in range(20):
-                assert attempt(host, "g%d" % i).word == "ok"
-            remote = opened(host, "away/h")
-            assert remote.do("flock 0 ex nb") == "ok"
-            assert all(each.silent(0) for each in crowd) and len(waiting(keeper)) == 2
-            assert keeper not in waiting(keeper) and host.keeper_pids()[1] == keeper
-            slow.end()
-            assert [each.line() for each in crowd] == ["locked"] * 4
-            remote.kill()
+            yield
         finally:
             server.stdin.close()
             server.wait(20)
             subprocess.run(["umount", "-l", away], stderr=subprocess.DEVNULL, check=False)
+
+
+def test_others_are_served_meanwhile(make_host, slowly):
+    """Four processes of the same user whose descriptors are looked at, and callers of local files and of others."""
+    host = make_host("a", lease=LONG)
+    crowd = [many(host, "f%d" % i) for i in range(4)]
+    with mounted(host):
+        keeper = host.keeper_pids()[1]
+        slow = slowly(host)
+        for each in crowd:
+            each.say("0")
+        wait_until(lambda: len(waiting(keeper)) == 2, "two threads look at descriptors")
+        for i in range(20):
+            assert attempt(host, "g%d" % i).word == "ok"
+        remote = opened(host, "away/h")
+        assert remote.do("flock 0 ex nb") == "ok"
+        assert all(each.silent(0) for each in crowd) and len(waiting(keeper)) == 2
+        assert keeper not in waiting(keeper) and host.keeper_pids()[1] == keeper
+        slow.end()
+        assert [each.line() for each in crowd] == ["locked"] * 4
+        remote.kill()
+
+
+def test_others_are_served_while_deadlocks_are_searched(make_host, slowly):
+    """Twenty processes of a hold a byte each and wait for b. Twenty calls of b wait for these bytes: each may close a cycle."""
+    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
+    assert opened(b).do("setlk 0 ex 100 1") == "ok"
+    for i in range(20):
+        agent = opened(a)
+        assert agent.do(f"setlk 0 ex {i} 1") == "ok"
+        agent.say("setlk 0 ex 100 1 w")
+    wait_until(lambda: sum(len(l["waiting"]) for l in a.status()["leases"]) == 20, "twenty calls of a wait")
+    with mounted(a):
+        keeper = a.keeper_pids()[1]
+        slow = slowly(a)
+        for i in range(20):
+            opened(b).say(f"setlk 0 ex {i} 1 w")
+        wait_until(lambda: value(b, "waiters", space="record") == 20 and waiting(keeper), "twenty calls of b wait, and are searched for")
+        remote = opened(a, "away/h")
+        assert remote.do("flock 0 ex nb") == "ok"
+        assert len(waiting(keeper)) == 1
+        slow.end()
+        remote.kill()
+
+
+def test_a_contended_range_is_no_search_of_all_processes(make_host, traced):
+    """Process 1 takes no part in it."""
+    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
+    one, other = opened(a), opened(b)
+    trace = traced(a, "-e", "trace=openat")
+    for _ in range(10):
+        assert one.do("setlk 0 ex 0 1 w") == "ok"
+        other.say("setlk 0 ex 0 1 w")
+        wait_until(lambda: value(a, "leases", space="record", state="waiting"), "the lease is wanted by the other host")
+        one.do("setlk 0 un 0 1")
+        assert other.heard()[0] == "ok" and other.do("setlk 0 un 0 1") == "ok"
+    trace.end()
+    with open(trace.calls) as f:
+        calls = f.read()
+    assert f'"/proc/{one.pid}"' in calls and '"/proc/1"' not in calls
 
 
 def waiting(keeper):

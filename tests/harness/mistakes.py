@@ -81,7 +81,8 @@ MODEL = {
     "thinks that shared and exclusive get along": SIMULATOR["shared and exclusive get along"],
     "knows no deadlock": [condition("chase", "true")],
     "does not see that only a part is wanted": [condition("split", "true")],
-    "gives EDEADLK to any call of a cycle": [put("chase-youngest", "w->arrival != chase->youngest", "false")],
+    "gives EDEADLK to any call of a cycle": [put("chase-youngest", "w->arrival != chase->youngest", "false"),
+                                                put("chase-younger", "s->waiter.arrival <= youngest", "true")],
     "does not show locks of other hosts": [
         before("would-block", "if (s->request.op == WIRE_TEST) { session_reply(s, WIRE_GRANTED, NULL, -1); return; }")],
     "lets nobody pass waiters": [become("pass", ".pass = false && (passes || unfair),")],
@@ -127,6 +128,8 @@ PROGRAMS = {
     "cluster/test_calls_under_way.py::test_status_and_who_name_it": {
         "who keeps a lease is not said": [condition("keeping", "true")],
         "other hosts are not told who keeps a lease": [condition("finding-calls", "false")]},
+    "cluster/test_lifecycle.py::test_stop_waits_for_callers_of_a_keeper_that_died": {
+        "a stop does not wait for pins": [become("stop-pinned", "return false;")]},
     "cluster/test_netted_deadlock.py::test_one_of_the_cycle_waits_in_a_kernel": {
         "no deadlock is found in which a call waits in a kernel": [condition("chase-net", "false")]},
     "cluster/test_netted_deadlock.py::test_a_cycle_of_one_host": {
@@ -302,8 +305,16 @@ UNIT = {
         "a thread that waits is called back at once": [put("seeout-patiently", "how == SEEOUT_PATIENTLY && ", "false && ")],
         "who executes another program is waited for by its old number": [put("seeout-exec", "waitpid(-1,", "waitpid(tid,")],
         "what cannot be read has ended": [become("family-ended", "return true;")],
-        "one user may have all threads": [put("seeout-room", "users < SEEOUT_USER_MAX && ", "")],
+        "one user may have all threads": [put("seeout-room", "users < SEEOUT_USER_MAX / part && ", "")],
+        "those for which nobody waits may have all threads": [become("seeout-part", "unsigned part = 1;")],
         "other users may have root's threads": [put("seeout-room", "(uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX)", "SEEOUT_MAX")]},
+    "test_deadlock": {
+        "a search does not wait for the one before": [put("chase-one", "d->searching || ", "")],
+        "what has gone is searched for": [put("chase-over", " || !deadlock_is_ours(&file->locks[WIRE_RECORD], range)", "")],
+        "a younger call is searched for": [put("chase-younger", "s->waiter.arrival <= youngest", "true")]},
+    "test_seeing": {
+        "a place that is free stays free": [put("seeing-free", "k->seeing.left", "false")],
+        "what is to be looked at soon waits for what is late": [put("seeing-sooner", "uv_timer_get_due_in(again) > ms", "false")]},
     "test_onbehalf": {
         "its calls count as those of whoever asks": [become("onbehalf-owner", "out->uid = peer->uid;")],
         "anybody may ask for anybody": [condition("onbehalf-user", "false")],

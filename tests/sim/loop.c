@@ -13,6 +13,7 @@
 struct armed {
 	uv_timer_t *timer;
 	uint64_t id;
+	int64_t due_ns; /* sim_now */
 	struct armed *next;
 };
 struct closing {
@@ -231,11 +232,18 @@ int uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t
 	timer->repeat = repeat;
 	if (timeout)
 		ns -= rng_between(&host->rng, 0, MS);
-	*armed = (struct armed){.timer = timer, .id = ++ids, .next = l->armed};
+	*armed = (struct armed){.timer = timer, .id = ++ids, .due_ns = host_after(host, ns), .next = l->armed};
 	l->armed = armed;
 	*due = (struct due){.host = host, .life = host->life, .timer = timer};
-	sim_at(host_after(host, ns), fire, due, armed->id);
+	sim_at(armed->due_ns, fire, due, armed->id);
 	return 0;
+}
+
+uint64_t uv_timer_get_due_in(const uv_timer_t *timer)
+{
+	const struct armed *armed = find_timer(loop_of(timer->loop), timer);
+
+	return armed && armed->due_ns > sim_now ? (uint64_t)(armed->due_ns - sim_now) / MS : 0;
 }
 
 int uv_timer_stop(uv_timer_t *timer)

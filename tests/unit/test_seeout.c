@@ -261,17 +261,31 @@ static void on_idle(uv_idle_t *idle)
 	(void)idle;
 }
 
+static void setup_many(struct seen *seen, uv_idle_t *alive)
+{
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	uv_idle_init(&loop, alive);
+	uv_idle_start(alive, on_idle);
+	seen->all = seeouts_new(&loop, on_seen, seen);
+	ck_assert_ptr_nonnull(seen->all);
+}
+
+static void end_many(struct seen *seen, uv_idle_t *alive, unsigned started)
+{
+	wait_until((uv_run(&loop, UV_RUN_NOWAIT), seen->answers[SEEOUT_OUT] == started));
+	seeouts_free(seen->all);
+	uv_close((uv_handle_t *)alive, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
 START_TEST(one_user_has_a_part_of_the_room)
 {
 	pid_t pid = start(SLEEPS, -1);
 	struct seen seen = {0};
 	uv_idle_t alive; /* as the keeper's loop always is */
 
-	ck_assert_int_eq(uv_loop_init(&loop), 0);
-	uv_idle_init(&loop, &alive);
-	uv_idle_start(&alive, on_idle);
-	seen.all = seeouts_new(&loop, on_seen, &seen);
-	ck_assert_ptr_nonnull(seen.all);
+	setup_many(&seen, &alive);
 	wait_until(sleeps(pid));
 	for (size_t i = 0; i < SEEOUT_USER_MAX; i++)
 		ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), SEEOUT_AT_ONCE, 1000, i), 0);
@@ -289,34 +303,41 @@ START_TEST(one_user_has_a_part_of_the_room)
 }
 END_TEST
 
-/* The loop does not run meanwhile, so nobody gives a place back. */
+/* The loop does not run meanwhile, so nobody gives a place back. Starts one for a process that has ended, as often as there is room, users with consecutive numbers having `each`. How many. */
+static unsigned fill(struct seen *seen, enum seeout_how how, uid_t uid, unsigned each)
+{
+	unsigned count = 0;
+
+	while (seeout_start(seen->all, getpid(), 1, how, each ? uid + count / each : uid, 0) == 0)
+		count++;
+	return count;
+}
+
 START_TEST(users_leave_room_for_root)
 {
-	pid_t pid = start(SLEEPS, -1);
 	struct seen seen = {0};
 	uv_idle_t alive;
-	size_t tag = 0;
 
-	ck_assert_int_eq(uv_loop_init(&loop), 0);
-	uv_idle_init(&loop, &alive);
-	uv_idle_start(&alive, on_idle);
-	seen.all = seeouts_new(&loop, on_seen, &seen);
-	ck_assert_ptr_nonnull(seen.all);
-	while (tag < SEEOUT_MAX - SEEOUT_USER_MAX) {
-		ck_assert_int_eq(seeout_start(seen.all, pid, 1, SEEOUT_GENTLY, 1000 + (uid_t)tag / SEEOUT_USER_MAX, 0),
-				 0);
-		tag++;
-	}
-	ck_assert_int_eq(seeout_start(seen.all, pid, 1, SEEOUT_GENTLY, 2000, 0), -EAGAIN);
-	for (int i = 0; i < SEEOUT_USER_MAX; i++)
-		ck_assert_int_eq(seeout_start(seen.all, pid, 1, SEEOUT_GENTLY, 0, 0), 0);
-	ck_assert_int_eq(seeout_start(seen.all, pid, 1, SEEOUT_GENTLY, 0, 0), -EAGAIN);
-	wait_until((uv_run(&loop, UV_RUN_NOWAIT), seen.answers[SEEOUT_OUT] == SEEOUT_MAX));
-	seeouts_free(seen.all);
-	uv_close((uv_handle_t *)&alive, NULL);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
-	end(pid);
+	setup_many(&seen, &alive);
+	ck_assert_uint_eq(fill(&seen, SEEOUT_PATIENTLY, 1000, SEEOUT_USER_MAX), SEEOUT_MAX - SEEOUT_USER_MAX);
+	ck_assert_uint_eq(fill(&seen, SEEOUT_AT_ONCE, 0, 0), SEEOUT_USER_MAX);
+	end_many(&seen, &alive, SEEOUT_MAX);
+}
+END_TEST
+
+START_TEST(gentle_ones_leave_room)
+{
+	const unsigned each = SEEOUT_USER_MAX / SEEOUT_GENTLE_PART;
+	const unsigned gentle = (SEEOUT_MAX - SEEOUT_USER_MAX) / SEEOUT_GENTLE_PART;
+	struct seen seen = {0};
+	uv_idle_t alive;
+
+	setup_many(&seen, &alive);
+	ck_assert_uint_eq(fill(&seen, SEEOUT_GENTLY, 1000, 0), each);
+	ck_assert_uint_eq(fill(&seen, SEEOUT_GENTLY, 1001, each), gentle - each);
+	ck_assert_uint_eq(fill(&seen, SEEOUT_AT_ONCE, 1000, 0), SEEOUT_USER_MAX - each);
+	ck_assert_uint_eq(fill(&seen, SEEOUT_PATIENTLY, 2000, 0), SEEOUT_USER_MAX);
+	end_many(&seen, &alive, gentle + 2 * SEEOUT_USER_MAX - each);
 }
 END_TEST
 
@@ -335,5 +356,6 @@ int main(void)
 	tcase_add_test(tests, is_stopped);
 	tcase_add_test(tests, one_user_has_a_part_of_the_room);
 	tcase_add_test(tests, users_leave_room_for_root);
+	tcase_add_test(tests, gentle_ones_leave_room);
 	return suite_run_case("seeout", tests);
 }

@@ -1,0 +1,213 @@
+/* keeper/callers/deadlock.c: one search at a time, of the processes that wait, for the chases that still count. */
+#include "keeper/callers/deadlock.h"
+
+#include <check.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "keeper/callers/session.h"
+#include "keeper/kernel/holders.h"
+#include "keeper/kernel/workers.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+#include "tests/unit/suite.h"
+
+static struct keeper k;
+static struct table table; /* no call is under way */
+static struct sessions sessions;
+static struct session waits;
+static struct file file;
+static struct lease held, asking;
+static struct store_blocker blocker = {.host = "b-2"};
+static struct work *running;
+static unsigned searches, sent;
+static pid_t holder; /* what the search finds */
+
+int workers_start(struct workers *workers, uint64_t dev, struct work *work)
+{
+	(void)workers, (void)dev;
+	ck_assert_ptr_null(running);
+	running = work;
+	return 0;
+}
+
+int holders_search(struct holders_search *ask)
+{
+	ck_assert_uint_eq(ask->pid_count, 1);
+	ck_assert_int_eq(ask->pids[0], waits.peer.pid);
+	searches++;
+	return holder ? ask->cb(ask->arg, &(struct holder){.pid = holder,
+							   .space = WIRE_RECORD,
+							   .owner = WIRE_OWNER_PROCESS,
+							   .mode = WIRE_EXCLUSIVE,
+							   .to = WIRE_EOF})
+		      : 0;
+}
+
+int procfs_waits(procfs_lock_cb *cb, void *arg)
+{
+	(void)cb, (void)arg;
+	ck_abort_msg("no call waits in the kernel");
+}
+
+struct file *file_find(struct keeper *of, uint64_t dev, uint64_t ino)
+{
+	(void)of;
+	return dev == file.key.dev && ino == file.key.ino ? &file : NULL;
+}
+
+struct file *file_find_by_id(struct keeper *of, uint64_t dev, uint64_t ino)
+{
+	return file_find(of, dev, ino);
+}
+
+struct holders_file file_searched(const struct file *of)
+{
+	return (struct holders_file){.dev = of->key.dev, .ino = of->key.ino};
+}
+
+struct lease *lease_find(struct keeper *of, const char *token)
+{
+	(void)of, (void)token;
+	return NULL;
+}
+
+bool range_overlaps(const struct store_range *a, const struct store_range *b)
+{
+	return a->from < b->to && b->from < a->to;
+}
+
+int64_t deadline_reask_ms(const struct keeper *of)
+{
+	(void)of;
+	return 60000;
+}
+
+bool session_has_hung_up(const struct session *s)
+{
+	(void)s;
+	return false;
+}
+
+void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd)
+{
+	(void)s, (void)verdict, (void)reason, (void)fd;
+}
+
+void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase)
+{
+	(void)s, (void)chase;
+	ck_assert_str_eq(host, blocker.host);
+	sent++;
+}
+
+void queue_settle(struct keeper *of)
+{
+	(void)of;
+}
+
+/* A process of this host holds the file's first hundred bytes, waits for another host, and was the tenth to wait. */
+static void setup(void)
+{
+	running = NULL;
+	searches = sent = 0;
+	k = (struct keeper){.table = &table, .sessions = &sessions};
+	file = (struct file){.keeper = &k, .key = {.dev = 1, .ino = 2}, .name = "t/f"};
+	file.locks[WIRE_RECORD] = (struct lock){.file = &file, .space = WIRE_RECORD};
+	HASH_ADD(hh, k.files, key, sizeof(file.key), &file);
+	held = (struct lease){
+		.lock = &file.locks[WIRE_RECORD], .state = LEASE_HELD, .range = {.space = WIRE_RECORD, .to = 100}};
+	DL_APPEND(file.locks[WIRE_RECORD].leases, &held);
+	asking = (struct lease){
+		.lock = &file.locks[WIRE_RECORD], .state = LEASE_ASKING, .blockers = &blocker, .blocker_count = 1};
+	waits = (struct session){.keeper = &k,
+				 .state = SESSION_WAITING,
+				 .peer.pid = 7,
+				 .request = {.op = WIRE_LOCK, .space = WIRE_RECORD, .owner = WIRE_OWNER_PROCESS},
+				 .waiter = {.lease = &asking, .arrival = 10}};
+	sessions = (struct sessions){0};
+	DL_APPEND(sessions.all, &waits);
+	holder = waits.peer.pid;
+	ck_assert_int_eq(deadlock_init(&k), 0);
+}
+
+static void teardown(void)
+{
+	HASH_CLEAR(hh, k.files);
+	deadlock_free(&k);
+}
+
+/* A call of another host, which was the youngest-th to wait, wants the bytes from here on. */
+static void chased(uint64_t youngest, int64_t from)
+{
+	struct store_message m = {
+		.name = "t/f",
+		.chase = {.host = "b-2",
+			  .token = "00",
+			  .pid = 9,
+			  .youngest = youngest,
+			  .range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = from, .to = 1000}}};
+
+	deadlock_message(&k, &m);
+}
+
+static void finish(void)
+{
+	struct work *work = running;
+
+	work->run(work);
+	running = NULL;
+	work->done(work);
+}
+
+START_TEST(those_that_come_meanwhile_share_the_next_one)
+{
+	chased(11, 0);
+	for (int64_t i = 1; i <= 20; i++)
+		chased(11, i);
+	finish();
+	ck_assert(searches == 1 && sent == 1);
+	finish();
+	ck_assert(searches == 2 && sent == 21);
+	ck_assert_ptr_null(running);
+}
+END_TEST
+
+START_TEST(no_search_where_no_process_can_be_in_a_cycle)
+{
+	chased(9, 0); /* the process has begun to wait later: its own chase counts */
+	ck_assert_ptr_null(running);
+	waits.state = SESSION_READING;
+	chased(11, 0);
+	ck_assert_ptr_null(running);
+}
+END_TEST
+
+START_TEST(what_is_over_is_dropped)
+{
+	chased(11, 100); /* these bytes are not this host's */
+	ck_assert_ptr_null(running);
+	chased(11, 0);
+	chased(11, 1);
+	held.state = LEASE_RELEASING;
+	finish();
+	ck_assert_ptr_null(running);
+	held.state = LEASE_HELD;
+	chased(11, 2);
+	waits.state = SESSION_READING; /* it waits no more: the chase ends with it */
+	finish();
+	ck_assert(searches == 2 && sent == 1);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("deadlock");
+
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, those_that_come_meanwhile_share_the_next_one);
+	tcase_add_test(tests, no_search_where_no_process_can_be_in_a_cycle);
+	tcase_add_test(tests, what_is_over_is_dropped);
+	return suite_run_case("deadlock", tests);
+}

@@ -1,0 +1,174 @@
+/* keeper/leases/seeing.c: what is tried again, and when. Threads are seen out by the test. */
+#include "keeper/leases/seeing.h"
+
+#include <check.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "keeper/kernel/onbehalf.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/queue.h"
+#include "tests/unit/base_folder.h"
+#include "tests/unit/suite.h"
+
+#define PLACES  2
+#define SOON_MS 20
+
+static uv_loop_t loop;
+static struct keeper k;
+static struct table table;
+static struct file file = {.keeper = &k, .key = {.dev = 1, .ino = 2}};
+static struct lock *lock = &file.locks[WIRE_FLOCK];
+static const struct store_range all = {.space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
+static seeout_cb *answer;
+static size_t running[64]; /* the tags, as they were started */
+static unsigned started, answered, unpinned;
+static int dir_fd;
+
+struct seeouts *seeouts_new(uv_loop_t *of, seeout_cb *cb, void *arg)
+{
+	(void)of, (void)arg;
+	answer = cb;
+	return (struct seeouts *)&loop;
+}
+
+void seeouts_free(struct seeouts *seeouts)
+{
+	(void)seeouts;
+}
+
+void seeout_cancel(struct seeouts *seeouts, size_t tag)
+{
+	(void)seeouts, (void)tag;
+}
+
+int seeout_start(struct seeouts *seeouts, pid_t tid, uint64_t since, enum seeout_how how, uid_t uid, size_t tag)
+{
+	(void)seeouts, (void)tid, (void)since, (void)how, (void)uid;
+	if (started - answered == PLACES)
+		return -EAGAIN;
+	running[started++] = tag;
+	return 0;
+}
+
+enum seeout_answer seeout_now(pid_t tid, uint64_t since, enum seeout_how how)
+{
+	(void)tid, (void)since, (void)how;
+	return SEEOUT_REFUSED;
+}
+
+void queue_settle(struct keeper *of)
+{
+	(void)of;
+}
+
+struct file *file_find(struct keeper *of, uint64_t dev, uint64_t ino)
+{
+	(void)of;
+	return dev == file.key.dev && ino == file.key.ino ? &file : NULL;
+}
+
+static void on_unpinned(struct lock *of)
+{
+	unpinned += of == lock;
+}
+
+static void setup(void)
+{
+	started = answered = unpinned = 0;
+	base_make();
+	dir_fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_eq(underway_open(&table.underway, dir_fd), 0);
+	memset(&k, 0, sizeof(k));
+	k.table = &table;
+	k.loop = &loop;
+	*lock = (struct lock){.file = &file, .space = WIRE_FLOCK};
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	ck_assert_int_eq(seeing_start(&k, on_unpinned), 0);
+}
+
+static void teardown(void)
+{
+	seeing_stop(&k);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	underway_close(&table.underway);
+	close(dir_fd);
+	base_remove();
+}
+
+static void note(int thread)
+{
+	const struct onbehalf who = {.thread = thread, .pid = thread, .started = 1};
+
+	ck_assert_int_eq(seeing_note(lock, &all, &who, 1), 0);
+}
+
+static uint64_t next_look_ms(void)
+{
+	return uv_is_active((uv_handle_t *)&k.seeing.again) ? uv_timer_get_due_in(&k.seeing.again) : UINT64_MAX;
+}
+
+START_TEST(the_next_one_has_the_place_at_once)
+{
+	for (int i = 1; i <= 5; i++)
+		note(i);
+	ck_assert(seeing_is_wanted(lock, &all, false));
+	ck_assert_uint_eq(started, PLACES);
+	while (answered < 5) {
+		unsigned before = started;
+
+		answer(&k, running[answered++], SEEOUT_OUT);
+		ck_assert_uint_eq(unpinned, answered);
+		if (before == 5)
+			continue;
+		ck_assert_uint_eq(next_look_ms(), 0);
+		uv_run(&loop, UV_RUN_NOWAIT);
+		ck_assert_uint_eq(started, before + 1);
+	}
+	ck_assert(!seeing_is_wanted(lock, &all, false));
+}
+END_TEST
+
+/* The kernel keeps the first one for long; that is looked at late. */
+START_TEST(what_finds_no_place_does_not_wait_for_what_is_late)
+{
+	note(1);
+	ck_assert(seeing_is_wanted(lock, &all, false));
+	ck_assert_uint_gt(next_look_ms(), SOON_MS);
+	note(2);
+	note(3);
+	ck_assert(seeing_is_wanted(lock, &all, false));
+	ck_assert_uint_eq(started, PLACES);
+	ck_assert_uint_le(next_look_ms(), SOON_MS);
+}
+END_TEST
+
+/* Nobody waited when it was begun; it may only be seen out with force. */
+START_TEST(what_is_wanted_meanwhile_is_tried_at_once)
+{
+	note(1);
+	ck_assert(seeing_is_wanted(lock, &all, true));
+	ck_assert(seeing_is_wanted(lock, &all, false));
+	answer(&k, running[answered++], SEEOUT_REFUSED);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(started, 2);
+	answer(&k, running[answered++], SEEOUT_REFUSED); /* another process traces it */
+	ck_assert_uint_gt(next_look_ms(), 0);
+	ck_assert_uint_le(next_look_ms(), SOON_MS);
+}
+END_TEST
+
+int main(void)
+{
+	TCase *tests = tcase_create("seeing");
+
+	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, the_next_one_has_the_place_at_once);
+	tcase_add_test(tests, what_finds_no_place_does_not_wait_for_what_is_late);
+	tcase_add_test(tests, what_is_wanted_meanwhile_is_tried_at_once);
+	return suite_run_case("seeing", tests);
+}
