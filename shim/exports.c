@@ -126,6 +126,8 @@ static __attribute__((noinline)) int shim_fcntl_reported(real_fcntl_fn *real, in
 	report_begin(&call, fd, &what);
 	decided = record_fcntl(real, fd, cmd, arg, ofd_small, &look);
 	ret = shim_fcntl_end(real, fd, cmd, arg, decided, saved);
+	/* The kernel, or record_fcntl(), has written there. Both kinds of struct flock begin with l_type. */
+	call.found = what.kind == REPORT_TEST && ret == 0 && ((const struct flock *)arg)->l_type != F_UNLCK;
 	call.refused = look.refused;
 	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
 	return ret;
@@ -264,6 +266,7 @@ static __attribute__((noinline, cold)) int shim_lockf_reported(shim_lockf_fn *re
 	report_begin(&call, fd, &what);
 	decided = record_lockf(fd, cmd, len, &look);
 	ret = shim_lockf_end(real, fd, cmd, len, decided, saved);
+	call.found = what.kind == REPORT_TEST && ret < 0 && errno == EACCES;
 	call.refused = look.refused;
 	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
 	return ret;
