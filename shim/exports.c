@@ -184,12 +184,15 @@ long shim_syscall_fcntl(int fd, int cmd, void *arg);
 
 __attribute__((used)) long shim_syscall_flock(int fd, int op)
 {
-	return shim_flock(real_syscall_flock, fd, op);
+	return shim_flock(netted_is_on() ? real_flock : real_syscall_flock, fd, op);
 }
 
 __attribute__((used)) long shim_syscall_fcntl(int fd, int cmd, void *arg)
 {
-	return shim_fcntl(real_syscall_fcntl, fd, cmd, arg, false);
+	const bool waits =
+		cmd == F_SETLKW || cmd == F_OFD_SETLKW; /* libc's, which has no key, is a cancellation point */
+
+	return shim_fcntl(netted_is_on() && !waits ? real_fcntl64 : real_syscall_fcntl, fd, cmd, arg, false);
 }
 
 #ifdef __x86_64__
