@@ -167,7 +167,8 @@ static void result_cell(struct grid *grid, const struct tally_line *line)
 		{n[TALLY_REFUSED], "refused"},
 		{n[TALLY_FAILED], "failed"},
 		{unfinished(line), "not ended"},
-		{n[TALLY_TESTS], "tested"},
+		{n[TALLY_TESTS] > n[TALLY_FOUND] ? n[TALLY_TESTS] - n[TALLY_FOUND] : 0, "tested"},
+		{n[TALLY_FOUND], "tested and a lock found"},
 		{n[TALLY_CAUGHT], "granted by the net"},
 		{n[TALLY_CAUGHT_FAILED], "failed by the net"},
 	};
@@ -275,17 +276,17 @@ static json_t *line_json(const struct tally_line *line, const struct config *con
 
 	name_of(line, config, name);
 	return json_pack(
-		"{s:o, s:b, s:o, s:s, s:o*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"{s:o, s:b, s:o, s:s, s:o*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 		"file", text_json(line->path), "other_root", line->moved, "program", text_json(line->program), "space",
 		line->space == WIRE_RECORD ? "record" : "flock", "lock", *name ? text_json(name) : NULL, "calls",
 		(json_int_t)n[TALLY_CALLS], "taken", (json_int_t)n[TALLY_LEASED], "taken_unprotected",
 		(json_int_t)n[TALLY_ALONE], "busy", (json_int_t)n[TALLY_BUSY], "refused", (json_int_t)n[TALLY_REFUSED],
 		"failed", (json_int_t)n[TALLY_FAILED], "not_ended", (json_int_t)unfinished(line), "tests",
-		(json_int_t)n[TALLY_TESTS], "unlocks", (json_int_t)n[TALLY_UNLOCKS], "waited_ms",
-		(json_int_t)ms_of(n[TALLY_WAITED_NS]), "waited_max_ms", (json_int_t)ms_of(n[TALLY_WAITED_MAX_NS]),
-		"held", (json_int_t)n[TALLY_ENDED], "held_ms", (json_int_t)ms_of(n[TALLY_HELD_NS]), "held_max_ms",
-		(json_int_t)ms_of(n[TALLY_HELD_MAX_NS]), "caught", (json_int_t)n[TALLY_CAUGHT], "caught_failed",
-		(json_int_t)n[TALLY_CAUGHT_FAILED]);
+		(json_int_t)n[TALLY_TESTS], "tests_found", (json_int_t)n[TALLY_FOUND], "unlocks",
+		(json_int_t)n[TALLY_UNLOCKS], "waited_ms", (json_int_t)ms_of(n[TALLY_WAITED_NS]), "waited_max_ms",
+		(json_int_t)ms_of(n[TALLY_WAITED_MAX_NS]), "held", (json_int_t)n[TALLY_ENDED], "held_ms",
+		(json_int_t)ms_of(n[TALLY_HELD_NS]), "held_max_ms", (json_int_t)ms_of(n[TALLY_HELD_MAX_NS]), "caught",
+		(json_int_t)n[TALLY_CAUGHT], "caught_failed", (json_int_t)n[TALLY_CAUGHT_FAILED]);
 }
 
 bool report_print_json(const struct report *report, const struct config *config, const char *job, FILE *f)

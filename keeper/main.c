@@ -278,6 +278,7 @@ int main(int argc, char **argv)
 	struct manager manager;
 	char why[1024];
 
+	ownproc_be_oneself(argv, false);
 	if (argc > 1 && strcmp(argv[1], HOOK_RUN_EVENT) == 0)
 		return runevent_main(argc - 2, argv + 2);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)

@@ -4,11 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "procfs/procfs.h"
+#include "wire/sys.h"
 #include "wire/text.h"
+
+#define LEFT_PRELOAD "DFLOCK_LEFT_PRELOAD" /* from the first program to the one without a preload */
 
 static int ownproc_say(char *why, size_t size, int ret, const char *line)
 {
@@ -66,4 +71,24 @@ int ownproc_check(char *why, size_t why_size)
 			"/proc/locks cannot be read, and a keeper finds there the locks that no descriptor shows: "
 			"mount /proc without subset=pid");
 	return 0;
+}
+
+void ownproc_be_oneself(char **argv, bool for_children)
+{
+	const char *left = secure_getenv(LEFT_PRELOAD), *preload = getenv("LD_PRELOAD");
+
+	if (left) {
+		prctl(PR_SET_NAME, program_invocation_short_name); /* else "exe" */
+		if (for_children)
+			setenv("LD_PRELOAD", left, 1);
+		unsetenv(LEFT_PRELOAD);
+	}
+	if (geteuid() == sys_geteuid())
+		return;
+	if (!left && preload && setenv(LEFT_PRELOAD, preload, 1) == 0 && unsetenv("LD_PRELOAD") == 0)
+		execv("/proc/self/exe", argv);
+	fprintf(stderr,
+		"%s: a library tells this process that its user is %u, and it is %u (fakeroot?): start it without that library\n",
+		program_invocation_short_name, (unsigned)geteuid(), (unsigned)sys_geteuid());
+	exit(EXIT_FAILURE);
 }

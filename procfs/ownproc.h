@@ -5,6 +5,7 @@
 #ifndef DFLOCK_PROCFS_OWNPROC_H
 #define DFLOCK_PROCFS_OWNPROC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -16,5 +17,12 @@
  * or stop.
  */
 int ownproc_check(char *why, size_t why_size);
+
+/*
+ * fakeroot(1): a preload that tells programs, by geteuid() and stat(), that they are root. The kernel says who this process is
+ * (sys_geteuid()); if libc says otherwise, starts this program anew without LD_PRELOAD, and ends the process with a line if it
+ * cannot. for_children: what this process starts has LD_PRELOAD again. To be called first in main(); changes the environment.
+ */
+void ownproc_be_oneself(char **argv, bool for_children);
 
 #endif

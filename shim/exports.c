@@ -126,6 +126,8 @@ static __attribute__((noinline)) int shim_fcntl_reported(real_fcntl_fn *real, in
 	report_begin(&call, fd, &what);
 	decided = record_fcntl(real, fd, cmd, arg, ofd_small, &look);
 	ret = shim_fcntl_end(real, fd, cmd, arg, decided, saved);
+	/* The kernel, or record_fcntl(), has written there. Both kinds of struct flock begin with l_type. */
+	call.found = what.kind == REPORT_TEST && ret == 0 && ((const struct flock *)arg)->l_type != F_UNLCK;
 	call.refused = look.refused;
 	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
 	return ret;
@@ -182,12 +184,15 @@ long shim_syscall_fcntl(int fd, int cmd, void *arg);
 
 __attribute__((used)) long shim_syscall_flock(int fd, int op)
 {
-	return shim_flock(real_syscall_flock, fd, op);
+	return shim_flock(netted_is_on() ? real_flock : real_syscall_flock, fd, op);
 }
 
 __attribute__((used)) long shim_syscall_fcntl(int fd, int cmd, void *arg)
 {
-	return shim_fcntl(real_syscall_fcntl, fd, cmd, arg, false);
+	const bool waits =
+		cmd == F_SETLKW || cmd == F_OFD_SETLKW; /* libc's, which has no key, is a cancellation point */
+
+	return shim_fcntl(netted_is_on() && !waits ? real_fcntl64 : real_syscall_fcntl, fd, cmd, arg, false);
 }
 
 #ifdef __x86_64__
@@ -264,6 +269,7 @@ static __attribute__((noinline, cold)) int shim_lockf_reported(shim_lockf_fn *re
 	report_begin(&call, fd, &what);
 	decided = record_lockf(fd, cmd, len, &look);
 	ret = shim_lockf_end(real, fd, cmd, len, decided, saved);
+	call.found = what.kind == REPORT_TEST && ret < 0 && errno == EACCES;
 	call.refused = look.refused;
 	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
 	return ret;

@@ -9,8 +9,9 @@
  * A program that means to go past the net can read K in its environment. It can also lock nothing, or take the lock of another
  * file: the net is for programs that want to be protected.
  *
- * F_SETLKW, F_OFD_SETLKW and F_LOCK through libc are cancellation points, so libc makes them, without a key; the supervisor then
- * asks the keeper once more.
+ * F_SETLKW, F_OFD_SETLKW and F_LOCK that take a lock are cancellation points, so libc makes them, without a key; the supervisor then
+ * asks the keeper once more. To unlock they never wait, and become F_SETLK and F_OFD_SETLK (record.c): a call without the key may end
+ * with EINTR though it does not wait (docs/net.md, finding 6).
  */
 #ifndef DFLOCK_SHIM_NETTED_H
 #define DFLOCK_SHIM_NETTED_H

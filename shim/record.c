@@ -10,9 +10,13 @@
 #include "shim/acquire.h"
 #include "shim/blocker.h"
 #include "shim/intent.h"
+#include "shim/netted.h"
 #include "shim/note.h"
+#include "shim/oldlibc.h"
 #include "shim/protect.h"
 #include "shim/sys.h"
+
+OLDLIBC(pthread_testcancel, OLDLIBC_FIRST);
 
 #define OLDEST_PAGE  4096 /* no page of memory is smaller */
 #define PROBE_TRIES  1000
@@ -268,6 +272,13 @@ int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small
 		return RECORD_KERNEL;
 	if (command.test)
 		return record_test(real, fd, cmd, arg, &lock, command);
+	/* To unlock never waits. Under the net F_SETLK has the key, and F_SETLKW has none. */
+	if (lock.l_type == F_UNLCK && command.wait && netted_is_on()) {
+		if (real != real_syscall_fcntl && pthread_testcancel)
+			pthread_testcancel();
+		return real_fcntl64(fd, command.owner == WIRE_OWNER_PROCESS ? F_SETLK : F_OFD_SETLK, arg) < 0 ? -errno
+													      : 0;
+	}
 	return record_take(fd, &lock, command.owner, command.wait, real == real_syscall_fcntl, look);
 }
 

@@ -174,6 +174,7 @@ static void report_count(const struct report_call *call, bool leased, int err, i
 		break;
 	case REPORT_TEST:
 		tally_add(call->entry, TALLY_TESTS, 1);
+		tally_add(call->entry, TALLY_FOUND, call->found);
 		break;
 	case REPORT_UNLOCK:
 		if (err)
@@ -220,7 +221,7 @@ static __attribute__((noinline)) void report_show(const struct report_call *call
 	if (err)
 		text_add_errno(&line, err);
 	else
-		text_add(&line, "done");
+		text_add(&line, call->found ? "a lock is in the way" : "done");
 	text_add(&line, "; ");
 	if (protect_rule(call->fd, rule, sizeof(rule))) {
 		text_add(&line, "protected by ");

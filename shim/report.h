@@ -37,6 +37,7 @@ struct report_call {
 	struct tally_entry *entry; /* NULL: the call is not counted */
 	struct tally_lock lock;
 	int64_t began_ns;
+	bool found;   /* REPORT_TEST: a lock is in the way */
 	bool refused; /* it fails with EWOULDBLOCK, but no process has the lock (on_refused) */
 };
 

@@ -80,9 +80,11 @@ static int rundir_examine(int dir, const char *name, struct rundir_base *b)
 {
 	struct statx stx;
 
-	if (statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC,
-		  STATX_TYPE | STATX_MODE | STATX_UID, &stx) != 0)
-		return -errno;
+	long ret = sys_raw(SYS_statx, dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC,
+			   STATX_TYPE | STATX_MODE | STATX_UID, &stx); /* libc's may be fakeroot's */
+
+	if (ret < 0)
+		return (int)ret;
 	*b = (struct rundir_base){.path = name,
 				  .dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
 				  .owner = stx.stx_uid,

@@ -201,6 +201,7 @@ void tally_take(struct tally *tally, const struct tally_entry *entry, const stru
 	slot->last = lock->last;
 	slot->owner = lock->owner;
 	slot->since_ns = now_ns;
+	slot->told_ns = 0;
 	__atomic_store_n(&slot->state, TALLY_READY, __ATOMIC_RELEASE);
 }
 
@@ -208,6 +209,28 @@ static bool tally_is_unlocked(const struct tally_slot *slot, const struct tally_
 {
 	return tally_same_file(slot, lock) && slot->owner == owner && slot->first >= lock->first &&
 	       slot->last <= lock->last;
+}
+
+/*
+ * The time that no other lock of this entry has counted. Locks end in the order in which this is called, so what counts of the
+ * others' times is what ended before now: all of their time if they began after this one, else what this one adds.
+ */
+static void tally_add_held(struct tally *tally, const struct tally_slot *was, int64_t now_ns)
+{
+	uint64_t *counts = tally->entries[was->entry].counts;
+	uint64_t now = (uint64_t)now_ns, held_ns = now - (uint64_t)was->since_ns, new_ns = held_ns - was->told_ns;
+
+	if (now_ns <= was->since_ns || new_ns > held_ns)
+		return;
+	tally_add64(&counts[TALLY_HELD_NS], new_ns);
+	tally_raise64(&counts[TALLY_HELD_MAX_NS], held_ns);
+	for (size_t i = 0; i < TALLY_HELD; i++) {
+		struct tally_slot *slot = &tally->held[i];
+
+		if (tally_load(&slot->state) == TALLY_READY && slot->entry == was->entry)
+			slot->told_ns = slot->since_ns < was->since_ns ? slot->told_ns + new_ns
+								       : now - (uint64_t)slot->since_ns;
+	}
 }
 
 static bool tally_unlock_of(struct tally *tally, const struct tally_lock *lock, uint32_t owner, int64_t now_ns)
@@ -226,7 +249,7 @@ static bool tally_unlock_of(struct tally *tally, const struct tally_lock *lock, 
 		if (was.entry >= TALLY_ENTRIES)
 			continue;
 		tally_add(&tally->entries[was.entry], TALLY_ENDED, 1);
-		tally_add_time(&tally->entries[was.entry], TALLY_HELD_NS, now_ns - was.since_ns);
+		tally_add_held(tally, &was, now_ns);
 	}
 	return any;
 }

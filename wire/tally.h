@@ -24,7 +24,7 @@
 
 #define TALLY_ENV           "DFLOCK_REPORT"
 #define TALLY_MAGIC         UINT64_C(0x796c6c6174666c64) /* "dlftally" */
-#define TALLY_VERSION       2
+#define TALLY_VERSION       3
 #define TALLY_ENTRIES       4096 /* a power of two */
 #define TALLY_NAMES_BYTES   (1u << 20)
 #define TALLY_PROGRAM_BYTES 16 /* as the kernel's comm, NUL included */
@@ -38,12 +38,13 @@ enum tally_count {
 	TALLY_REFUSED,
 	TALLY_FAILED,
 	TALLY_TESTS,   /* F_GETLK, F_OFD_GETLK, F_TEST */
+	TALLY_FOUND,   /* of these: a lock was in the way */
 	TALLY_UNLOCKS, /* that succeeded */
 	TALLY_WAITED_NS,
 	TALLY_WAITED_MAX_NS,
-	TALLY_ENDED, /* locks that an unlock call ended, and how long they were held */
-	TALLY_HELD_NS,
-	TALLY_HELD_MAX_NS,
+	TALLY_ENDED,       /* locks that an unlock call ended */
+	TALLY_HELD_NS,     /* for how long at least one of these was held */
+	TALLY_HELD_MAX_NS, /* the longest of these */
 	TALLY_CAUGHT, /* by the net, which let them go on with a grant; of programs with the preload, also counted above */
 	TALLY_CAUGHT_FAILED, /* ... and which it ended: another host has the lock, or it was refused */
 	TALLY_COUNTS
@@ -69,7 +70,8 @@ struct tally_slot {
 	uint64_t dev, ino;
 	int64_t first, last; /* both included */
 	int64_t since_ns;
-	uint32_t owner; /* TALLY_ANYBODY, or the pid of the process whose lock it is */
+	uint64_t told_ns; /* of the time since then: counted already, for locks of this entry that have ended */
+	uint32_t owner;   /* TALLY_ANYBODY, or the pid of the process whose lock it is */
 	uint32_t reserved;
 };
 
@@ -83,7 +85,7 @@ struct tally {
 	_Alignas(64) struct tally_slot held[TALLY_HELD];
 	_Alignas(64) char names[TALLY_NAMES_BYTES];
 };
-_Static_assert(sizeof(struct tally_entry) % 8 == 0 && sizeof(struct tally_slot) == 64, "32-bit programs see the same");
+_Static_assert(sizeof(struct tally_entry) % 8 == 0 && sizeof(struct tally_slot) == 72, "32-bit programs see the same");
 
 /* --- the library's side --- */
 
@@ -98,8 +100,7 @@ struct tally_key {
 struct tally_entry *tally_find(struct tally *tally, const struct tally_key *key);
 
 void tally_add(struct tally_entry *entry, enum tally_count which, uint64_t n);
-/* Adds to `sum` (TALLY_WAITED_NS, TALLY_HELD_NS), and keeps the largest in the count after it. A negative time counts
- * as none. */
+/* Adds to `sum` (TALLY_WAITED_NS), and keeps the largest in the count after it. A negative time counts as none. */
 void tally_add_time(struct tally_entry *entry, enum tally_count sum, int64_t ns);
 
 /* The owner of an exclusive lock, which any process may unlock that has its description. */

@@ -16,6 +16,9 @@
  * file with root's rights. An ordinary user's keeper may do that, with the rights of the process's own user: where only
  * a parent may trace its children (Yama), pidfd_getfd() is refused. It opens for writing what the process has open for
  * that.
+ *
+ * A child of a keeper's thread calls this, too (toolong_end.c), and other threads may have had libc's locks at that fork: so
+ * nothing here calls what is not async-signal-safe, stdio and fork() for example. tests/interpose/test_interpose.py compares names.
  */
 #include "keeper/guard/lastwords.h"
 
@@ -25,7 +28,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -34,6 +36,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "wire/text.h"
 
 #define LINE_BYTES     1024
 #define WRITER_SECONDS 5 /* a writer that needs longer ends */
@@ -78,20 +81,20 @@ static bool hears_go(int fd)
 /* In a pipe that has no room, or on a terminal that is stopped, the line would wait. path: to be opened; fd -1. */
 static _Noreturn void write_line(int fd, const char *path, const char *line, int ways[WAYS][2])
 {
-	char text[LINE_BYTES];
-	int bytes = snprintf(text, sizeof(text), "dflock: %s\n", line);
 	struct pollfd out = {.fd = fd, .events = POLLOUT};
+	char buf[LINE_BYTES];
+	struct text text;
 
 	alarm(WRITER_SECONDS);
-	if ((size_t)bytes >= sizeof(text)) {
-		bytes = sizeof(text) - 1;
-		text[bytes - 1] = '\n';
-	}
+	text_init(&text, buf, sizeof(buf) - 1);
+	text_add(&text, "dflock: ");
+	text_add(&text, line);
+	buf[text.len++] = '\n';
 	if (fd < 0)
 		out.fd = open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
 	close(ways[WAY_READY][1]);
 	_exit(out.fd >= 0 && hears_go(ways[WAY_GO][0]) && poll(&out, 1, 0) == 1 && out.revents == POLLOUT &&
-			      write(out.fd, text, (size_t)bytes) > 0
+			      write(out.fd, buf, text.len) > 0
 		      ? 0
 		      : 1);
 }
@@ -118,11 +121,15 @@ static _Noreturn void speak(const struct lastword *words, size_t count, int ways
 	signal(SIGXFSZ, SIG_IGN);
 	for (size_t i = 0; i < count && seen_count < LASTWORDS_MAX; i++) {
 		int fd = standard_error_of(words[i].pid);
-		char path[32];
+		struct text text;
 		struct statx stx;
 		bool again = false;
+		char path[32];
 
-		snprintf(path, sizeof(path), "/proc/%d/fd/2", (int)words[i].pid);
+		text_init(&text, path, sizeof(path));
+		text_add(&text, "/proc/");
+		text_add_number(&text, words[i].pid);
+		text_add(&text, "/fd/2");
 		if (fd < 0 && !may_open(path))
 			continue;
 		if (statx(fd < 0 ? AT_FDCWD : fd, fd < 0 ? path : "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO,
@@ -132,7 +139,7 @@ static _Noreturn void speak(const struct lastword *words, size_t count, int ways
 							 .inode = stx.stx_ino};
 			for (size_t j = 0; j < seen_count && !again; j++)
 				again = is_same(&seen[j], &seen[seen_count]);
-			if (!again && fork() == 0)
+			if (!again && _Fork() == 0)
 				write_line(fd, path, words[i].line, ways);
 			seen_count += !again;
 		}
@@ -167,9 +174,9 @@ bool lastwords(const struct lastword *words, size_t count, int ms, bool last)
 	while (count && open < WAYS && pipe2(ways[open], O_CLOEXEC) == 0)
 		open++;
 	if (open == WAYS)
-		child = fork();
+		child = _Fork();
 	if (child == 0) { /* its children belong to init, which reaps them however long they take */
-		if (fork() == 0)
+		if (_Fork() == 0)
 			speak(words, count, ways);
 		_exit(0);
 	}

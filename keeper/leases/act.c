@@ -27,6 +27,7 @@
 #include "keeper/log.h"
 
 #define LINGER_MAX_TTLS 4
+#define LINGER_AWAY_MS  1000
 
 /* --- the table's actions --- */
 
@@ -317,15 +318,28 @@ static void run_step(struct lease *lease, enum lease_event event)
 
 /* --- inputs --- */
 
+/*
+ * The longest pause between two looks at a lease that is in use. On a file system that is not local the keeper's description keeps a
+ * removed file (.fuse_hidden, .nfs) and the mount busy, so the end of the use is to be seen soon: with at most 1,000 looks a second.
+ * A probe that waits would see it at once, but may take a thread of a FUSE server for as long as the lock is held.
+ */
+static int64_t linger_max_ns(const struct lease *lease)
+{
+	const struct keeper *k = lease_keeper(lease);
+	int64_t max_ms = LINGER_MAX_TTLS * k->config->lease.ttl_ms, away_ms = LINGER_AWAY_MS + HASH_COUNT(k->files);
+
+	return (!lease->lock->file->local && away_ms < max_ms ? away_ms : max_ms) * NS_PER_MS;
+}
+
 static void lingered(struct lease *lease)
 {
-	int64_t max = LINGER_MAX_TTLS * lease_keeper(lease)->config->lease.ttl_ms * NS_PER_MS;
+	int64_t max = linger_max_ns(lease), next = lease->linger_ns ? lease->linger_ns * 2 : NS_PER_MS;
 
 	if (waiters_rest_pinned(lease->lock, &lease->range) || lease_is_part(lease)) {
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 		return;
 	}
-	lease->linger_ns = lease->linger_ns * 2 > max ? max : lease->linger_ns * 2;
+	lease->linger_ns = next > max ? max : next;
 	/* Mostly the lease is in use: that needs no thread, and the lease need not be closed. */
 	if (lease_is_in_use(lease)) {
 		unseen_due(lease);

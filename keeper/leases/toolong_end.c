@@ -99,7 +99,7 @@ static int toolong_add_target(struct toolong_end *e, pid_t pid)
 	return array_push(&e->targets, &target, sizeof(target));
 }
 
-/* The keeper's descriptors must not live on in the processes that write. */
+/* The keeper's descriptors must not live on in the processes that write. lastwords.c says what such a child may call. */
 static void toolong_speak(const struct toolong_end *e)
 {
 	struct lastword words[LASTWORDS_MAX];
@@ -111,7 +111,7 @@ static void toolong_speak(const struct toolong_end *e)
 
 		words[count] = (struct lastword){.pid = target->pid, .line = e->line};
 	}
-	child = fork();
+	child = _Fork();
 	if (child == 0) {
 		if (syscall(SYS_close_range, 3, ~0u, 0) == 0)
 			lastwords(words, count, LASTWORDS_MS, true);

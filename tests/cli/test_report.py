@@ -42,7 +42,7 @@ def environment(host):
 
 def has(row, **counts):
     """These counts, and no others."""
-    names = ("calls", "taken", "taken_unprotected", "busy", "refused", "failed", "not_ended", "tests", "unlocks")
+    names = ("calls", "taken", "taken_unprotected", "busy", "refused", "failed", "not_ended", "tests", "tests_found", "unlocks")
     assert {name: row[name] for name in names if row[name]} == counts, row
     return row
 
@@ -267,6 +267,25 @@ fcntl.fcntl(file, fcntl.F_GETLK, struct.pack('hhqqi', fcntl.F_WRLCK, 0, 0, 0, 0)
 """
     row = has(Report(host, *python(text, host.path("f"))).row("f", "python3", "record"), calls=2, taken=2, unlocks=1, tests=2)
     assert row["held"] == 1
+
+
+def test_locks_that_are_in_the_way_of_a_question(two):
+    """F_GETLK and F_TEST succeed; qemu, which asks so, then refuses to start."""
+    text = """
+import struct
+ask = lambda first: fcntl.fcntl(file, fcntl.F_GETLK, struct.pack('hhqqi', fcntl.F_WRLCK, 0, first, 1, 0))
+ask(5), ask(50), ask(500)
+try:
+    os.lseek(file.fileno(), 5, 0), os.lockf(file.fileno(), os.F_TEST, 1)
+except PermissionError:
+    pass
+"""
+    for host, first in ((two[0], 5), (two[1], 50)):
+        holder = host.agent()
+        assert holder.do(f"open 0 {host.path('f')} rwc") == "ok" and holder.do(f"setlk 0 ex {first} 1") == "ok"
+    job = python(text, two[0].path("f"))
+    has(Report(two[0], *job).row("f", "python3", "record"), tests=4, tests_found=3)
+    assert "1 tested, 3 tested and a lock found" in two[0].cli("run", "--report", *job).stderr
 
 
 def test_sqlite(host):

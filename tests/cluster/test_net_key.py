@@ -40,7 +40,9 @@ def cont(host):
 
 
 @pytest.mark.parametrize("take, give", [("flock 0 ex nb", "flock 0 un"), ("flock 0 sh", "flock 0 un"), ("setlk 0 ex 0 10", "setlk 0 un 0 10"),
-                                        ("setlk 0 ex 0 10 ofd", "setlk 0 un 0 10 ofd"), ("lockf 0 tlock 5", "lockf 0 ulock 5")])
+                                        ("setlk 0 ex 0 10 ofd", "setlk 0 un 0 10 ofd"), ("lockf 0 tlock 5", "lockf 0 ulock 5"),
+                                        # An unlock never waits, whatever its name.
+                                        ("setlk 0 ex 0 10", "setlk 0 un 0 10 w"), ("setlk 0 ex 0 10 ofd", "setlk 0 un 0 10 ofd w")])
 def test_the_preloads_calls_pass(two, still, take, give):
     a = opened(two[0], AGENT)
     still(two[0])
@@ -48,6 +50,21 @@ def test_the_preloads_calls_pass(two, still, take, give):
         assert a.do(take) == "ok"
         assert a.do(give) == "ok"
     assert a.do("getlk 0 ex 0 10") == "un"
+
+
+def test_calls_by_syscall_pass(two, still):
+    flock, fcntl = (73, 72) if os.uname().machine == "x86_64" else (32, 25)
+    text = f"""
+import ctypes, struct, sys
+file, call = open(sys.argv[1], "w"), ctypes.CDLL(None).syscall
+input("there\\n")
+print([call({flock}, file.fileno(), op) for op in (6, 8)],
+      [call({fcntl}, file.fileno(), cmd, struct.pack("hhqqi", kind, 0, 0, 0, 0)) for cmd, kind in ((6, 1), (7, 2), (37, 1), (38, 2))])
+"""
+    job = netted(two[0], "python3", "-c", text, two[0].path("f"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert job.stdout.readline() == "there\n"
+    still(two[0])
+    assert job.communicate("\n", timeout=20)[0] == "[0, 0] [0, 0, 0, 0]\n"
 
 
 def test_and_exclude(two, still):

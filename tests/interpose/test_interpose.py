@@ -1,6 +1,7 @@
 """Programs behave the same with the shim as without it, wherever they call from."""
 import json
 import os
+import pathlib
 import re
 import subprocess
 import time
@@ -43,6 +44,20 @@ def test_nothing_but_the_libc_functions_that_may_be_used():
     assert symbols("--undefined-only") - ALLOWED == set()
     needed = subprocess.run(["readelf", "-d", SHIM], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"NEEDED.*\[(.*)\]", needed) == ["libc.so.6"]
+
+
+def test_the_keepers_threads_fork_only_what_is_async_signal_safe():
+    """A child of one thread of many has libc's locks as another thread had them. These files fork before there are threads."""
+    def lacks(file):
+        return set(subprocess.run(["nm", "-u", "-j", file], capture_output=True, text=True, check=True).stdout.split())
+
+    objects = pathlib.Path(BUILD, "keeper")
+    forks = {str(o.relative_to(objects)) for o in objects.rglob("*.o") if lacks(o) & {"fork", "vfork"}}
+    assert forks <= {"main.o", "runevent.o", "guard/supervise.o", "fronts/door.o"}
+    assert {n for n in lacks(objects / "guard/lastwords.o") if not n.startswith(("__asan", "__ubsan"))} <= set("""
+        _Fork _exit alarm clock_gettime close geteuid lstat lstat64 open open64 pipe2 poll signal statx strcmp syscall
+        text_add text_add_number text_init waitpid write __errno_location __stack_chk_fail
+    """.split())
 
 
 # Debian 10, Ubuntu 20.04 (2.31), RHEL 8: where old jobs live.

@@ -4,7 +4,7 @@
  * until the first one is gone (at most WAIT_MS). Unlocking is not held up.
  *
  * It also stops a keeper's probe just after that has taken the kernel lock: DFLOCK_TEST_TAKEN is the same for the
- * moment after the lock. And DFLOCK_TEST_FORK stops any process before a fork().
+ * moment after the lock. And DFLOCK_TEST_FORK stops any process before a _Fork().
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -44,13 +44,13 @@ int flock(int fd, int op)
 	return ret;
 }
 
-pid_t fork(void)
+pid_t _Fork(void)
 {
 	static pid_t (*real_fork)(void);
 	const char *before = getenv("DFLOCK_TEST_FORK");
 
 	if (!real_fork)
-		*(void **)&real_fork = dlsym(RTLD_NEXT, "fork");
+		*(void **)&real_fork = dlsym(RTLD_NEXT, "_Fork");
 	if (before)
 		wait_while_there(before);
 	return real_fork();

@@ -1,11 +1,13 @@
 """Programs that have another layer between them and the kernel: fakeroot's preload, AddressSanitizer, seccomp."""
+import json
 import os
+import shutil
 import signal
 import subprocess
 
 import pytest
 from harness import Redis
-from harness.host import SHIM
+from harness.host import CLI, KEEPER, SHIM
 
 NOBODY = 65534
 SECCOMP = r"""
@@ -77,6 +79,33 @@ def test_fakeroot(open_host, order):
                               capture_output=True, timeout=60)
     assert done.returncode == 0 and all("the store is in grace" in l for l in done.stderr.splitlines()), done  # it is new
     assert done.stdout.startswith("0\n") and path in done.stdout, done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as another user, and so needs root")
+@pytest.mark.skipif(os.path.exists("/run/dflock/keeper.sock"), reason="a system keeper serves every user")
+def test_keeper_below_fakeroot(open_host):
+    """Keeper, command and programs go by the real user, inside and outside: it decides on directory and configuration."""
+    uid, path = 1900000000 + os.getpid(), open_host.path("f")
+    env = {k: v for k, v in open_host.env().items() if k not in ("DFLOCK_RUNTIME_DIR", "LD_PRELOAD")}
+    for name in (open_host.files, f"/dev/shm/dflock-{uid}"):
+        os.makedirs(name, 0o700, exist_ok=True)
+        os.chown(name, uid, uid)
+
+    def run(*words):
+        done = subprocess.run(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *words], env=env, text=True,
+                              capture_output=True, timeout=60)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    try:
+        run("fakeroot", KEEPER)
+        seen = json.loads(run("fakeroot", CLI, "status", "--json"))
+        assert seen["uid"] == uid and run("fakeroot", CLI, "run", "sh", "-c", f"flock {path} id -u") == "0\n"
+        outside = json.loads(run(CLI, "status", "--json"))
+        assert [l["path"] for l in outside["leases"]] == [path] and outside["pid"] == seen["pid"]
+    finally:
+        run(CLI, "stop")
+        shutil.rmtree(f"/dev/shm/dflock-{uid}")
 
 
 @pytest.fixture

@@ -162,3 +162,30 @@ def test_logrotate(pair):
     check(pair, commands[pair.b], 3, r"state file \S+ is already locked")
     job.end()
     assert pair.b.run(*commands[pair.b]).returncode == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("linger_ms", [50, 0])
+def test_a_folder_is_removed_soon_after_the_lock(views, make_host, linger_ms):
+    """On a file system that is not local, a file that the keeper has open is only renamed. However long a lock was held, the keeper looks
+    once a second whether it still is; pauses that double with each look would be 100 s by then."""
+    host = make_host("a", lease=f"ttl_ms = 30000; linger_ms = {linger_ms};", debug=True, times=True)
+    folder = os.path.join(host.files, "d")
+
+    def removed():
+        return subprocess.run(["rm", "-rf", folder], stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+    def looks():
+        return [int(line.split()[0]) for line in host.log().splitlines() if ": lingered in held" in line][before:]
+
+    before = 0
+    os.mkdir(folder)
+    assert host.run("flock", os.path.join(folder, "l"), "true").returncode == 0
+    wait_until(removed, "the folder of a lock that was held for a moment is removed")
+    os.mkdir(folder)
+    holder, before = host.agent(), len(looks())
+    assert holder.do(f"open 0 {folder}/l rwc") == "ok" and holder.do("flock 0 ex") == "ok"
+    times = wait_until(lambda: looks() if len(looks()) >= 13 else None, "the keeper has looked often enough")
+    assert times[12] - times[11] >= 900_000_000  # not all the time
+    holder.kill()
+    wait_until(removed, "the folder of a lock that was held for long is removed")

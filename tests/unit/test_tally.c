@@ -187,7 +187,39 @@ START_TEST(ranges)
 	check_unlock(e, &low, 8, 105, 0, 0);
 	check_unlock(e, &low, 7, 110, 1, 10);
 	tally_take(tally, e, &low, 200);
-	check_unlock(e, &all, 7, 300, 3, 310);
+	check_unlock(e, &all, 7, 300, 3, 200);
+}
+END_TEST
+
+/* Locks of one file that overlap in time: what counts is when at least one of those that have ended was held. */
+START_TEST(at_once)
+{
+	struct tally_entry *e = find("sqlite3", "/a", WIRE_RECORD);
+	struct tally_lock lock = lock_of(true, 7);
+	int64_t since[8] = {0};
+	bool held[2000] = {false};
+	uint64_t sum, longest = 0;
+
+	srandom((unsigned)_i);
+	for (int64_t now = 1; now < 2000; now++) {
+		int64_t i = random() % 8, was = since[i];
+
+		lock.first = lock.last = i;
+		if (!was && random() % 2) {
+			tally_take(tally, e, &lock, since[i] = now);
+		} else if (was && random() % 16 == 0) {
+			tally_unlock(tally, &lock, 7, now);
+			memset(held + was, true, (size_t)(now - was));
+			longest = longest < (uint64_t)(now - was) ? (uint64_t)(now - was) : longest;
+			since[i] = 0;
+		}
+		sum = 0;
+		for (size_t tick = 0; tick < 2000; tick++)
+			sum += held[tick];
+		ck_assert_uint_eq(e->counts[TALLY_HELD_NS], sum);
+	}
+	ck_assert_uint_gt(longest, 0);
+	ck_assert_uint_eq(e->counts[TALLY_HELD_MAX_NS], longest);
 }
 END_TEST
 
@@ -254,6 +286,7 @@ int main(void)
 	tcase_add_test(t, unlocked_by_another_process);
 	tcase_add_test(t, closed);
 	tcase_add_test(t, ranges);
+	tcase_add_loop_test(t, at_once, 0, 20);
 	tcase_add_test(t, more_than_can_be_held);
 	tcase_add_loop_test(t, hostile, 0, 3);
 	return suite_run_case("tally", t);
