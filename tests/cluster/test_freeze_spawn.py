@@ -2,6 +2,7 @@
 import os
 import signal
 
+import pytest
 from harness import BUILD, Job, wait_until
 
 from jobs import grows, is_frozen, size, state
@@ -43,3 +44,27 @@ def test_in_the_middle_of_vfork(make_host, redis):
     holder.say("")
     assert holder.line().split() == ["None"] * COUNT, "all of them run"
     assert "killed" not in a.log()
+
+
+@pytest.mark.parametrize("how", ["flock", "fcntl files", "fcntl", "fcntl vm"])
+def test_siblings_by_clone_parent(make_host, redis, how):
+    """A process that a holder starts by clone(CLONE_PARENT) is its sibling, and no descendant. It is stopped if it holds the lock itself: by the
+    description, or with the same table of descriptors. Else nothing shows that the holder has started it, and it runs on: docs/guarantees.md says so."""
+    a = make_host("a", lease=LEASE)
+    out = a.path("out")
+    # A shell is the parent of both: what the test starts may not end while it has a child that nobody waits for.
+    job = Job(a, "bash", "-c", '"$@" & wait', "bash", os.path.join(BUILD, "tests/agents/sibling"), a.path("f"), out, *how.split())
+    pid = int(job.line())
+    try:
+        grows(out)
+        redis.signal(signal.SIGSTOP)
+        wait_until(lambda: "are frozen" in a.log(), "the holder is frozen", 20)
+        if how in ("flock", "fcntl files"):
+            assert is_frozen(out) and state(pid) in "tT"
+        else:
+            grows(out)
+        redis.signal(signal.SIGCONT)
+        wait_until(lambda: "go on" in a.log(), "the leases stand", 20)
+        grows(out)
+    finally:
+        os.kill(pid, signal.SIGKILL)
