@@ -224,12 +224,11 @@ static json_t *status_document(struct status_job *job)
 	}
 	return json_pack("{s:s,s:i,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "version",
 			 DFLOCK_VERSION, "pid", (int)getpid(), "uid", (int)geteuid(), "host", k->host, "twin",
-			 *k->host_in_store.twin ? k->host_in_store.twin : k->table->head->twin, "config",
-			 json_text(k->config->path), "rules", rules_json(k), "runtime_dir", json_text(k->runtime_dir),
-			 "started", (json_int_t)k->started, "frozen", (int)table_frozen(k->table), "unsupervised",
-			 k->unsupervised, "ending", ending_waits(k), "store", store_json(k), "leases", leases, "lost",
-			 lost, "too_long", status_since_too_long(k), "taken_past", status_past_json(k), "past_looks",
-			 status_past_looks_json(k), "log", log_json());
+			 k->host_in_store.twin, "config", json_text(k->config->path), "rules", rules_json(k),
+			 "runtime_dir", json_text(k->runtime_dir), "started", (json_int_t)k->started, "frozen",
+			 (int)table_frozen(k->table), "unsupervised", k->unsupervised, "ending", ending_waits(k),
+			 "store", store_json(k), "leases", leases, "lost", lost, "too_long", status_since_too_long(k),
+			 "taken_past", status_past_json(k), "past_looks", status_past_looks_json(k), "log", log_json());
 }
 
 /* In a worker: only the job is touched. */

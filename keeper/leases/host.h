@@ -15,7 +15,7 @@ struct watch;
 /* Part of struct keeper. */
 struct host_in_store {
 	bool tried;                  /* a connection stood or failed since the start */
-	char twin[STORE_HOST_BYTES]; /* a host that had this one's id until it found out; "": none is known */
+	char twin[STORE_HOST_BYTES]; /* the host that had this one's id, or whose id this one had; "": none is known */
 	struct watch *sweeping;      /* hosts that are silent for sweep_ms: removed */
 	uv_timer_t sweep;
 };

@@ -6,6 +6,7 @@ import signal
 import pytest
 from harness import BUILD, wait_until
 from harness.metrics import value
+from jobs import state
 from keepers import (LONG, both_anew, flock, identity, is_busy, opened, pair, parent_and_keeper, serving, wait_for_another,  # noqa: F401
                      waits)
 
@@ -76,6 +77,18 @@ def test_the_parent_killed_after_its_directory_was_taken(make_host):
     assert is_busy(b) and os.path.exists(f"/proc/{old[1]}")
     holder.do("flock 0 un")
     wait_until(lambda: not is_busy(b), "b gets the lock")
+
+
+def test_the_keeper_killed_after_its_directory_was_removed(make_host):
+    """No keeper can start there: the parent stops the holder before b gets the lock."""
+    lease = "ttl_ms = 3000;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
+    holder, other = opened(a), opened(b)
+    assert holder.do("flock 0 ex") == "ok"
+    shutil.rmtree(a.runtime)
+    os.kill(a.keeper_pids()[1], signal.SIGKILL)
+    assert other.do("flock 0 ex", 30) == "ok"
+    assert state(holder.pid) in "tTZ"
 
 
 def test_the_parent_killed_and_a_program_asks(pair):
