@@ -145,6 +145,15 @@ static void check_store(struct doctor *d, const json_t *status)
 	else
 		doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written and evicts no leases",
 			    field_text(store, "server"), field_text(store, "version"));
+	if (*field_text(store, "risk"))
+		doctor_find(d, FINDING_WARNING, "the store %s: %s", field_text(store, "server"),
+			    field_text(store, "risk"));
+	else if (json_is_null(json_object_get(store, "risk")))
+		doctor_find(
+			d, FINDING_OK,
+			"what would make the store refuse renewals and freeze jobs cannot be seen here (CONFIG GET): have "
+			"`stop-writes-on-bgsave-error no` and `min-replicas-to-write %d` there",
+			d->config ? config_acknowledgements(&d->config->store) : 0);
 	if (field_flag(store, "grace"))
 		doctor_find(d, FINDING_WARNING,
 			    "the store is new or lost its memory: it grants nothing for another %s, and then opens by "

@@ -162,33 +162,6 @@ static void check_connected(struct doctor *d, const char *at, int connected)
 			    "replica mends that");
 }
 
-/* If the user may read the setting. INFO shows only whether there is one, not its value. */
-static void check_min_replicas(struct doctor *d, struct dial *c, const char *at, const char *info)
-{
-	int acks = config_acknowledgements(&d->config->store), set;
-	char why[DIAL_WHY_BYTES];
-
-	if (!strstr(info, "\nmin_slaves_good_slaves:")) {
-		doctor_find(
-			d, FINDING_OK,
-			"min-replicas-to-write is not set at %s: other programs can write there while it is cut off, "
-			"dflock does not need it",
-			at);
-		return;
-	}
-	redisReply *reply = dial_ask(c, why, "CONFIG GET min-replicas-to-write");
-	set = reply ? atoi(field(reply, "min-replicas-to-write")) : 0;
-	freeReplyObject(reply);
-	if (set > acks)
-		doctor_find(
-			d, FINDING_WARNING,
-			"min-replicas-to-write is %d at %s, and dflock needs %d; with fewer replicas than that it is "
-			"refused, too",
-			set, at, acks);
-	else
-		doctor_find(d, FINDING_OK, "min-replicas-to-write is set at %s", at);
-}
-
 static void check_master(struct doctor *d, const struct master *master)
 {
 	const struct config_store *store = &d->config->store;
@@ -211,8 +184,6 @@ static void check_master(struct doctor *d, const struct master *master)
 		doctor_tls_server(d, at, dial_tls(c));
 	const char *connected = strstr(reply->str, "\nconnected_slaves:");
 	check_connected(d, at, connected ? atoi(connected + strlen("\nconnected_slaves:")) : 0);
-	if (store->replicas > 0)
-		check_min_replicas(d, c, at, reply->str);
 out:
 	freeReplyObject(reply);
 	dial_close(c);

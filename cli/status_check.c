@@ -94,14 +94,16 @@ static bool check_is_doubtful(const json_t *status, const struct check_figures *
 int status_check(const json_t *status, FILE *f)
 {
 	char why[CHECK_WHY_BYTES];
+	/* A setting, which is not over after a while: a warning would be one for ever. What comes of it is critical. */
+	const char *risk = field_text(json_object_get(status, "store"), "risk");
 	struct check_figures n;
 	int ret;
 
 	check_count(status, &n);
 	ret = check_is_critical(status, &n, why) ? 2 : check_is_doubtful(status, &n, why) ? 1 : 0;
 	if (ret == 0)
-		snprintf(why, sizeof(why), "the store is up, %zu of %zu leases in use, %zu waiting", n.used, n.leases,
-			 n.waiting);
+		snprintf(why, sizeof(why), "the store is up, %zu of %zu leases in use, %zu waiting%s%s", n.used,
+			 n.leases, n.waiting, *risk ? "; note: " : "", risk);
 	status_check_line(ret, why, f);
 	fprintf(f, " | leases=%zu used=%zu waiting=%zu frozen=%" PRId64 " lost=%zu\n", n.leases, n.used, n.waiting,
 		n.frozen, n.lost);

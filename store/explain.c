@@ -2,6 +2,7 @@
 #include "store/reply.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/rights.h"
@@ -99,8 +100,13 @@ static const struct {
 	 "dflock's slot is moving to another node of the cluster: wait"},
 	{"CLUSTERDOWN", REPLY_ERROR_UNREACHABLE,
 	 "the cluster lacks slots or masters, or this node is cut off from most of them: see CLUSTER INFO there"},
-	{"MISCONF", REPLY_ERROR_HERE, "it cannot save its data to disk: its log says why"},
-	{"NOREPLICAS", REPLY_ERROR_HERE, "bring its replicas back, or lower its min-replicas-to-write"},
+	{"MISCONF Errors writing to the AOF", REPLY_ERROR_HERE,
+	 "it cannot write its append-only file, and refuses renewals, too: its log says why"},
+	{"MISCONF", REPLY_ERROR_HERE,
+	 "it cannot save its data to disk, and refuses renewals, too: its log says why, and CONFIG SET "
+	 "stop-writes-on-bgsave-error no ends that"},
+	{"NOREPLICAS", REPLY_ERROR_HERE,
+	 "it refuses renewals, too: bring its replicas back, or lower its min-replicas-to-write"},
 	{"DENIED", REPLY_ERROR_UNREACHABLE, "it is in protected mode: set a password there, and password_file here"},
 	{"ERR max number of clients", REPLY_ERROR_UNREACHABLE, "raise its maxclients"},
 	{"ERR DB index", REPLY_ERROR_UNREACHABLE, "correct database in the configuration"},
@@ -185,4 +191,45 @@ enum reply_error reply_explain_script(const char *error, const char *command, ch
 	}
 	snprintf(line, REPLY_LINE_BYTES, "the store says \"%s\": look at its log", said);
 	return REPLY_ERROR_HERE;
+}
+
+static const char *setting_of(const redisReply *settings, const char *name)
+{
+	for (size_t i = 0; i + 1 < settings->elements; i += 2)
+		if (reply_text(settings, i) && strcmp(reply_text(settings, i), name) == 0 &&
+		    reply_text(settings, i + 1))
+			return reply_text(settings, i + 1);
+	return "";
+}
+
+bool reply_explain_settings(const redisReply *settings, const struct config_store *config, char line[REPLY_LINE_BYTES])
+{
+	int acks = config_acknowledgements(config), least;
+	const char *policy;
+	bool saves;
+	int n = 0;
+
+	*line = '\0';
+	if (settings->type != REDIS_REPLY_ARRAY || settings->elements == 0)
+		return false;
+	saves = strcmp(setting_of(settings, "stop-writes-on-bgsave-error"), "yes") == 0 &&
+		*setting_of(settings, "save");
+	least = atoi(setting_of(settings, "min-replicas-to-write"));
+	policy = setting_of(settings, "maxmemory-policy");
+	if (saves)
+		n += snprintf(
+			line + n, (size_t)(REPLY_LINE_BYTES - n),
+			"if it cannot save to disk, it refuses all writes, renewals of leases too, and jobs that hold "
+			"locks are frozen: CONFIG SET stop-writes-on-bgsave-error no, and in its configuration file");
+	if (least > acks)
+		n += snprintf(
+			line + n, (size_t)(REPLY_LINE_BYTES - n),
+			"%sif it has fewer than %d replicas, it refuses all writes, too: dflock needs %d, lower its "
+			"min-replicas-to-write",
+			n ? "; " : "", least, acks);
+	if (config->keys && strncmp(policy, "volatile-", 9) == 0)
+		snprintf(line + n, (size_t)(REPLY_LINE_BYTES - n),
+			 "%sif its memory is short, it drops keys of redis_key: set its maxmemory-policy to noeviction",
+			 n ? "; " : "");
+	return true;
 }

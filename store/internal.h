@@ -169,6 +169,8 @@ struct store {
 	char reported[REPLY_LINE_BYTES]; /* the reason that on_down was last called with */
 	bool noted;                      /* a bad message was reported since the last on_up */
 	bool step_noted;                 /* a step that is not needed was refused, and reported */
+	bool settings_unseen;            /* this connection may not ask for settings */
+	char risk[REPLY_LINE_BYTES];     /* store_risk() */
 
 	/* What steps.c found out about the server. */
 	char version[FIT_VERSION_BYTES], run_id[STORE_INFO_BYTES];

@@ -281,12 +281,32 @@ static void on_write_tried(struct query *q, const redisReply *reply, enum store_
 	q->cb.reply(q->arg, &(struct store_reply){.status = status, .error = error});
 }
 
+static void on_settings(void *arg, const redisReply *reply)
+{
+	struct store *s = arg;
+
+	if (reply)
+		s->settings_unseen = !reply_explain_settings(reply, s->config, s->risk);
+}
+
+/* No query: an error answer means nothing, and is not counted. Several settings at once can be asked for from Redis 7 on. */
+static void ask_settings(struct store *s)
+{
+	static const char *const argv[] = {
+		"CONFIG", "GET", "stop-writes-on-bgsave-error", "save", "min-replicas-to-write", "maxmemory-policy"};
+
+	if (s->state != STORE_UP || s->settings_unseen)
+		return;
+	s->settings_unseen = !s->redis7 || link_send(s->commands, 6, argv, on_settings, s) != 0;
+}
+
 /* Writes nothing at the beginning of a key that does not exist. The key still does not exist afterwards, but Redis
  * treats this as a write. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_command(s, "SETRANGE");
 
+	ask_settings(s);
 	query_word(q, STORE_KEYS "try");
 	query_word(q, "0");
 	query_word(q, "");

@@ -142,7 +142,8 @@ static void store_up(struct store *s)
 	s->counts.connected++;
 	s->retry_ms = RETRY_MIN_MS;
 	s->error[0] = s->reported[0] = '\0';
-	s->noted = false;
+	s->noted = s->settings_unseen = false;
+	s->risk[0] = '\0';
 	uv_timer_start(&s->ping, store_on_ping, every_ms, every_ms);
 	s->callbacks.on_up(s->arg);
 	keywatch_again(s);
@@ -388,6 +389,11 @@ const char *store_last_error(const struct store *s)
 const char *store_version(const struct store *s)
 {
 	return s->version;
+}
+
+const char *store_risk(const struct store *s)
+{
+	return s->settings_unseen ? NULL : s->risk;
 }
 
 const char *store_server(const struct store *s)

@@ -72,6 +72,11 @@ bool reply_info_field(const char *info, const char *field, char *value, size_t s
 /* How many replicas INFO shows; one that has connected anew counts once. At most CONFIG_MAX_REPLICAS + 1. */
 int reply_replicas(const char *info);
 
+/* What CONFIG GET says about settings that could stop all jobs, for people: in which case, and what to do; "": none. False: it says
+ * nothing (no right, another command's name). */
+struct config_store;
+bool reply_explain_settings(const redisReply *settings, const struct config_store *config, char line[REPLY_LINE_BYTES]);
+
 /* ---- errors ---- */
 
 /* What the server said, for people: printable, and cut where it is too long. */

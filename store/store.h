@@ -328,6 +328,9 @@ void store_tell(struct store *s, const char *host, const struct store_message *m
 /* Asks whether the store would write something new now. It would not while it is out of memory, cannot save, or lacks
  * replicas. Writes nothing. STORE_OK; STORE_ERROR with what to do; or STORE_UNREACHABLE. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg);
+/* In its callback: settings of the server by which it could refuse all writes, and so stop all jobs: one line that says when, and what to
+ * do; "": none. NULL: they cannot be seen (no right CONFIG GET, which dflock does not need, or before Redis 7). */
+const char *store_risk(const struct store *s);
 /* This host ends: removes its beat. Send it last. */
 void store_leave(struct store *s, store_reply_cb *cb, void *arg);
 

@@ -368,7 +368,11 @@ static void status_on_tried(void *arg, const struct store_reply *reply)
 	struct status_job *job = arg;
 	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
 
-	json_object_set_new(json_object_get(job->doc, "store"), "refuses", json_text(refused));
+	json_t *store = json_object_get(job->doc, "store");
+	const char *risk = store_risk(job->keeper->store);
+
+	json_object_set_new(store, "refuses", json_text(refused));
+	json_object_set_new(store, "risk", risk ? json_text(risk) : json_null());
 	store_read_rules(job->keeper->store, job->keeper->posting.place, elsewhere_digest(job->elsewhere),
 			 status_on_rules, job);
 }

@@ -153,7 +153,7 @@ def test_a_policy_that_evicts(host_of, redis):
 
 @pytest.mark.parametrize("setting, value, advice", [
     ("maxmemory", "1mb", "raise its maxmemory or remove other data$"),
-    ("min-replicas-to-write", "1", "bring its replicas back, or lower its min-replicas-to-write$"),
+    ("min-replicas-to-write", "1", "it refuses renewals, too: bring its replicas back, or lower its min-replicas-to-write$"),
 ])
 def test_a_store_that_answers_but_takes_no_locks(make_host, redis, setting, value, advice):
     a = make_host("a")
@@ -161,6 +161,33 @@ def test_a_store_that_answers_but_takes_no_locks(make_host, redis, setting, valu
     Doctor(a).only("answers, version .*, but takes no new locks: the store says .*" + advice)
     redis.command("CONFIG", "SET", setting, 0)
     assert not Doctor(a).of("problem")
+
+
+RISKS = [("stop-writes-on-bgsave-error", "yes", "no", r"if it cannot save to disk, .*: CONFIG SET stop-writes-on-bgsave-error no"),
+         ("maxmemory-policy", "volatile-lru", "noeviction", "if its memory is short, it drops keys of redis_key")]
+
+
+@pytest.mark.parametrize("setting, bad, good, says", RISKS)
+def test_settings_that_could_stop_all_jobs(make_host, redis, setting, bad, good, says):
+    """Before they do."""
+    a = make_host("a", rules='{ path = "/k"; redis_key = "k"; redis_key_format = "string"; }')
+    redis.command("CONFIG", "SET", "save", "3600 1")
+    redis.command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+    assert not Doctor(a).of("warning")
+    redis.command("CONFIG", "SET", setting, bad)
+    Doctor(a).has("warning", says)
+    redis.command("CONFIG", "SET", setting, good)
+    assert not Doctor(a).of("warning")
+
+
+def test_settings_that_cannot_be_seen(host_of, redis, folder):
+    """A user without the right, as `dflock doctor --acl` makes it."""
+    redis.give_rights()
+    redis.command("ACL", "SETUSER", "default", "+@all", "-config")
+    redis.command("ACL", "SETUSER", "default", "+config|set")
+    a = host_of(redis)
+    assert not Doctor(a).of("problem")
+    Doctor(a).has("ok", "cannot be seen here .*CONFIG GET.*: have `stop-writes-on-bgsave-error no` and `min-replicas-to-write 0` there")
 
 
 def test_another_ttl_than_the_store(make_host, host_of, redis):

@@ -62,6 +62,15 @@ def test_a_store_that_takes_nothing_new(make_host, redis):
     becomes(a, 2, "DFLOCK CRITICAL: no new locks: .*out of memory.*")
 
 
+def test_a_store_that_could_stop_all_jobs(make_host, redis):
+    """A setting, so no warning: it would be one for ever. What comes of it is critical."""
+    a = make_host("a")
+    redis.command("CONFIG", "SET", "save", "3600 1")
+    becomes(a, 0, "DFLOCK OK: the store is up, .*; note: if it cannot save to disk, it refuses all writes, renewals of leases too.*")
+    redis.command("CONFIG", "SET", "min-replicas-to-write", "1")
+    becomes(a, 2, "DFLOCK CRITICAL: no new locks: .*NOREPLICAS.* it refuses renewals, too: bring its replicas back.*")
+
+
 def test_frozen_holders(make_host, redis):
     a = make_host("a", lease="ttl_ms = 1000;")
     job = holder(a)

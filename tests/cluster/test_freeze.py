@@ -3,8 +3,9 @@ import os
 import signal
 
 import pytest
-from harness import wait_until
+from harness import Redis, wait_until
 
+from breaking import end
 from jobs import JOB, LEASE, grows, is_frozen, job, size, state
 from keepers import opened
 
@@ -28,6 +29,41 @@ def test_frozen_through_an_outage_and_nothing_lost(make_host, redis, how):
     assert not a.status()["lost"]
     os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=20)
+
+
+@pytest.fixture
+def saving(folder):
+    """A server that saves, into a folder that is removed later."""
+    place, away = os.path.join(folder, "saving"), os.path.join(folder, "away")
+    os.mkdir(place)
+    os.mkdir(away)
+    server = Redis(place, "--dir", away, "--save", "3600 1")
+    os.rmdir(away)
+    yield server
+    server.stop()
+
+
+def fails_to_save(server):
+    server.command("BGSAVE")
+    wait_until(lambda: "rdb_last_bgsave_status:err" in server.command("INFO", "persistence"), "it cannot save")
+
+
+def test_a_store_that_cannot_save_freezes_unless_it_is_told_not_to(make_host, saving):
+    """docs/store.md, "A server that cannot write": it is warned of that before, and the setting ends it."""
+    a = make_host("a", lease=LEASE, server=saving)
+    process, path = job(a)
+    assert "renewals of leases too" in a.cli("doctor", check=False).stdout
+    fails_to_save(saving)
+    wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 40)
+    assert is_frozen(path) and "CONFIG SET stop-writes-on-bgsave-error no ends that" in a.log()
+    saving.command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no")
+    wait_until(lambda: "go on" in a.log(), "the job is let go", 20)
+    grows(path)
+    fails_to_save(saving)
+    before = a.status()["cluster"]["hosts"][a.status()["host"]]["beat"]
+    wait_until(lambda: a.status()["cluster"]["hosts"][a.status()["host"]]["beat"] > before, "leases are renewed", 20)
+    assert "renewals" not in a.cli("doctor", check=False).stdout and not a.status()["lost"]
+    end(process, path)
 
 
 def test_killed_when_another_host_got_it(make_host, redis, proxy):

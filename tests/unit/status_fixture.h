@@ -89,6 +89,12 @@ const char *store_server(const struct store *store)
 	return "unix:/run/redis";
 }
 
+const char *store_risk(const struct store *store)
+{
+	(void)store;
+	return "";
+}
+
 void store_try_write(struct store *store, store_reply_cb *cb, void *arg)
 {
 	const struct store_reply reply = {.status = tried, .error = "it is full"};

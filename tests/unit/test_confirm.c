@@ -77,6 +77,13 @@ void deadline_renewed(struct keeper *keeper, int64_t sent_ns)
 	say("renewed");
 }
 
+void deadline_given_up(struct keeper *keeper, uint64_t mark)
+{
+	(void)keeper;
+	ck_assert_uint_eq(mark, 77);
+	say("given up");
+}
+
 void table_confirm(struct table *table, uint32_t slot)
 {
 	(void)table;
@@ -177,7 +184,7 @@ static void answer(enum store_status status, enum wire_mode mode)
 	ck_assert_uint_gt(asked_count, 0);
 	memmove(asked, asked + 1, --asked_count * sizeof(*asked));
 	renewed_by = sent_ns;
-	q.cb(q.awaited, &(struct store_reply){.status = status, .mode = mode, .error = "no"});
+	q.cb(q.awaited, &(struct store_reply){.status = status, .mode = mode, .arrival = 77, .error = "no"});
 	ck_assert_int_eq(renewed_by, sent_ns);
 }
 
@@ -215,6 +222,11 @@ START_TEST(other_answers)
 	answer(STORE_UNREACHABLE, 0); /* the next connection asks */
 	check_said("confirm");
 	ck_assert(!uv_is_active((uv_handle_t *)&lease->timer));
+	ask(lease);
+	answer(STORE_GIVEN_UP, 0); /* again behind the beat that says that this host has heard */
+	check_said("confirm, given up");
+	ck_assert(uv_is_active((uv_handle_t *)&lease->timer));
+	uv_timer_stop(&lease->timer);
 	ask(lease);
 	answer(STORE_ERROR, 0);
 	check_said("confirm, logged");
@@ -255,8 +267,8 @@ START_TEST(asked_again_meanwhile)
 		answer(STORE_OK, WIRE_EXCLUSIVE);
 		check_said("renewed, confirm");
 	} else {
-		answer(_i == 1 ? STORE_GONE : STORE_ERROR, 0);
-		check_said("confirm");
+		answer(_i == 1 ? STORE_GONE : _i == 2 ? STORE_ERROR : STORE_GIVEN_UP, 0);
+		check_said(_i == 3 ? "given up, confirm" : "confirm");
 	}
 	answer(STORE_OK, WIRE_EXCLUSIVE);
 	check_said("table, renewed, stands");
@@ -312,7 +324,7 @@ int main(void)
 	tcase_add_loop_test(tests, it_stands, 0, sizeof(answers) / sizeof(*answers));
 	tcase_add_test(tests, other_answers);
 	tcase_add_test(tests, answered_after_the_deadline);
-	tcase_add_loop_test(tests, asked_again_meanwhile, 0, 3);
+	tcase_add_loop_test(tests, asked_again_meanwhile, 0, 4);
 	tcase_add_test(tests, not_unsure_any_more);
 	tcase_add_test(tests, a_few_at_a_time_in_their_order);
 	return suite_run_case("confirm", tests);

@@ -128,6 +128,8 @@ START_TEST(writes_that_would_be_refused)
 	command("CONFIG SET min-replicas-to-write 1");
 	ck_assert_int_eq(ask(store_try_write(a.store, on_answer, &answer)), STORE_ERROR);
 	ck_assert_ptr_nonnull(strstr(answer.error, "replicas"));
+	if (atoi(store_version(a.store)) >= 7)
+		ck_assert_ptr_nonnull(strstr(store_risk(a.store), "if it has fewer than 1 replicas"));
 	command("CONFIG SET min-replicas-to-write 0");
 	assert_ok(store_try_write(a.store, on_answer, &answer));
 	ck_assert_uint_eq(a.downs, 0);
