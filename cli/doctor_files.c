@@ -80,11 +80,12 @@ static void check_links(struct doctor *d, const struct rule *rule)
 			on_match(matches.gl_pathv[i]);
 	globfree(&matches);
 	if (several.found)
-		doctor_find(d, FINDING_WARNING,
-			    "%s (line %d): %u file%s more than one link, %s for example %ju: a lock by a link that no rule "
-			    "names is not protected; give such links rules with the same lock name, or remove them",
-			    rule->pattern, rule->line, several.found, several.found == 1 ? " has" : "s have",
-			    several.first, (uintmax_t)several.links);
+		doctor_find(
+			d, FINDING_WARNING,
+			"%s (line %d): %u file%s more than one link, %s for example %ju: a lock by a link that no rule "
+			"names is not protected; give such links rules with the same lock name, or remove them",
+			rule->pattern, rule->line, several.found, several.found == 1 ? " has" : "s have", several.first,
+			(uintmax_t)several.links);
 	if (several.looked >= LOOKED_MAX)
 		doctor_find(d, FINDING_WARNING, "%s (line %d): only %d of its files were looked at for further links",
 			    rule->pattern, rule->line, LOOKED_MAX);

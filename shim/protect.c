@@ -131,18 +131,17 @@ static bool protect_is_mounted(const struct seen_key *key)
 	return true;
 }
 
-/* No rule names the path. Does that prove nothing, since the mount is gone (umount -l) and a rule has covered files of the device? */
+/* No rule names the path. Does that prove nothing, since the mount is gone (umount -l) and a rule has covered files of the device? A
+ * file system that is mounted is asked nothing: its server may hang. */
 static bool protect_is_adrift(const struct page *page, int fd, const struct seen_key *key)
 {
+	const bool covered = page_covers(page, key->dev);
 	struct statfs fs;
 
-	if (!key->ino)
+	if (!key->ino || (!covered && (major(key->dev) || !page_covers(page, PAGE_COVERED_TYPE))) ||
+	    protect_is_mounted(key))
 		return false;
-	if (!page_covers(page, key->dev) &&
-	    (major(key->dev) || !page_covers(page, PAGE_COVERED_TYPE) || fstatfs(fd, &fs) < 0 ||
-	     !page_covers(page, PAGE_COVERED_TYPE | (uint32_t)fs.f_type)))
-		return false;
-	return !protect_is_mounted(key);
+	return covered || fstatfs(fd, &fs) < 0 || page_covers(page, PAGE_COVERED_TYPE | (uint32_t)fs.f_type);
 }
 
 /*

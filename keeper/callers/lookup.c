@@ -26,7 +26,7 @@
 
 /* The mount of the file is gone, and with it its path. Of an inode that the keeper knows it knows the path, too. Any other file may be
  * protected, unless no rule has covered a file of its device and none names what the kernel shows now. */
-static bool is_lost(const struct session *s, struct inspect_result *r)
+static bool lookup_is_lost(const struct session *s, struct inspect_result *r)
 {
 	const struct page *page = s->keeper->page;
 	const struct file *file;
@@ -46,7 +46,7 @@ static bool is_lost(const struct session *s, struct inspect_result *r)
 /* Finds the lock name. If the file has none, this answers the caller. */
 static bool find_name(struct session *s, struct inspect_result *r, struct away *away, char name[LOCK_NAME_BYTES])
 {
-	const bool lost = is_lost(s, r);
+	const bool lost = lookup_is_lost(s, r);
 	int ret = r->nameless ? -ENOENT : config_lock_name(s->keeper->config, r->path, name);
 
 	if (ret == 0 && !r->named_late && !lost)

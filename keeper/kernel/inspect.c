@@ -235,11 +235,10 @@ static bool inspect_path(const struct inspect_request *req, struct inspect_resul
 	else if (gone)
 		inspect_refuse(r, "what its file system is cannot be found out", errno);
 	else
-		inspect_refuse(
-			r,
-			"its path leads the keeper to another file or to none; in a container, mount its folder "
-			"from the host under the same path, or run a keeper in the container",
-			0);
+		inspect_refuse(r,
+			       "its path leads the keeper to another file or to none; in a container, mount its folder "
+			       "from the host under the same path, or run a keeper in the container",
+			       0);
 	return r->gone_type != 0;
 }
 

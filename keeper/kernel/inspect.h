@@ -35,8 +35,8 @@ struct inspect_result {
 	/* Not 0: the path is that of no file, since the mount is gone (identity_from()) and the path does not lead to the file. The type
 	 * of the file system, as page_covers() has it. */
 	uint64_t gone_type;
-	bool shared_in_use;   /* with test_shared: somebody has it shared, and nobody exclusively */
-	char refused[256];    /* not empty: why this descriptor cannot be served; fd is -1 */
+	bool shared_in_use; /* with test_shared: somebody has it shared, and nobody exclusively */
+	char refused[256];  /* not empty: why this descriptor cannot be served; fd is -1 */
 };
 
 struct inspect;

@@ -174,8 +174,8 @@ static int mountmap_translate(struct mountmap *map, const struct mountmap_mount 
 		return found ? 0 : -ENOENT;
 	for (size_t i = 0; i < utarray_len(&map->ours) && found < PATHS_MAX; i++) {
 		const struct mountmap_mount *mount = array_at(&map->ours, i);
-		const char *below = mount != theirs && mount->dev == theirs->dev ? mountmap_below(mount->root, inside)
-										 : NULL;
+		const char *below =
+			mount != theirs && mount->dev == theirs->dev ? mountmap_below(mount->root, inside) : NULL;
 		size_t before = len;
 
 		if (!below)

@@ -40,7 +40,7 @@ struct mount {
 
 struct mounts {
 	FILE *table;
-	UT_array all; /* struct mount, in the order in which they lie on each other */
+	UT_array all;               /* struct mount, in the order in which they lie on each other */
 	const struct rule *covered; /* the rules of the last mounts_covered(); NULL: the table has changed since */
 };
 
@@ -358,15 +358,15 @@ bool mounts_local_device(struct mounts *m, uint64_t device)
 
 /* --- what rules cover --- */
 
-static void mounts_covered_by(struct mounts *m, const struct rule *rule, void (*cover)(void *arg, uint64_t dev), void *arg)
+static void mounts_covered_by(struct mounts *m, const struct rule *rule, void (*cover)(void *arg, uint64_t dev),
+			      void *arg)
 {
 	const struct mount *holder = NULL;
 	char *fixed = strndup(rule->pattern, rule->fixed_len);
 
 	/* The mount on which this path lies, and then the mounts below it. */
 	for (struct mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++)
-		if (mountmap_below(mount->point, fixed) &&
-		    (!holder || strlen(mount->point) >= strlen(holder->point)))
+		if (mountmap_below(mount->point, fixed) && (!holder || strlen(mount->point) >= strlen(holder->point)))
 			holder = mount;
 	for (struct mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++) {
 		if (mount != holder && !mountmap_below(fixed, mount->point))

@@ -41,6 +41,7 @@ bool mounts_local_device(struct mounts *mounts, uint64_t device);
  * with its type where the device does not tell. Does nothing unless rules or mounts have changed since the last call.
  */
 struct config;
-void mounts_covered(struct mounts *mounts, const struct config *config, void (*cover)(void *arg, uint64_t dev), void *arg);
+void mounts_covered(struct mounts *mounts, const struct config *config, void (*cover)(void *arg, uint64_t dev),
+		    void *arg);
 
 #endif

@@ -69,7 +69,7 @@ struct suspect {
 	char *name, *path;
 	char *linked; /* the protected path that must lead to the inode, since `path` is not protected; else NULL */
 	bool plain;   /* opener.h */
-	pid_t pid;  /* a process that has it */
+	pid_t pid;    /* a process that has it */
 	int fd;
 	char command[COMMAND_BYTES];
 	time_t since;   /* the first look that found it */

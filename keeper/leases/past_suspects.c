@@ -63,8 +63,8 @@ static struct suspect *suspects_add(struct keeper *k, const struct openers_lock 
 	return NULL;
 }
 
-void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path, const char *linked,
-		    bool sure)
+void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path,
+		    const char *linked, bool sure)
 {
 	struct suspect *s = suspects_find(k, lock);
 

@@ -7,8 +7,8 @@
 struct keeper;
 
 /* In the look that is judged nothing covers this lock, or (sure: false) that cannot be said. linked: as in struct suspect. */
-void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path, const char *linked,
-		    bool sure);
+void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path,
+		    const char *linked, bool sure);
 
 /* The judgement is over: forgets the suspects that this look has not found, and begins to confirm others. Until that
  * is done, k->past.confirming is true; then confirmed() is called. */
