@@ -95,9 +95,10 @@ void session_reply(struct session *s, enum wire_verdict verdict, const char *rea
 	(void)s, (void)verdict, (void)reason, (void)fd;
 }
 
-void store_tell_chase(struct store *s, const char *host, const struct store_chase *chase)
+void store_tell(struct store *s, const char *host, const struct store_message *message)
 {
-	(void)s, (void)chase;
+	(void)s;
+	ck_assert_int_eq(message->kind, STORE_MSG_CHASE);
 	ck_assert_str_eq(host, blocker.host);
 	sent++;
 }
