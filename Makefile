@@ -16,7 +16,7 @@ CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
 PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) smartcols 2>/dev/null))
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
-CLI_LIBS := $(shell pkg-config --libs libconfig jansson smartcols 2>/dev/null) -lZydis
+CLI_LIBS := $(shell pkg-config --libs libconfig jansson smartcols 2>/dev/null)
 ifdef SAN
 CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_OBJ := $(BUILD)/tests/san/options.o

@@ -99,7 +99,7 @@ static void check_program(struct doctor *d, const char *name)
 
 	if (program_shim(shim))
 		return; /* the finding about the installation says it */
-	program_examine(name, shim, &program);
+	program_examine(name, NULL, shim, true, &program);
 	doctor_find(d, levels[program.reach], "%s", program.line);
 }
 
