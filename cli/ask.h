@@ -65,4 +65,39 @@ json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, const struc
 /* The status, so. */
 json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES]);
 
+/* --- a keeper that runs (start.c) --- */
+
+/*
+ * ask_connect(); if no keeper runs, starts one with place's configuration and connects to that one. 0, or -errno with
+ * one line in why. *started: a keeper was started. ask->dir is filled as by ask_connect(). Waits up to ASK_DEADLINE_S.
+ */
+int start_connect(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES]);
+
+/*
+ * The keeper's status. A keeper serves before it has reached the store, and connects again every 2 s to a store that
+ * was down: until then its status may be old. So it is asked again until the store is up, for at most
+ * STORE_PATIENCE_MS. The caller releases the answer (json_decref()). NULL: why has one line.
+ */
+#define STORE_PATIENCE_MS 3000
+json_t *store_await(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES]);
+
+/* How long a keeper that has just started may take to reach the store. */
+#define REQUIRE_PATIENCE_MS 1000
+
+/*
+ * Is everything there that protects a job: a valid configuration that is in force, a keeper (one is started if none
+ * runs), and a store that grants new locks? And is each of the `count` files protected? True, or false with one line in
+ * why: what is missing, and what to do. Waits at most REQUIRE_PATIENCE_MS for the store, and as long as
+ * start_connect() for the keeper.
+ */
+bool require_fit(const struct place *place, const char *const *files, size_t count, char why[CLI_LINE_BYTES]);
+
+/*
+ * Asks about the file or lock name `lock`, as an operator writes it: a file, if a rule protects it; else a lock name; else
+ * the NAME of a `dflock lock`. The answer (keeper/callers/whoreport.h has its form), which the caller ends with
+ * json_decref(). NULL with one line in why, also for a file that no rule protects. Takes two seconds for each of these if
+ * a host does not answer.
+ */
+json_t *who_ask(struct ask *ask, const struct place *place, const char *lock, char why[CLI_LINE_BYTES]);
+
 #endif

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/files.h"
 #include "cli/show.h"
 #include "config/config.h"
 #include "tls/tls_context.h"

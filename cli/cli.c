@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/show.h"
+#include "config/internal.h" /* resolve_path() */
 
 void cli_error(const char *format, ...)
 {
@@ -125,4 +126,35 @@ void cli_find(const char *name, const char *folder, const char *installed, char 
 		}
 	}
 	snprintf(path, PATH_MAX, "%s", installed);
+}
+
+/* Makes `file` absolute, with its directory resolved if that exists ("../x"). */
+static int files_make_absolute(const char *file, char absolute[PATH_MAX])
+{
+	const char *slash = strrchr(file, '/');
+	char given[PATH_MAX], dir[PATH_MAX];
+	const char *base = slash ? slash + 1 : file;
+
+	if (strlen(file) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	snprintf(given, sizeof(given), "%.*s", (int)(base - file), file);
+	if (!realpath(slash ? given : ".", dir)) {
+		if (file[0] != '/' && !getcwd(dir, sizeof(dir)))
+			return -errno;
+		base = file;
+	}
+	return snprintf(absolute, PATH_MAX, "%s/%s", base[0] == '/' ? "" : dir, base) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+int files_resolve(const char *file, char path[PATH_MAX])
+{
+	char absolute[PATH_MAX];
+	int r;
+
+	if (realpath(file, path))
+		return 0;
+	if (errno != ENOENT || !*file)
+		return -errno;
+	r = files_make_absolute(file, absolute);
+	return r ? r : resolve_path(absolute, path);
 }

@@ -77,4 +77,21 @@ void cli_place(struct place *place, const char *config);
  */
 void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX]);
 
+/*
+ * Asks the keeper that runs (it starts none) for the lease of `lock`, a file or a lock name, under which process pid or one
+ * above it holds the lock. any: else the only lease that any process on this host holds. True with *fence; else false with
+ * one line in why. Waits as long as ask_status() does.
+ */
+bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[CLI_LINE_BYTES]);
+
+/* The name as a file name, behind which the lock is (its lock name is CONFIG_NAMES and this): what could be a path, or hide
+ * the file, becomes %XX. False: it is too long for one. */
+bool lock_file_name(const char *name, char file[NAME_MAX + 1]);
+
+/*
+ * The path as the kernel shows it for an open descriptor of the file: links are resolved as far as they exist, and what
+ * does not exist yet follows as it is written. 0 or -errno.
+ */
+int files_resolve(const char *file, char path[PATH_MAX]);
+
 #endif

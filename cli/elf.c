@@ -164,7 +164,7 @@ become_linker(const char *program, const char *linker, const char *library, int 
 }
 
 /* All that the linker says, in *text, which the caller frees. Its exit status, or -errno. */
-static int ask_linker(const char *program, const char *linker, const char *library, char **text)
+static int list_by_linker(const char *program, const char *linker, const char *library, char **text)
 {
 	int ends[2], status, ret = 0;
 	size_t have;
@@ -214,7 +214,7 @@ int elf_can_preload(const char *program, const char *interpreter, const char *li
 	if (!realpath(program ? program : "/proc/self/exe", path))
 		return -errno;
 	why[0] = '\0';
-	ret = ask_linker(path, own.interpreter, library, &text);
+	ret = list_by_linker(path, own.interpreter, library, &text);
 	/* Each library is a line that begins with a tab; other lines may be about other preloads. */
 	for (rest = text; ret >= 0 && !why[0] && (line = strsep(&rest, "\n"));)
 		if (line[0] != '\t' && (strstr(line, library) || strstr(line, "error while loading")))

@@ -4,7 +4,6 @@
  * Of the leases of a file or name, the one counts that the process which asks relies on: one that a process above it
  * holds (its script, or the flock(1) around it). Without such a process, the only one that has a holder at all.
  */
-#include "cli/fence.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +15,6 @@
 
 #include "cli/ask.h"
 #include "cli/field.h"
-#include "cli/files.h"
 #include "procfs/procfs_process.h"
 
 static const char fence_doc[] =

@@ -7,7 +7,6 @@
  * in which a child inherits the lock are flock(1)'s. flock(1) starts this program again (--taken), which sets
  * DFLOCK_FENCE and becomes the job.
  */
-#include "cli/lock.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -20,9 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
-#include "cli/fence.h"
-#include "cli/start.h"
+#include "cli/ask.h"
 #include "config/config.h"
 #include "wire/rundir.h"
 

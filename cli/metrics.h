@@ -1,10 +1,6 @@
 /*
  * dflock metrics: what the keeper counts, as Prometheus text (exposition format 0.0.4).
  *
- *   metrics.c        the subcommand, and the file for node_exporter
- *   metrics_print.c  from the keeper's JSON (keeper/callers/metrics.h) to text
- *   metrics_table.c  names, types, labels and HELP
- *
  * Labels have a fixed set of values. No label has a lock name, a path, a process or a host id: any user can make as many lock
  * names as a pattern allows, each would be a series that Prometheus keeps for months, and names may be nobody else's
  * business. `dflock status --json` has them for now.

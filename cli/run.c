@@ -1,5 +1,4 @@
 /* dflock run: the preload for one program. */
-#include "cli/cli.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,10 +11,9 @@
 #include <unistd.h>
 
 #include "cli/container.h"
-#include "cli/job.h"
 #include "cli/program.h"
 #include "cli/report.h"
-#include "cli/require.h"
+#include "cli/ask.h"
 #include "wire/rundir.h"
 
 #define PATIENCE_MAX_S 3600

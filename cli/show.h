@@ -20,4 +20,20 @@ const char *show_when(int64_t unix_s, char out[SHOW_TIME_BYTES]);
 /* "250 ms", "26 s", "3 min 20 s", "5 h 12 min", "3 d 4 h". */
 const char *show_ms(int64_t ms, char out[SHOW_TIME_BYTES]);
 
+/* --- a table (grid) --- */
+
+#define GRID_CELL_BYTES                                                                                                \
+	8192 /* of a cell's or note's text before it is escaped; the rest of a longer one is left out  \
+			      */
+
+struct grid;
+
+/* Ended with grid_free(). NULL without memory. */
+struct grid *grid_new(size_t columns);
+void grid_cell(struct grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void grid_note(struct grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Cells that are missing in the last row are empty. */
+void grid_print(struct grid *grid, FILE *f);
+void grid_free(struct grid *grid);
+
 #endif

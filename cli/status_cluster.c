@@ -7,7 +7,6 @@
 
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/grid.h"
 
 #define REST_MAX_MS INT64_C(2592000000) /* the longest at_least_ms */
 

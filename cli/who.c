@@ -1,5 +1,5 @@
 /* dflock who: which processes hold a lock, on which hosts. */
-#include "cli/who.h"
+#include "cli/ask.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,11 +7,7 @@
 #include <unistd.h>
 
 #include "cli/field.h"
-#include "cli/files.h"
-#include "cli/grid.h"
-#include "cli/lock.h"
 #include "cli/show.h"
-#include "cli/start.h"
 #include "cli/status.h"
 #include "config/config.h"
 
@@ -79,7 +75,7 @@ static bool who_answered(const json_t *host)
 	return !strcmp(field_text(host, "state"), "answered");
 }
 
-bool who_is_held(const json_t *report)
+static bool who_is_held(const json_t *report)
 {
 	const json_t *host;
 	size_t i;
@@ -198,7 +194,7 @@ static void who_print_client(const json_t *client, FILE *f)
 		fprintf(f, "...), for another %s\n", show_ms(field_number(client, "left_ms"), left));
 }
 
-void who_print(const json_t *report, FILE *f)
+static void who_print(const json_t *report, FILE *f)
 {
 	struct grid *grid = grid_new(4);
 	const json_t *host;
