@@ -122,6 +122,7 @@ int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BY
 
 	ask->fd = -1;
 	ask->flags = ask->space = 0;
+	ask->started = false;
 	ask->from = 0;
 	ask->to = WIRE_EOF;
 	ask->deadline_s = ASK_DEADLINE_S;
@@ -237,11 +238,6 @@ static int ask_send(struct ask *ask, const struct wire_request *request, const c
 			"too many; try again",
 			(int)ask->pid);
 	return ret ? ask_fail(why, ret, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(ret)) : 0;
-}
-
-int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES])
-{
-	return ask_about(ask, op, NULL, place, memfd, why);
 }
 
 int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct place *place, int *memfd,

@@ -23,6 +23,7 @@ struct ask {
 	pid_t pid; /* of the keeper; 0 if it is in a pid namespace that cannot be seen from here */
 	uid_t uid;
 	int deadline_s;
+	bool started;  /* by start_connect() */
 	uint8_t flags; /* of the questions that follow; 0 at first */
 	uint8_t space; /* ditto: WIRE_BREAK and WIRE_END_REST, as are the next two */
 	int64_t from, to;
@@ -40,12 +41,10 @@ void ask_close(struct ask *ask);
 void ask_patience(struct ask *ask, int seconds);
 
 /*
- * One question and its answer. 0: the keeper said WIRE_OK; *memfd (memfd may be NULL) is the descriptor that came
+ * One question, with the text that follows it (NULL: none), and its answer. 0: the keeper said WIRE_OK; *memfd (memfd may be NULL) is the descriptor that came
  * with the answer, or -1, and the caller closes it; why is the line that came with it, mostly "". -ENOLCK: the keeper refused, why has its reason; -EAGAIN: the same, and
  * WIRE_FIT may be asked again, and of what is to be broken nothing is there. Else -errno with one line in why.
  */
-int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
-/* The same with the text that follows the question: WIRE_WHO. NULL: none. */
 int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct place *place, int *memfd,
 	      char why[CLI_LINE_BYTES]);
 
@@ -69,9 +68,9 @@ json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI
 
 /*
  * ask_connect(); if no keeper runs, starts one with place's configuration and connects to that one. 0, or -errno with
- * one line in why. *started: a keeper was started. ask->dir is filled as by ask_connect(). Waits up to ASK_DEADLINE_S.
+ * one line in why. ask->dir is filled as by ask_connect(). Waits up to ASK_DEADLINE_S.
  */
-int start_connect(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES]);
+int start_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES]);
 
 /*
  * The keeper's status. A keeper serves before it has reached the store, and connects again every 2 s to a store that

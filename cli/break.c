@@ -431,14 +431,13 @@ int cmd_break(int argc, char **argv)
 		.options = known, .parser = break_parse, .args_doc = "[LOCK]", .doc = break_doc};
 	struct break_options options = {.lock = NULL};
 	char why[CLI_LINE_BYTES];
-	bool started = false;
 	struct place place;
 	struct ask ask;
 	int exit;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	cli_place(&place, NULL);
-	if (start_connect(&place, &ask, &started, why)) {
+	if (start_connect(&place, &ask, why)) {
 		cli_error("nothing was changed: %s", why);
 		return CLI_FAILED;
 	}

@@ -48,9 +48,16 @@ int cmd_stop(int argc, char **argv);
 /* "dflock: MESSAGE" on standard error, with control characters made visible. */
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Reads the command line of a subcommand that has no arguments, and only options without a value: `known`, which ends
- * with {0}. given[i] becomes true if known[i] was given. doc is the subcommand's help. */
-void cli_flags(int argc, char **argv, const char *doc, const struct argp_option *known, bool *given);
+/* The same for a line that is there already. Returns CLI_FAILED. */
+int cli_fail(const char *why);
+
+/*
+ * Reads the command line of a subcommand. known ends with {0}; for known[i] into[i] is a const char ** that gets the option's value, or,
+ * of an option without one, a bool * that becomes true. lock gets its one argument, which must be there; NULL: it has no
+ * arguments. doc is the subcommand's help. What makes no sense ends the process with a line.
+ */
+void cli_options(int argc, char **argv, const char *doc, const struct argp_option *known, void *const *into,
+		 const char **lock);
 
 /* The same for a subcommand without options. */
 void cli_no_arguments(int argc, char **argv, const char *doc);

@@ -29,7 +29,7 @@ static int init_ask(struct ask *ask, const struct place *place, bool force, char
 	if (ttl_ms > 0 && ttl_ms < INT32_MAX)
 		ask_patience(ask, ASK_DEADLINE_S + (int)(ttl_ms / 1000));
 	ask->flags = force ? WIRE_F_FORCE : 0;
-	return ask_question(ask, WIRE_INIT, place, NULL, why);
+	return ask_about(ask, WIRE_INIT, NULL, place, NULL, why);
 }
 
 int cmd_init(int argc, char **argv)
@@ -38,7 +38,6 @@ int cmd_init(int argc, char **argv)
 	bool force = cli_force(argc, argv, init_doc,
 			       "open it at once, whatever is known: a host that still holds a lock of the earlier "
 			       "memory, and the next one that gets this lock, then run at the same time");
-	bool started = false;
 	struct place place;
 	struct ask ask;
 	int ret;
@@ -48,14 +47,12 @@ int cmd_init(int argc, char **argv)
 		cli_error("there is no configuration that names a store; " CLI_WRITE_ONE);
 		return CLI_FAILED;
 	}
-	ret = start_connect(&place, &ask, &started, why);
+	ret = start_connect(&place, &ask, why);
 	if (!ret)
 		ret = init_ask(&ask, &place, force, why);
 	ask_close(&ask);
-	if (ret) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (ret)
+		return cli_fail(why);
 	puts("the store is open: locks are granted");
 	return CLI_OK;
 }
@@ -82,7 +79,6 @@ int cmd_reload(int argc, char **argv)
 {
 	bool force = cli_force(argc, argv, reload_doc,
 			       "also while a lock is held that would have another name, or not be protected any more");
-	bool started;
 	char why[CLI_LINE_BYTES];
 	struct place place;
 	struct ask ask;
@@ -95,16 +91,14 @@ int cmd_reload(int argc, char **argv)
 		return CLI_OK;
 	}
 	if (ret == -ENOENT)
-		ret = start_connect(&place, &ask, &started, why);
+		ret = start_connect(&place, &ask, why);
 	if (!ret) {
 		ask.flags = force ? WIRE_F_FORCE : 0;
-		ret = ask_question(&ask, WIRE_RELOAD, &place, NULL, why);
+		ret = ask_about(&ask, WIRE_RELOAD, NULL, &place, NULL, why);
 	}
 	ask_close(&ask);
-	if (ret) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (ret)
+		return cli_fail(why);
 	printf("the keeper (pid %d) has read its configuration again\n", (int)ask.pid);
 	return CLI_OK;
 }
@@ -138,10 +132,8 @@ int cmd_log_level(int argc, char **argv)
 	char why[CLI_LINE_BYTES];
 
 	argp_parse(&argp, argc, argv, 0, NULL, &level);
-	if (ask_once(WIRE_LOG_LEVEL, level, NULL, NULL, why)) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (ask_once(WIRE_LOG_LEVEL, level, NULL, NULL, why))
+		return cli_fail(why);
 	puts(why);
 	return CLI_OK;
 }
@@ -180,7 +172,7 @@ int cmd_stop(int argc, char **argv)
 	if (!ret && ask.pid > 0)
 		pidfd = (int)syscall(SYS_pidfd_open, ask.pid, 0);
 	if (!ret)
-		ret = ask_question(&ask, WIRE_STOP, &place, NULL, why);
+		ret = ask_about(&ask, WIRE_STOP, NULL, &place, NULL, why);
 	if (!ret) {
 		ret = wait_for_end(pidfd);
 		if (ret)
@@ -191,10 +183,8 @@ int cmd_stop(int argc, char **argv)
 	if (pidfd >= 0)
 		close(pidfd);
 	ask_close(&ask);
-	if (ret) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (ret)
+		return cli_fail(why);
 	printf("the keeper (pid %d) has ended\n", (int)ask.pid);
 	return CLI_OK;
 }

@@ -194,10 +194,8 @@ static int print_acl(struct doctor *d)
 	char why[CLI_LINE_BYTES];
 	int ret;
 
-	if (d->place.config[0] && config_load_rules(d->place.config, &d->config, why, sizeof(why))) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (d->place.config[0] && config_load_rules(d->place.config, &d->config, why, sizeof(why)))
+		return cli_fail(why);
 	ret = doctor_acl(d->config);
 	config_free(d->config);
 	return ret;

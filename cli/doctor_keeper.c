@@ -339,20 +339,19 @@ static void elsewhere_doctor(struct doctor *d, const json_t *elsewhere)
 void doctor_keeper(struct doctor *d)
 {
 	char why[CLI_LINE_BYTES];
-	bool started = false;
 	struct ask ask;
 	json_t *status;
 	int ret;
 
 	check_runtime_dir(d);
 	/* Without a valid configuration no keeper can be started, but one may run already. */
-	ret = d->config ? start_connect(&d->place, &ask, &started, why) : ask_connect(&d->place, &ask, why);
+	ret = d->config ? start_connect(&d->place, &ask, why) : ask_connect(&d->place, &ask, why);
 	if (ret) {
 		doctor_find(d, d->config || ret != -ENOENT ? FINDING_PROBLEM : FINDING_WARNING, "%s", why);
 		return;
 	}
-	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", started ? "no keeper ran; a" : "the",
-		    started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
+	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", ask.started ? "no keeper ran; a" : "the",
+		    ask.started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
 	check_priority(d, ask.pid);
 	status = store_await(&ask, &d->place, why);
 	if (status && d->place.config[0])

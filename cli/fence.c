@@ -207,10 +207,8 @@ int cmd_fence(int argc, char **argv)
 	int64_t fence;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	if (!fence_find(options.lock, options.pid ? options.pid : getpid(), !options.pid, &fence, why)) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (!fence_find(options.lock, options.pid ? options.pid : getpid(), !options.pid, &fence, why))
+		return cli_fail(why);
 	printf("%" PRId64 "\n", fence);
 	return CLI_OK;
 }

@@ -208,7 +208,6 @@ static int lock_open(const char *name, int64_t at_least_ms)
 {
 	char why[CLI_LINE_BYTES], file[NAME_MAX + 1], path[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + NAME_MAX + 3];
 	struct place place;
-	bool started;
 	struct ask ask;
 	int fd;
 
@@ -217,7 +216,7 @@ static int lock_open(const char *name, int64_t at_least_ms)
 		return -1;
 	}
 	cli_place(&place, NULL);
-	if (start_connect(&place, &ask, &started, why)) {
+	if (start_connect(&place, &ask, why)) {
 		cli_error("not started: %s", why);
 		return -1;
 	}

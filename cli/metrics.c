@@ -21,11 +21,21 @@
 
 #include "cli/ask.h"
 
+enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM };
+
+#define METRIC_LABELS 2
+
+struct metric {
+	const char *name; /* without "dflock_": also its key in the keeper's JSON */
+	enum metric_type type;
+	const char *labels[METRIC_LABELS]; /* NULL: no more */
+	const char *help;
+};
 #define PAGE                                                                                                                    \
 	" Lock calls that a lease of this host covers already go through the shared page and never reach the keeper: they are " \
 	"not counted."
 
-const struct metric metrics_table[] = {
+static const struct metric metrics_table[] = {
 	/* dflock itself */
 	{"up", METRIC_GAUGE, {NULL}, "1: the keeper answered. 0: none runs, or it does not answer."},
 	{"build_info", METRIC_GAUGE, {"program", "version"}, "Always 1; which versions of dflock and dflockd run."},
@@ -289,22 +299,6 @@ static const char metrics_doc[] =
 	"The exit status is 0, also if no keeper runs, and 1 if there is one that does not answer (then, too, it says "
 	"\"dflock_up 0\"), or if the file cannot be written. dflock(1) lists the metrics.";
 
-static error_t metrics_parse(int key, char *arg, struct argp_state *state)
-{
-	const char **dir = state->input;
-
-	switch (key) {
-	case 't':
-		*dir = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "it takes no arguments, but got %s", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 /* The keeper's answer; NULL: it is away. Then `why` says so, and is "" if none runs. */
 static json_t *metrics_ask(char why[CLI_LINE_BYTES])
 {
@@ -387,13 +381,12 @@ int cmd_metrics(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"textfile", 't', "DIR", 0, "write " TEXTFILE_NAME " in this directory, for node_exporter", 0}, {0}};
-	static const struct argp argp = {.options = known, .parser = metrics_parse, .doc = metrics_doc};
 	char why[CLI_LINE_BYTES];
 	const char *dir = NULL;
 	json_t *answer;
 	int ret = 0;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &dir);
+	cli_options(argc, argv, metrics_doc, known, (void *[]){&dir}, NULL);
 	answer = metrics_ask(why);
 	if (*why)
 		cli_error("%s", why);

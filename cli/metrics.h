@@ -11,19 +11,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM };
-
-#define METRIC_LABELS 2
-
-struct metric {
-	const char *name; /* without "dflock_": also its key in the keeper's JSON */
-	enum metric_type type;
-	const char *labels[METRIC_LABELS]; /* NULL: no more */
-	const char *help;
-};
-extern const struct metric metrics_table[]; /* ends with name NULL */
-
-/* Prints everything. answer: the keeper's; NULL: it is away. What does not fit metrics_table is left out. */
+/* Prints everything. answer: the keeper's; NULL: it is away. What does not fit the table of metrics is left out. */
 void metrics_print(const json_t *answer, FILE *f);
 
 #endif

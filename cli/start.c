@@ -119,17 +119,17 @@ static int start_keeper(const char *config, char why[CLI_LINE_BYTES])
 	return ret;
 }
 
-int start_connect(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES])
+int start_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES])
 {
 	int ret = ask_connect(place, ask, why);
 
-	*started = ret == -ENOENT;
 	if (ret != -ENOENT)
 		return ret;
 	ret = start_keeper(place->config, why);
 	if (ret)
 		return ret;
 	ret = ask_connect(place, ask, why);
+	ask->started = true;
 	if (ret == -ENOENT)
 		snprintf(why, CLI_LINE_BYTES, "the keeper that was started for %s has ended at once; its log says why",
 			 ask->dir);
@@ -180,17 +180,16 @@ static bool keeper_is_fit(const struct place *place, char why[CLI_LINE_BYTES])
 	const struct timespec again = {.tv_nsec = AGAIN_MS * 1000000};
 	int64_t until = 0;
 	struct ask ask;
-	bool started;
 	int ret;
 
 	do { /* an idle keeper may end just now: the next one is asked */
 		if (until)
 			nanosleep(&again, NULL);
-		if (start_connect(place, &ask, &started, why))
+		if (start_connect(place, &ask, why))
 			return false;
 		if (!until)
 			until = cli_now_ms() + REQUIRE_PATIENCE_MS;
-		while ((ret = ask_question(&ask, WIRE_FIT, place, NULL, why)) == -EAGAIN && cli_now_ms() < until)
+		while ((ret = ask_about(&ask, WIRE_FIT, NULL, place, NULL, why)) == -EAGAIN && cli_now_ms() < until)
 			nanosleep(&again, NULL);
 		ask_close(&ask);
 	} while (ret == -ECONNRESET && cli_now_ms() < until);

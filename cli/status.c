@@ -288,10 +288,8 @@ static int status_once(const struct status_options *options)
 			printf("%s\n(the first program that locks a protected file starts one)\n", why);
 		return CLI_OK;
 	}
-	if (ret) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (ret)
+		return cli_fail(why);
 	if (options->json)
 		printf("%s%s", text, *text && text[strlen(text) - 1] == '\n' ? "" : "\n");
 	else

@@ -226,25 +226,6 @@ static void who_print(const json_t *report, FILE *f)
 
 /* --- the command --- */
 
-static error_t who_parse(int key, char *arg, struct argp_state *state)
-{
-	struct who_options *options = state->input;
-
-	switch (key) {
-	case 'j':
-		options->json = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		cli_take_lock(state, arg, &options->lock);
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_usage(state);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 static int who_show(const struct who_options *options, const json_t *report)
 {
 	bool held = who_is_held(report);
@@ -264,18 +245,16 @@ static int who_show(const struct who_options *options, const json_t *report)
 int cmd_who(int argc, char **argv)
 {
 	static const struct argp_option known[] = {{"json", 'j', NULL, 0, "as JSON", 0}, {0}};
-	static const struct argp argp = {.options = known, .parser = who_parse, .args_doc = "LOCK", .doc = who_doc};
 	struct who_options options = {.lock = NULL};
 	int status = WHO_UNKNOWN;
 	char why[CLI_LINE_BYTES];
 	json_t *report = NULL;
 	struct place place;
 	struct ask ask;
-	bool started;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	cli_options(argc, argv, who_doc, known, (void *[]){&options.json}, &options.lock);
 	cli_place(&place, NULL);
-	if (!start_connect(&place, &ask, &started, why)) {
+	if (!start_connect(&place, &ask, why)) {
 		report = who_ask(&ask, &place, options.lock, why);
 		ask_close(&ask);
 	}

@@ -1,9 +1,8 @@
 /*
  * What the files of config/ share. Each file calls only files above it in this list:
  *
- *   reading.c  what a reading says when it fails
+ *   reading.c  what a reading says when it fails; refuses text that libconfig would misread
  *   load.c     the bytes of a file (load.h)
- *   scan.c     refuses text that libconfig would misread
  *   settings.c one group of settings against its table
  *   resolve.c  the path by which the kernel knows a file
  *   servertls.c, server.c  the group `store`
