@@ -45,10 +45,9 @@ static bool break_agreed(const struct break_options *options, const char *questi
 }
 
 /* ask_about(), and says so if the keeper is too old for the question. */
-static int break_ask(struct ask *ask, enum wire_op op, const char *text, const struct place *place,
-		     char why[CLI_LINE_BYTES])
+static int break_ask(struct ask *ask, enum wire_op op, const char *text, char why[CLI_LINE_BYTES])
 {
-	int ret = ask_about(ask, op, text, place, NULL, why);
+	int ret = ask_about(ask, op, text, NULL, why);
 
 	/* A keeper that does not know the question takes it for a malformed one. */
 	if (ret == -ECONNRESET)
@@ -61,14 +60,14 @@ static int break_ask(struct ask *ask, enum wire_op op, const char *text, const s
 
 /* --- a host --- */
 
-static int break_host_agreed(struct ask *ask, const struct break_options *options, const struct place *place,
-			     int64_t ttl_ms, char why[CLI_LINE_BYTES])
+static int break_host_agreed(struct ask *ask, const struct break_options *options, int64_t ttl_ms,
+			     char why[CLI_LINE_BYTES])
 {
 	int ret;
 
 	ask->flags = options->force ? WIRE_F_FORCE : 0;
 	ask_patience(ask, BREAK_PATIENCE_S + (int)(ttl_ms / 1000));
-	ret = break_ask(ask, WIRE_GIVE_UP, options->host, place, why);
+	ret = break_ask(ask, WIRE_GIVE_UP, options->host, why);
 	if (!ret) {
 		fputs("given up: ", stdout);
 		show_text(stdout, options->host);
@@ -99,8 +98,7 @@ static void break_host_show(const json_t *cluster, const char *host, int64_t age
 		}
 }
 
-static int break_host(struct ask *ask, const struct break_options *options, const struct place *place,
-		      const json_t *status)
+static int break_host(struct ask *ask, const struct break_options *options, const json_t *status)
 {
 	const json_t *cluster = json_object_get(status, "cluster");
 	const json_t *about = json_object_get(json_object_get(cluster, "hosts"), options->host);
@@ -121,14 +119,13 @@ static int break_host(struct ask *ask, const struct break_options *options, cons
 	if (!break_agreed(options, "Is it off, and shall it be given up?"))
 		return CLI_FAILED;
 	fflush(stdout);
-	return break_host_agreed(ask, options, place, ttl_ms < INT32_MAX ? ttl_ms : INT32_MAX, why);
+	return break_host_agreed(ask, options, ttl_ms < INT32_MAX ? ttl_ms : INT32_MAX, why);
 }
 
 /* --- a lock --- */
 
 struct break_lock {
 	struct ask *ask;
-	const struct place *place;
 	char name[LOCK_NAME_BYTES];
 	const json_t *lock; /* of this name; NULL: nothing is known of it */
 	int64_t limit;      /* the largest fence number of the store when this was shown */
@@ -222,7 +219,7 @@ static void break_show(const struct break_lock *b, const json_t *status)
 	const char *own = field_text(status, "host"), *space;
 	char range[STATUS_RANGE_BYTES], left[SHOW_TIME_BYTES];
 	char why[CLI_LINE_BYTES];
-	json_t *rest, *who = who_ask(b->ask, b->place, b->name, why);
+	json_t *rest, *who = who_ask(b->ask, b->name, why);
 	const json_t *e;
 	size_t i;
 
@@ -256,7 +253,7 @@ static void break_lease(struct break_lock *b, const json_t *e)
 
 	b->ask->from = fence;
 	b->ask->to = b->limit;
-	ret = break_ask(b->ask, WIRE_BREAK, b->name, b->place, why);
+	ret = break_ask(b->ask, WIRE_BREAK, b->name, why);
 	if (!ret) {
 		printf("taken away: fence %" PRId64 " of host ", fence);
 		show_text(stdout, field_text(e, "host"));
@@ -276,7 +273,7 @@ static void break_rest(struct break_lock *b, const char *space)
 
 	b->ask->space = strcmp(space, "flock") ? WIRE_RECORD : WIRE_FLOCK;
 	b->ask->to = b->limit;
-	ret = break_ask(b->ask, WIRE_END_REST, b->name, b->place, why);
+	ret = break_ask(b->ask, WIRE_END_REST, b->name, why);
 	b->ask->space = 0;
 	if (!ret || ret == -EAGAIN) { /* it ended with its lease, or by itself */
 		printf("the rest (%s) is over\n", space);
@@ -290,7 +287,7 @@ static void break_rest(struct break_lock *b, const char *space)
 static int break_report_younger(const struct break_lock *b)
 {
 	char why[CLI_LINE_BYTES];
-	json_t *status = ask_status_json(b->ask, b->place, why);
+	json_t *status = ask_status_json(b->ask, why);
 	const json_t *e;
 	int exit = CLI_OK;
 	size_t i;
@@ -339,12 +336,11 @@ static int64_t break_limit(const struct break_lock *b, const json_t *status)
 	return limit;
 }
 
-static int break_lock(struct ask *ask, const struct break_options *options, const struct place *place,
-		      const json_t *status)
+static int break_lock(struct ask *ask, const struct break_options *options, const json_t *status)
 {
-	struct break_lock b = {.ask = ask, .place = place};
+	struct break_lock b = {.ask = ask};
 
-	break_name(options->lock, place, status, b.name);
+	break_name(options->lock, ask->place, status, b.name);
 	b.lock = break_find(status, b.name);
 	if (!json_array_size(json_object_get(b.lock, "leases")) &&
 	    !json_object_size(json_object_get(b.lock, "resting"))) {
@@ -402,10 +398,10 @@ static error_t break_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static int break_run(struct ask *ask, const struct break_options *options, const struct place *place)
+static int break_run(struct ask *ask, const struct break_options *options)
 {
 	char why[CLI_LINE_BYTES];
-	json_t *status = store_await(ask, place, why);
+	json_t *status = store_await(ask, why);
 	int exit = CLI_FAILED;
 
 	if (!status)
@@ -413,8 +409,7 @@ static int break_run(struct ask *ask, const struct break_options *options, const
 	else if (!json_is_object(json_object_get(status, "cluster")))
 		cli_error("nothing was changed: the store cannot be read: %s", field_text(status, "cluster_error"));
 	else
-		exit = options->host ? break_host(ask, options, place, status)
-				     : break_lock(ask, options, place, status);
+		exit = options->host ? break_host(ask, options, status) : break_lock(ask, options, status);
 	json_decref(status);
 	return exit;
 }
@@ -441,7 +436,7 @@ int cmd_break(int argc, char **argv)
 		cli_error("nothing was changed: %s", why);
 		return CLI_FAILED;
 	}
-	exit = break_run(&ask, &options, &place);
+	exit = break_run(&ask, &options);
 	ask_close(&ask);
 	return exit;
 }

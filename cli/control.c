@@ -20,16 +20,16 @@ static const char init_doc[] =
 	"When in doubt wait one ttl: the store then opens by itself. Starts a keeper if none runs. The exit status is "
 	"0 if the store grants locks now, and else 1.";
 
-static int init_ask(struct ask *ask, const struct place *place, bool force, char why[CLI_LINE_BYTES])
+static int init_ask(struct ask *ask, bool force, char why[CLI_LINE_BYTES])
 {
-	json_t *status = store_await(ask, place, why); /* if the store does not come up, the keeper's answer says so */
+	json_t *status = store_await(ask, why); /* if the store does not come up, the keeper's answer says so */
 	int64_t ttl_ms = field_number(json_object_get(status, "store"), "ttl_ms");
 
 	json_decref(status);
 	if (ttl_ms > 0 && ttl_ms < INT32_MAX)
 		ask_patience(ask, ASK_DEADLINE_S + (int)(ttl_ms / 1000));
 	ask->flags = force ? WIRE_F_FORCE : 0;
-	return ask_about(ask, WIRE_INIT, NULL, place, NULL, why);
+	return ask_about(ask, WIRE_INIT, NULL, NULL, why);
 }
 
 int cmd_init(int argc, char **argv)
@@ -49,7 +49,7 @@ int cmd_init(int argc, char **argv)
 	}
 	ret = start_connect(&place, &ask, why);
 	if (!ret)
-		ret = init_ask(&ask, &place, force, why);
+		ret = init_ask(&ask, force, why);
 	ask_close(&ask);
 	if (ret)
 		return cli_fail(why);
@@ -94,7 +94,7 @@ int cmd_reload(int argc, char **argv)
 		ret = start_connect(&place, &ask, why);
 	if (!ret) {
 		ask.flags = force ? WIRE_F_FORCE : 0;
-		ret = ask_about(&ask, WIRE_RELOAD, NULL, &place, NULL, why);
+		ret = ask_about(&ask, WIRE_RELOAD, NULL, NULL, why);
 	}
 	ask_close(&ask);
 	if (ret)
@@ -172,7 +172,7 @@ int cmd_stop(int argc, char **argv)
 	if (!ret && ask.pid > 0)
 		pidfd = (int)syscall(SYS_pidfd_open, ask.pid, 0);
 	if (!ret)
-		ret = ask_about(&ask, WIRE_STOP, NULL, &place, NULL, why);
+		ret = ask_about(&ask, WIRE_STOP, NULL, NULL, why);
 	if (!ret) {
 		ret = wait_for_end(pidfd);
 		if (ret)

@@ -57,7 +57,7 @@ bool doctor_keeper_reads(struct doctor *d, const char *why)
 	if (ask_connect(&d->place, &ask, ignored))
 		return false;
 	if (ask.uid != geteuid())
-		status = store_await(&ask, &d->place, ignored);
+		status = store_await(&ask, ignored);
 	reads = status && is_same_config(field_text(status, "config"), d->place.config) &&
 		!*field_text(json_object_get(status, "rules"), "why");
 	if (reads)
@@ -353,7 +353,7 @@ void doctor_keeper(struct doctor *d)
 	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", ask.started ? "no keeper ran; a" : "the",
 		    ask.started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
 	check_priority(d, ask.pid);
-	status = store_await(&ask, &d->place, why);
+	status = store_await(&ask, why);
 	if (status && d->place.config[0])
 		check_same_config(d, status);
 	if (status)

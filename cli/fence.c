@@ -190,7 +190,7 @@ bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[
 		snprintf(why, CLI_LINE_BYTES,
 			 "%.512s: no keeper runs for %s, so no process on this host holds this lock", lock, ask.dir);
 	else if (!ret)
-		status = ask_status_json(&ask, &place, why);
+		status = ask_status_json(&ask, why);
 	found = status && fence_choose(lock, pid, any, status, fence, why);
 	json_decref(status);
 	ask_close(&ask);

@@ -115,7 +115,7 @@ static bool is_secure(int fd, const char **what)
 /* --- programs that start others without the preload: they clean the environment, or another process starts the job --- */
 
 struct wrapper {
-	const char *name;
+	const char *names;
 	bool always; /* whatever its arguments are */
 	const char
 		*with; /* if not always: with one of these options, "-l --login"; NULL: its configuration may do so */
@@ -130,75 +130,61 @@ struct wrapper {
 static const struct wrapper wrappers[] = {
 	{"sudo", true, NULL, "it cleans the environment (env_reset)", BEHIND},
 	{"sudoedit", true, NULL, "it cleans the environment (env_reset)", "edit the file under `dflock run`"},
-	{"doas", true, NULL, "it cleans the environment", BEHIND},
-	{"pkexec", true, NULL, "it cleans the environment", BEHIND},
+	{"doas pkexec login", true, NULL, "it cleans the environment", BEHIND},
 	{"su", false, "- -l --login", "it cleans the environment with -, and for all users but root it is setuid",
 	 BEHIND},
 	{"runuser", false, "- -l --login", "it cleans the environment with -", BEHIND},
-	{"login", true, NULL, "it cleans the environment", BEHIND},
-	{"sg", true, NULL, "it is setuid", BEHIND},
-	{"newgrp", true, NULL, "it is setuid", BEHIND},
+	{"sg newgrp firejail", true, NULL, "it is setuid", BEHIND},
 	{"env", false, "- -i --ignore-environment", "it cleans the environment with -i", BEHIND},
 	{"setpriv", false, "--reset-env", "it cleans the environment with --reset-env", BEHIND},
 	{"bwrap", false, "--clearenv", "it cleans the environment with --clearenv, and the library must be inside",
 	 BEHIND},
 	{"chroot", false, NULL, "the library and the configuration must be inside", IN_THERE},
-	{"doveadm", true, NULL, "it runs doveconf, which cleans the environment (import_environment)",
-	 "add LD_PRELOAD to import_environment in dovecot.conf"},
-	{"dovecot", true, NULL, "it runs doveconf, which cleans the environment (import_environment)",
+	{"doveadm dovecot", true, NULL, "it runs doveconf, which cleans the environment (import_environment)",
 	 "add LD_PRELOAD to import_environment in dovecot.conf"},
 	{"doveconf", true, NULL, "it cleans the environment (import_environment)",
 	 "add LD_PRELOAD to import_environment in dovecot.conf"},
 	{"systemctl", true, NULL, "systemd starts the job, with an environment of its own", IN_UNIT},
-	{"service", true, NULL, "it cleans the environment, or systemd starts the job", IN_UNIT},
-	{"invoke-rc.d", true, NULL, "it cleans the environment, or systemd starts the job", IN_UNIT},
-	{"systemd-run", true, NULL, "systemd starts the job, with an environment of its own", BEHIND},
-	{"run0", true, NULL, "systemd starts the job, with an environment of its own", BEHIND},
+	{"service invoke-rc.d", true, NULL, "it cleans the environment, or systemd starts the job", IN_UNIT},
+	{"systemd-run run0", true, NULL, "systemd starts the job, with an environment of its own", BEHIND},
 	{"machinectl", true, NULL, "the job runs in another system", IN_THERE},
-	{"at", true, NULL, "atd starts the job, with an environment from which LD_PRELOAD is missing",
-	 "put `dflock run` into the job"},
-	{"batch", true, NULL, "atd starts the job, with an environment from which LD_PRELOAD is missing",
+	{"at batch", true, NULL, "atd starts the job, with an environment from which LD_PRELOAD is missing",
 	 "put `dflock run` into the job"},
 	{"cron", true, NULL, "jobs have the environment of their table",
 	 "set LD_PRELOAD in the table, or put `dflock run` into its lines"},
 	{"crontab", true, NULL, "cron starts the jobs, with the environment of the table",
 	 "set LD_PRELOAD in the table, or put `dflock run` into its lines"},
-	{"ssh", true, NULL, "the job runs on another host", IN_THERE},
-	{"rsh", true, NULL, "the job runs on another host", IN_THERE},
-	{"snap", true, NULL, "the job runs confined, with libraries of its own",
+	{"ssh rsh", true, NULL, "the job runs on another host", IN_THERE},
+	{"snap flatpak", true, NULL, "the job runs confined, with libraries of its own",
 	 "take the lock with flock(1) around it"},
-	{"flatpak", true, NULL, "the job runs confined, with libraries of its own",
-	 "take the lock with flock(1) around it"},
-	{"docker", true, NULL, "a daemon starts the job in a container", IN_THERE},
+	{"docker nerdctl", true, NULL, "a daemon starts the job in a container", IN_THERE},
 	{"podman", true, NULL, "the job runs in a container, with its environment", IN_THERE},
-	{"nerdctl", true, NULL, "a daemon starts the job in a container", IN_THERE},
 	{"kubectl", true, NULL, "the job runs in a container, elsewhere", IN_THERE},
 	{"lxc-attach", true, NULL, "the job runs in a container", IN_THERE},
-	{"apptainer", true, NULL, "the job runs in a container, with libraries of its own", IN_THERE},
-	{"singularity", true, NULL, "the job runs in a container, with libraries of its own", IN_THERE},
-	{"firejail", true, NULL, "it is setuid", BEHIND},
+	{"apptainer singularity", true, NULL, "the job runs in a container, with libraries of its own", IN_THERE},
 	{"screen", false, NULL, "a session that runs already has the environment that it was started with", BEHIND},
 	{"tmux", false, NULL, "a server that runs already has the environment that it was started with", BEHIND},
 };
+
+/* "-l --login" */
+static bool wrapper_has(const char *list, const char *word)
+{
+	const size_t len = strlen(word);
+
+	for (const char *p = list; p && len && (p = strstr(p, word)); p += len)
+		if ((p == list || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
+			return true;
+	return false;
+}
 
 static const struct wrapper *wrapper_named(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
 	for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]); i++)
-		if (strcmp(wrappers[i].name, name) == 0)
+		if (wrapper_has(wrappers[i].names, name))
 			return &wrappers[i];
 	return NULL;
-}
-
-static bool wrapper_cleans_with(const struct wrapper *w, const char *option)
-{
-	const size_t len = strlen(option);
-
-	for (const char *p = w->with; p && len && (p = strstr(p, option)); p += len)
-		if ((p == w->with || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
-			return true;
-	return false;
 }
 
 static const struct wrapper *wrapper_find(const char *path)
@@ -304,11 +290,11 @@ static bool examine_wrapper(const char *path, char *const words[], const struct 
 	bool cleans = false;
 
 	for (int i = 0; w && words && words[i] && words[i][0] == '-'; i++)
-		cleans = cleans || wrapper_cleans_with(w, words[i]);
+		cleans = cleans || wrapper_has(w->with, words[i]);
 	if (!w || (words && !w->always && !cleans))
 		return false;
 	/* Debian's cron locks /run/crond.pid as long as it runs. */
-	if (!strcmp(w->name, "cron")) {
+	if (!strcmp(w->names, "cron")) {
 		examine_file(path, ask, 0);
 		if (ask->out->reach == REACH_YES)
 			say(ask->out, REACH_ITSELF,

@@ -189,7 +189,7 @@ static bool keeper_is_fit(const struct place *place, char why[CLI_LINE_BYTES])
 			return false;
 		if (!until)
 			until = cli_now_ms() + REQUIRE_PATIENCE_MS;
-		while ((ret = ask_about(&ask, WIRE_FIT, NULL, place, NULL, why)) == -EAGAIN && cli_now_ms() < until)
+		while ((ret = ask_about(&ask, WIRE_FIT, NULL, NULL, why)) == -EAGAIN && cli_now_ms() < until)
 			nanosleep(&again, NULL);
 		ask_close(&ask);
 	} while (ret == -ECONNRESET && cli_now_ms() < until);

@@ -34,24 +34,24 @@ static bool who_is_empty(const json_t *report)
 	       !json_object_size(json_object_get(report, "resting"));
 }
 
-json_t *who_ask(struct ask *ask, const struct place *place, const char *lock, char why[CLI_LINE_BYTES])
+json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
 {
 	char path[PATH_MAX], name[sizeof(CONFIG_NAMES) + NAME_MAX];
 	bool is_file = access(lock, F_OK) == 0;
 	json_t *report, *plain;
 
 	if ((is_file || strchr(lock, '/')) && files_resolve(lock, path) == 0) {
-		report = ask_json(ask, WIRE_WHO, path, place, why);
+		report = ask_json(ask, WIRE_WHO, path, why);
 		if (!report || field_flag(report, "protected"))
 			return report;
 		json_decref(report);
 	}
-	plain = ask_json(ask, WIRE_WHO, lock, place, why);
+	plain = ask_json(ask, WIRE_WHO, lock, why);
 	if (!plain || !who_is_empty(plain))
 		return plain;
 	memcpy(name, CONFIG_NAMES, sizeof(CONFIG_NAMES));
 	if (lock_file_name(lock, name + strlen(CONFIG_NAMES))) {
-		report = ask_json(ask, WIRE_WHO, name, place, why);
+		report = ask_json(ask, WIRE_WHO, name, why);
 		if (!report || !who_is_empty(report)) {
 			json_decref(plain);
 			return report;
@@ -255,7 +255,7 @@ int cmd_who(int argc, char **argv)
 	cli_options(argc, argv, who_doc, known, (void *[]){&options.json}, &options.lock);
 	cli_place(&place, NULL);
 	if (!start_connect(&place, &ask, why)) {
-		report = who_ask(&ask, &place, options.lock, why);
+		report = who_ask(&ask, options.lock, why);
 		ask_close(&ask);
 	}
 	if (report)
