@@ -227,6 +227,29 @@ static void ask_linker(const char *path, const struct elf_facts *elf, const stru
 		say(ask->out, REACH_NO, "%s: the dynamic linker does not load the preload into it: %s", path, why);
 }
 
+/* The preload is loaded into it. */
+static void examine_dynamic(const char *path, const struct elf_facts *elf, const struct examined *ask)
+{
+	if (elf->go)
+		say(ask->out, REACH_DOUBTFUL,
+		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes "
+		    "itself are not protected; " NET "or take the lock with flock(1) around it",
+		    path);
+	else if (elf->alone)
+		say(ask->out, REACH_DOUBTFUL,
+		    "%s is not linked with libc: it makes its system calls itself, and no preload sees its locks; " NET
+		    "or take the lock with flock(1) around it",
+		    path);
+	else {
+		say(ask->out, REACH_YES,
+		    "%s is dynamically linked (%s): the preload reaches it%s; system calls without libc, and what it starts, do "
+		    "not show in its file: `dflock run --report` and `--require=taken` tell",
+		    path, elf->interpreter, elf->by_number ? ", and sees locks by syscall(), which it imports" : "");
+		if (ask->deep)
+			ask_linker(path, elf, ask);
+	}
+}
+
 static void examine_elf(const char *path, int fd, const struct elf_facts *elf, const struct examined *ask)
 {
 	struct program *out = ask->out;
@@ -258,24 +281,8 @@ static void examine_elf(const char *path, int fd, const struct elf_facts *elf, c
 		    "%s is %s, so the dynamic linker ignores the preload: its locks are not protected; start it with "
 		    "`dflock run --net=on` as root, or take the lock before it is started",
 		    path, what);
-	else if (elf->go)
-		say(out, REACH_DOUBTFUL,
-		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes "
-		    "itself are not protected; " NET "or take the lock with flock(1) around it",
-		    path);
-	else if (elf->alone)
-		say(out, REACH_DOUBTFUL,
-		    "%s is not linked with libc: it makes its system calls itself, and no preload sees its locks; " NET
-		    "or take the lock with flock(1) around it",
-		    path);
-	else {
-		say(out, REACH_YES,
-		    "%s is dynamically linked (%s): the preload reaches it%s; system calls without libc, and what it starts, do "
-		    "not show in its file: `dflock run --report` and `--require=taken` tell",
-		    path, elf->interpreter, elf->by_number ? ", and sees locks by syscall(), which it imports" : "");
-		if (ask->deep)
-			ask_linker(path, elf, ask);
-	}
+	else
+		examine_dynamic(path, elf, ask);
 out:
 	if (shim_fd >= 0)
 		close(shim_fd);
