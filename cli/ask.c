@@ -1,3 +1,4 @@
+/* See ask.h. */
 #include "cli/ask.h"
 
 #include <errno.h>

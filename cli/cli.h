@@ -52,14 +52,14 @@ void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_fail(const char *why);
 
 /*
- * Reads the command line of a subcommand. known ends with {0}; for known[i] into[i] is a const char ** that gets the option's value, or,
- * of an option without one, a bool * that becomes true. lock gets its one argument, which must be there; NULL: it has no
+ * Reads the command line of a subcommand. known ends with {0}; for known[i] into[i] is a const char ** that gets the option's
+ * value, or, of an option without one, a bool * that becomes true. lock gets its one argument, which must be there; NULL: it has no
  * arguments. doc is the subcommand's help. What makes no sense ends the process with a line.
  */
 void cli_options(int argc, char **argv, const char *doc, const struct argp_option *known, void *const *into,
 		 const char **lock);
 
-/* The same for a subcommand without options. */
+/* The same for a subcommand without options and arguments. */
 void cli_no_arguments(int argc, char **argv, const char *doc);
 
 /* The same for a subcommand whose only option is --force, which does what `help` says. Was it given? */

@@ -11,6 +11,13 @@
 #include "cli/show.h"
 #include "config/rights.h"
 
+/*
+ * --- dflock doctor --acl: the rights that dflock needs in the store, as commands to give there ---
+ *
+ * The form is that of Redis 6.2, which newer versions take, too: nothing that only 7 has (selectors, %R~) would make the set
+ * smaller, because the scripts read and write the same keys.
+ */
+
 #define ACL_USER "dflock"
 
 /* A word of a command. A name that the parser let through may have blanks; redis-cli takes quotes. */

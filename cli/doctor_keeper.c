@@ -1,3 +1,4 @@
+/* dflock doctor: runtime directory, keeper, configuration in force, store, and what the keeper's status warns of. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -172,6 +173,8 @@ static void check_priority(struct doctor *d, pid_t pid)
 			    nice_value, policy == SCHED_IDLE ? " and SCHED_IDLE" : "");
 }
 
+/* --- locks that the keeper's status says were taken past dflock --- */
+
 #define SHOWN_MAX 10 /* `dflock status` shows all */
 
 static void find_one(struct doctor *d, const json_t *lock)
@@ -241,6 +244,8 @@ static void doctor_past(struct doctor *d, const json_t *status)
 			    field_number(looks, "left_out"));
 	free(list);
 }
+
+/* --- what other hosts name or protect differently --- */
 
 #define OLD_MS      (2 * 3600 * 1000) /* a keeper that runs has said by which rules it goes since then */
 #define HOSTS_BYTES 512

@@ -167,6 +167,8 @@ static const struct metric metrics_table[] = {
 	{"config_refused", METRIC_GAUGE, {NULL}, "1: the configuration file is not in force, and older rules are."},
 	{.name = NULL}};
 
+/* --- from the keeper's JSON (keeper/callers/metrics.h) to text: a value of the wrong kind is left out, a text is escaped --- */
+
 static const char *const metric_types[] = {
 	[METRIC_GAUGE] = "gauge", [METRIC_COUNTER] = "counter", [METRIC_HISTOGRAM] = "histogram"};
 

@@ -104,7 +104,13 @@ const char *show_ms(int64_t ms, char out[SHOW_TIME_BYTES])
 	return out;
 }
 
-/* --- a table --- */
+/*
+ * --- a table ---
+ *
+ * libsmartcols lays out the columns. Notes are no cells: it would make a column as wide as its longest note. So the
+ * table is printed into a text, in which each row is one line, since escaped cells have no line breaks; the notes go
+ * between these lines.
+ */
 
 /* An escaped byte takes four. */
 #define TEXT_BYTES (4 * GRID_CELL_BYTES)

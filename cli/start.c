@@ -1,3 +1,4 @@
+/* A keeper that runs, started if need be, and is fit to protect a job: see ask.h. */
 #include "cli/ask.h"
 
 #include <errno.h>
@@ -136,7 +137,11 @@ int start_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_
 	return ret;
 }
 
-/* --- is everything there that protects a job? --- */
+/*
+ * --- is everything there that protects a job? ---
+ *
+ * A keeper that has just started is not connected to the store, and is asked again until the time is over.
+ */
 
 #define AGAIN_MS 20
 

@@ -1,3 +1,4 @@
+/* dflock status: which hosts hold and await which locks. */
 #include "cli/status.h"
 
 #include <inttypes.h>

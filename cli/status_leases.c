@@ -1,3 +1,4 @@
+/* dflock status: this host's leases, those that were lost, and locks that are held too long or were taken past dflock. */
 #include "cli/status.h"
 
 #include <inttypes.h>
