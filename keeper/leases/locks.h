@@ -281,8 +281,8 @@ void lease_set_key(struct lease *lease, const char *key);
  * (queue.h). */
 void lease_start_timer(struct lease *lease, int64_t ms);
 
-/* Sets the state, and counts the leases in each, and those in LEASE_FORGOTTEN once more: for each answer of the store the keeper must know whether
- * there are any, and there may be as many answers as leases. */
+/* Sets the state, and counts the leases in each: for each answer of the store the keeper must know whether any is forgotten, and there
+ * may be as many answers as leases. */
 void lease_set_state(struct lease *lease, enum lease_state state);
 
 bool range_covers(const struct store_range *a, const struct store_range *b); /* does a allow whatever b allows? */
