@@ -24,7 +24,7 @@
 #include "keeper/leases/grace.h"
 #include "keeper/leases/grants.h"
 #include "keeper/leases/host.h"
-#include "keeper/leases/inquiry.h"
+#include "keeper/leases/recall.h"
 #include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"

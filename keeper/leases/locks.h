@@ -106,11 +106,11 @@ struct lease {
 	uint32_t key_slot;              /* ending, after key_lost: the slot in the table, with its generation */
 	uint64_t key_generation;        /* 0: it does not end because of its key */
 
-	/* split.c */
+	/* recall.c */
 	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */
 	struct lease *whole; /* of a part: the lease that is being split; else NULL */
 
-	/* recall.c, askers.c: what other hosts want */
+	/* recall.c: what other hosts want */
 	enum recall_level recall;
 	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
 	struct store_range recall_range;      /* what is wanted, by the first asker */
@@ -264,7 +264,7 @@ static inline bool lease_is_probed(const struct lease *lease)
 	return lease->probe || lease->away_probe;
 }
 
-/* Is this a part of a lease that still stands (split.h)? Then it stays open, whatever other hosts want, since the whole
+/* Is this a part of a lease that still stands (recall.h)? Then it stays open, whatever other hosts want, since the whole
  * is given up only when all parts are open. */
 static inline bool lease_is_part(const struct lease *lease)
 {

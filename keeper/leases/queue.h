@@ -16,7 +16,6 @@
 #include "keeper/rules/lease.h"
 #include "store/store.h"
 
-struct asker;
 struct keeper;
 struct lease;
 struct store_message;
@@ -38,8 +37,6 @@ enum queue_store {
 struct queue_work {
 	/* The lease's timer ran out: an input. */
 	void (*timer)(struct lease *lease);
-	/* Another host asks for a lease, and the kernel shows no lock that is in the way (inquiry.h): an input. */
-	void (*asked)(struct lease *lease, const struct asker *asker);
 	/* Runs the lease's step. */
 	void (*step)(struct lease *lease, enum lease_event event);
 	/* No event waits: sends requests that must not be sent earlier. Raises nothing. */
