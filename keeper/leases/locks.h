@@ -134,9 +134,7 @@ struct lease {
 	UT_hash_handle hh;                       /* keeper->leases, by token */
 	struct lease *prev, *next;               /* lock->leases */
 	struct lease *ended_prev, *ended_next;   /* keeper->ended */
-	struct queue_event events[LEASE_EVENTS]; /* the events that wait: queue.c */
-	struct lease *in_use_prev, *in_use_next; /* in queue.in_use; prev NULL: not in the list */
-	struct lease *obey_prev, *obey_next;     /* queue.obeying; ditto */
+	struct queue_event events[QUEUE_EVENTS]; /* the events that wait: queue.c */
 	struct lease *unused_prev, *unused_next; /* room.unused */
 };
 

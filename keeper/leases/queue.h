@@ -21,11 +21,12 @@ struct lease;
 struct store_message;
 struct waiter;
 
-/* Part of struct lease: one for each kind of event. */
+/* Part of struct lease: one for each kind of event, and one for each of what waits until no event does. */
 struct queue_event {
 	struct lease *lease;
-	struct queue_event *prev, *next; /* queue.events; prev is NULL: it is not in the queue */
+	struct queue_event *prev, *next; /* of its list in struct queue; prev is NULL: it does not wait */
 };
+enum { QUEUE_IN_USE = LEASE_EVENTS, QUEUE_OBEY, QUEUE_EVENTS };
 
 /* News for callers that concern no single lease. */
 enum queue_store {
@@ -74,10 +75,10 @@ struct queue {
 	const struct queue_work *work;
 	const struct queue_news *news;
 	struct queue_event *events;
-	struct waiter *told;   /* waiters with news */
-	struct lease *in_use;  /* found in use */
-	struct lease *obeying; /* leases that obey() must look at */
-	unsigned store;        /* of enum queue_store */
+	struct waiter *told;         /* waiters with news */
+	struct queue_event *in_use;  /* leases that were found in use */
+	struct queue_event *obeying; /* leases that obey() must look at */
+	unsigned store;              /* of enum queue_store */
 	enum queue_state state;
 };
 
