@@ -36,7 +36,6 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/main.h"
 #include "keeper/kernel/mounts.h"
-#include "keeper/orphan.h"
 #include "keeper/leases/pagefile.h"
 #include "keeper/leases/room.h"
 #include "keeper/leases/probing.h"
@@ -238,6 +237,7 @@ static void on_alive(uv_timer_t *timer)
 	mounts_covered(k->mounts, k->config, on_covered, k->page);
 	leasepage_refresh(k, deadline_sure_until(k));
 	table_alive(k->table);
+	host_tick(k);
 	event_take_deeds(k);
 	log_tick();
 	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
@@ -274,44 +274,34 @@ static void keeper_end(struct keeper *k, const char *why)
 		uv_stop(k->loop);
 }
 
-static int keeper_start(struct life *life)
+/* What needs only the loop and the configuration. */
+static int start_parts(struct keeper *k)
 {
-	const struct keeper_options *o = life->options;
-	struct keeper *k = &life->k;
-	int ret;
+	static int (*const starts[])(struct keeper *) = {event_start, sessions_init,  deadlock_init, finding_start,
+							 who_init,    longwait_start, metrics_start};
+	int ret = 0;
 
 	act_start(k);
 	news_start(k);
-	raise_limits(life);
-	uv_timer_init(k->loop, &k->old_pins.timer);
-	k->old_pins.timer.data = k;
-	if (load_config(k, o) < 0)
-		return -EINVAL;
-	ret = event_start(k);
+	for (size_t i = 0; ret == 0 && i < sizeof(starts) / sizeof(*starts); i++)
+		ret = starts[i](k);
 	if (ret == 0)
-		ret = sessions_init(k);
-	if (ret == 0)
-		ret = deadlock_init(k);
-	if (ret == 0)
-		ret = finding_start(k);
-	if (ret == 0)
-		ret = who_init(k);
-	if (ret == 0)
-		ret = longwait_start(k);
-	if (ret == 0)
-		ret = metrics_start(k);
-	if (ret < 0) {
-		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
-		return ret;
-	}
+		ret = hostid_make(k->config->host, k->host);
+	return ret;
+}
+
+/* What looks at files, processes and signals. */
+static int start_looking(struct life *life)
+{
+	struct keeper *k = &life->k;
+	int ret;
+
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
 	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
-	if (!k->workers || !k->probes || (k->system && !k->fronts) || hostid_make(k->config->host, k->host) < 0) {
-		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(errno));
+	if (!k->workers || !k->probes || (k->system && !k->fronts))
 		return -ENOMEM;
-	}
 	uv_timer_init(k->loop, &life->alive);
 	life->alive.data = life;
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
@@ -320,32 +310,47 @@ static int keeper_start(struct life *life)
 		ret = hangup_start(k);
 	if (ret == 0)
 		ret = seeing_start(k, waiters_unpinned);
-	if (ret < 0) {
-		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
-		return ret;
+	return ret;
+}
+
+static int keeper_start(struct life *life)
+{
+	const struct keeper_options *o = life->options;
+	struct keeper *k = &life->k;
+	const char *what = "start", *dir = "", *colon = "";
+	int ret;
+
+	raise_limits(life);
+	uv_timer_init(k->loop, &k->old_pins.timer);
+	k->old_pins.timer.data = k;
+	if (load_config(k, o) < 0)
+		return -EINVAL;
+	ret = start_parts(k);
+	if (ret == 0)
+		ret = start_looking(life);
+	if (ret == 0) {
+		what = "watch its parent";
+		ret = orphan_watch(k);
 	}
-	ret = orphan_watch(k);
-	if (ret < 0) {
-		keeper_cannot_start(o, "the keeper cannot watch its parent: %s", strerror(-ret));
-		return ret;
+	if (ret == 0) {
+		what = "start";
+		ret = configwatch_start(k);
 	}
-	ret = configwatch_start(k);
-	if (ret < 0) {
-		keeper_cannot_start(o, "the keeper cannot start: %s", strerror(-ret));
-		return ret;
-	}
-	if (take_up(k, o) < 0)
+	if (ret == 0 && take_up(k, o) < 0)
 		return -EIO;
-	ret = host_start(k);
+	if (ret == 0) {
+		what = "serve", dir = o->runtime_dir, colon = ": ";
+		ret = host_start(k);
+	}
 	if (ret == 0)
 		ret = listener_start(k, life->session_limit);
-	if (ret < 0)
-		keeper_cannot_start(o, "%s: the keeper cannot serve: %s", o->runtime_dir, strerror(-ret));
-	else {
-		past_start(k, session_is_asking);
-		toolong_start(k);
+	if (ret < 0) {
+		keeper_cannot_start(o, "%s%sthe keeper cannot %s: %s", dir, colon, what, strerror(-ret));
+		return ret;
 	}
-	return ret;
+	past_start(k, session_is_asking);
+	toolong_start(k);
+	return 0;
 }
 
 /* --- the end --- */
@@ -357,8 +362,23 @@ static void close_handle(uv_handle_t *handle, void *arg)
 		uv_close(handle, NULL);
 }
 
+static void keeper_free(struct keeper *k)
+{
+	static void (*const frees[])(struct keeper *) = {configfile_free, listener_free, sessions_free, deadlock_free,
+							 who_free,        finding_free,  ending_free,   hangup_free,
+							 longwait_free,   metrics_free,  event_free};
+
+	for (size_t i = 0; i < sizeof(frees) / sizeof(*frees); i++)
+		frees[i](k);
+	free(k->names_dir);
+}
+
 static void keeper_clean_up(struct keeper *k)
 {
+	static void (*const stops[])(struct keeper *) = {
+		orphan_close, event_stop, longwait_stop, metrics_stop, past_stop,    finding_stop,     toolong_stop,
+		host_stop,    room_stop,  seeing_stop,   ending_close, hangup_close, configwatch_close};
+
 	struct life *life = life_of(k);
 	sigset_t signals;
 
@@ -369,19 +389,8 @@ static void keeper_clean_up(struct keeper *k)
 	sigaddset(&signals, SIGHUP);
 	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	queue_stop(k);
-	orphan_close(k);
-	event_stop(k);
-	longwait_stop(k);
-	metrics_stop(k);
-	past_stop(k);
-	finding_stop(k);
-	toolong_stop(k);
-	host_stop(k);
-	room_stop(k);
-	seeing_stop(k);
-	ending_close(k);
-	hangup_close(k);
-	configwatch_close(k);
+	for (size_t i = 0; i < sizeof(stops) / sizeof(*stops); i++)
+		stops[i](k);
 	uv_close((uv_handle_t *)&life->alive, NULL);
 	uv_close((uv_handle_t *)&k->old_pins.timer, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: there is no timer or socket any more */
@@ -399,19 +408,7 @@ static void keeper_clean_up(struct keeper *k)
 	uv_walk(k->loop, close_handle, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT);
 	uv_loop_close(k->loop);
-	configfile_free(k);
-	free(k->names_dir);
-	listener_free(k);
-	sessions_free(k);
-	deadlock_free(k);
-	who_free(k);
-	finding_free(k);
-	ending_free(k);
-	hangup_free(k);
-	orphan_free(k);
-	longwait_free(k);
-	metrics_free(k);
-	event_free(k);
+	keeper_free(k);
 }
 
 int keeper_run(const struct keeper_options *options)

@@ -1,5 +1,5 @@
 /*
- * The keeper's log. One line a message, no newline; each has a stable name (logname.h), except those that are for debugging.
+ * The keeper's log. One line a message, no newline; each has a stable name (below), except those that are for debugging.
  * logsink.h says where lines go, and logcause.h that a line of one cause is written at most once a minute, and counted otherwise;
  * at the level debug each is written. Nothing here waits.
  *
@@ -17,7 +17,92 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/logname.h"
+/*
+ * The names of lines, and their levels (syslog.h). A name is stable: operators match it (DFLOCK_EVENT in the journal), and lines of
+ * one name may change their words. dflockd(8) lists all; scripts/check-docs.sh compares that list with this one.
+ */
+
+/* Events: what operators want to be told of (keeper/leases/event.h). Their lines begin with "event=NAME: ". */
+#define LOG_EVENTS(X)                                                                                                  \
+	X(EVENT_LEASE_LOST, "lease-lost", LOG_ERR)                                                                     \
+	X(EVENT_HOLDERS_FROZEN, "holders-frozen", LOG_ERR)                                                             \
+	X(EVENT_HOLDERS_THAWED, "holders-thawed", LOG_INFO)                                                            \
+	X(EVENT_HOLDERS_KILLED, "holders-killed", LOG_ERR)                                                             \
+	X(EVENT_STORE_AWAY, "store-away", LOG_ERR)                                                                     \
+	X(EVENT_STORE_BACK, "store-back", LOG_INFO)                                                                    \
+	X(EVENT_TAKEN_PAST, "taken-past", LOG_WARNING)                                                                 \
+	X(EVENT_HELD_TOO_LONG, "held-too-long", LOG_WARNING)                                                           \
+	X(EVENT_WAITED_TOO_LONG, "waited-too-long", LOG_WARNING)
+
+/* What is in the log alone. */
+#define LOG_LINES(X)                                                                                                   \
+	/* Programs and locks: */                                                                                      \
+	X(LINE_LOCK_REFUSED, "lock-refused", LOG_WARNING)                                                              \
+	X(LINE_QUESTION_REFUSED, "question-refused", LOG_INFO)                                                         \
+	X(LINE_MALFORMED_QUESTION, "malformed-question", LOG_WARNING)                                                  \
+	X(LINE_DEADLOCK, "deadlock", LOG_INFO)                                                                         \
+	X(LINE_TAKEN_BEFORE, "taken-before", LOG_INFO)                                                                 \
+	X(LINE_TAKEN_PAST_OVER, "taken-past-over", LOG_INFO)                                                           \
+	X(LINE_PROBE_FAILED, "probe-failed", LOG_WARNING)                                                              \
+	X(LINE_CALL_UNDER_WAY, "call-under-way", LOG_WARNING)                                                          \
+	X(LINE_SEARCH_FAILED, "search-failed", LOG_ERR)                                                                \
+	/* Processes that are stopped or ended: */                                                                     \
+	X(LINE_PROCESS_KILLED, "process-killed", LOG_ERR)                                                              \
+	X(LINE_NOT_STOPPABLE, "not-stoppable", LOG_ERR)                                                                \
+	X(LINE_NOT_ENDED, "not-ended", LOG_WARNING)                                                                    \
+	/* The store and other hosts: */                                                                               \
+	X(LINE_STORE_CONNECTED, "store-connected", LOG_INFO)                                                           \
+	X(LINE_STORE_DISCONNECTED, "store-disconnected", LOG_WARNING)                                                  \
+	X(LINE_STORE_NONSENSE, "store-nonsense", LOG_WARNING)                                                          \
+	X(LINE_STORE_REFUSED, "store-refused", LOG_ERR)                                                                \
+	X(LINE_STORE_MEMORY_LOST, "store-memory-lost", LOG_ERR)                                                        \
+	X(LINE_STORE_OPENED, "store-opened", LOG_INFO)                                                                 \
+	X(LINE_GRACE_OVER, "grace-over", LOG_INFO)                                                                     \
+	X(LINE_LEASES_RUN_OUT, "leases-run-out", LOG_ERR)                                                              \
+	X(LINE_LEASES_UNSURE, "leases-unsure", LOG_WARNING)                                                            \
+	X(LINE_LEASE_KEPT, "lease-kept", LOG_WARNING)                                                                  \
+	X(LINE_LEASE_NOT_KEPT, "lease-not-kept", LOG_INFO)                                                             \
+	X(LINE_LEASE_TAKEN_UP, "lease-taken-up", LOG_INFO)                                                             \
+	X(LINE_LEASE_BROKEN, "lease-broken", LOG_WARNING)                                                              \
+	X(LINE_KEY_PUT_BACK, "key-put-back", LOG_WARNING)                                                              \
+	X(LINE_BREAK_REFUSED, "break-refused", LOG_WARNING)                                                            \
+	X(LINE_HOST_DEAD, "host-dead", LOG_WARNING)                                                                    \
+	X(LINE_HOST_GIVEN_UP, "host-given-up", LOG_WARNING)                                                            \
+	X(LINE_HOST_SWEPT, "host-swept", LOG_INFO)                                                                     \
+	X(LINE_RULES_NOT_SHARED, "rules-not-shared", LOG_WARNING)                                                      \
+	/* The configuration: */                                                                                       \
+	X(LINE_CONFIG_TAKEN_OVER, "config-taken-over", LOG_INFO)                                                       \
+	X(LINE_CONFIG_NOT_IN_FORCE, "config-not-in-force", LOG_WARNING)                                                \
+	X(LINE_CONFIG_IN_FORCE_AGAIN, "config-in-force-again", LOG_INFO)                                               \
+	X(LINE_CONFIG_COPY_FAILED, "config-copy-failed", LOG_WARNING)                                                  \
+	X(LINE_RELOAD_REFUSED, "reload-refused", LOG_ERR)                                                              \
+	X(LINE_COMMAND_FAILED, "command-failed", LOG_WARNING)                                                          \
+	X(LINE_NAMES_UNUSABLE, "names-unusable", LOG_ERR)                                                              \
+	X(LINE_GRANTS_NOT_KEPT, "grants-not-kept", LOG_WARNING)                                                        \
+	X(LINE_LOG_LEVEL, "log-level", LOG_INFO)                                                                       \
+	/* The keeper: */                                                                                              \
+	X(LINE_KEEPER_SERVES, "keeper-serves", LOG_INFO)                                                               \
+	X(LINE_KEEPER_CANNOT_START, "keeper-cannot-start", LOG_ERR)                                                    \
+	X(LINE_KEEPER_ENDS, "keeper-ends", LOG_INFO)                                                                   \
+	X(LINE_KEEPER_WAITS, "keeper-waits", LOG_WARNING)                                                              \
+	X(LINE_KEEPER_DIED, "keeper-died", LOG_ERR)                                                                    \
+	X(LINE_KEEPER_HANGS, "keeper-hangs", LOG_ERR)                                                                  \
+	X(LINE_KEEPER_LEFT_BEHIND, "keeper-left-behind", LOG_ERR)                                                      \
+	X(LINE_PARENT_KILLED, "parent-killed", LOG_ERR)                                                                \
+	X(LINE_PARENT_SWAPPABLE, "parent-swappable", LOG_WARNING)                                                      \
+	X(LINE_INHERITED_LIMIT, "inherited-limit", LOG_WARNING)                                                        \
+	X(LINE_TABLE_DAMAGED, "table-damaged", LOG_ERR)                                                                \
+	X(LINE_HOST_TWICE, "host-twice", LOG_ERR)                                                                      \
+	X(LINE_FRONT_FAILED, "front-failed", LOG_ERR)                                                                  \
+	X(LINE_LINES_LOST, "lines-lost", LOG_WARNING)                                                                  \
+	X(LINE_DEBUG, "", LOG_DEBUG)
+
+#define LOG_KIND(kind, name, level) kind,
+enum event_kind {
+	LOG_EVENTS(LOG_KIND) EVENT_KINDS,
+	LOG_BEFORE_LINES = EVENT_KINDS - 1,
+	LOG_LINES(LOG_KIND) LOGNAME_KINDS
+};
 
 /* What a line is about: its fields in the journal, and what tells its cause from others of the same name. */
 struct log_about {

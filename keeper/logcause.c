@@ -4,8 +4,49 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <syslog.h>
 
 #define NS_PER_S 1000000000ll
+
+#define LOG_ROW(kind, name, level) [kind] = {name, level},
+static const struct logname {
+	const char *name;
+	int level;
+} lognames[LOGNAME_KINDS] = {LOG_EVENTS(LOG_ROW) LOG_LINES(LOG_ROW)};
+
+static const struct {
+	enum event_kind kinds[3]; /* the last may be there twice */
+	bool each;
+} logname_states[] = {
+	{{EVENT_HOLDERS_FROZEN, EVENT_HOLDERS_THAWED, EVENT_HOLDERS_THAWED}, false},
+	{{EVENT_STORE_AWAY, EVENT_STORE_BACK, EVENT_STORE_BACK}, false},
+	{{LINE_STORE_DISCONNECTED, LINE_STORE_CONNECTED, LINE_STORE_CONNECTED}, false},
+	{{LINE_STORE_MEMORY_LOST, LINE_GRACE_OVER, LINE_GRACE_OVER}, false},
+	{{LINE_CONFIG_NOT_IN_FORCE, LINE_CONFIG_IN_FORCE_AGAIN, LINE_CONFIG_TAKEN_OVER}, false},
+	{{LINE_LEASE_KEPT, LINE_LEASE_NOT_KEPT, LINE_LEASE_NOT_KEPT}, true},
+	{{EVENT_TAKEN_PAST, LINE_TAKEN_PAST_OVER, LINE_TAKEN_PAST_OVER}, true},
+};
+
+const char *logname_of(enum event_kind kind)
+{
+	return lognames[kind].name;
+}
+
+int logname_level(enum event_kind kind)
+{
+	return lognames[kind].level;
+}
+
+unsigned logname_state(enum event_kind kind, bool *each)
+{
+	for (unsigned i = 0; i < sizeof(logname_states) / sizeof(*logname_states); i++)
+		for (unsigned j = 0; j < sizeof(logname_states[i].kinds) / sizeof(logname_states[i].kinds[0]); j++)
+			if (logname_states[i].kinds[j] == kind) {
+				*each = logname_states[i].each;
+				return i + 1;
+			}
+	return 0;
+}
 
 static uint64_t logcause_hash(const char *text)
 {

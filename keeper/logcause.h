@@ -2,7 +2,7 @@
  * Which lines are written, and which are only counted: at most one line in LOGCAUSE_NS for each cause. Pure: the time is an
  * argument.
  *
- * A cause is a name (logname.h), the place in the sources that says it, and what the line is about: a lock name, another subject, or
+ * A cause is a name (log.h), the place in the sources that says it, and what the line is about: a lock name, another subject, or
  * nothing. The first line of a cause is written at once. Further ones are counted, and the latest is kept; when LOGCAUSE_NS have passed since the last line that was
  * written, the latest is written with the number of lines for which it stands. So no line is lost without being counted, and
  * the last state is always told.
@@ -28,7 +28,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/logname.h"
+#include "keeper/log.h"
 
 #define LOGCAUSE_NS       60000000000ll
 #define LOGCAUSE_SITES    80
@@ -67,6 +67,16 @@ struct logcauses {
 		char subject[LOGCAUSE_BYTES], text[LOGCAUSE_BYTES];
 	} texts[LOGCAUSE_ALL]; /* apart: most pages of it are never touched */
 };
+
+/* "lease-lost" and so on. LINE_DEBUG has none: "". */
+const char *logname_of(enum event_kind kind);
+
+/* LOG_ERR, LOG_WARNING, LOG_INFO or LOG_DEBUG (syslog.h). */
+int logname_level(enum event_kind kind);
+
+/* Lines with the same number say states of one thing, of which the latest holds (the store is away; it is back); with *each, of one
+ * thing for each lock name. 0: the line says no state. */
+unsigned logname_state(enum event_kind kind, bool *each);
 
 /* A line has come. True: it is to be written now, with `more` behind it ("", or " (3 times in the last 70 s)"). With
  * `always` it is written in any case. */

@@ -157,7 +157,7 @@ static int wait_until_ready(int fd)
 	return EXIT_FAILURE;
 }
 
-/* An orphaned keeper (orphan.h) starts the next one, and ends. */
+/* An orphaned keeper (orphan.c) starts the next one, and ends. */
 static void wait_for_end(int fd)
 {
 	ssize_t n;

@@ -1,4 +1,4 @@
-/* The keeper's life: what main.c and the modules ask of keeper.c. */
+/* The keeper's life: what main.c and the modules ask of keeper.c and orphan.c. */
 #ifndef DFLOCK_KEEPER_MAIN_H
 #define DFLOCK_KEEPER_MAIN_H
 
@@ -21,5 +21,10 @@ struct keeper_options {
 
 /* Runs a keeper until it ends; returns an enum keeper_exit. SIGTERM and SIGINT are blocked when it is called. */
 int keeper_run(const struct keeper_options *options);
+
+/* orphan.c: from now on makes sure that there is a parent. 0 or -errno. */
+int orphan_watch(struct keeper *k);
+/* Closes its handles. */
+void orphan_close(struct keeper *k);
 
 #endif

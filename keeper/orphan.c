@@ -1,5 +1,9 @@
 /*
- * See orphan.h.
+ * A keeper whose parent was killed: no process would stop the holders of leases that it cannot renew. So it makes room
+ * for a new parent and a new keeper, which take up its leases as after any other death. Loop only.
+ *
+ * Processes that the old parent had stopped by ptrace died with it (EXITKILL). Those that it had stopped by SIGSTOP,
+ * the new parent takes up.
  *
  * Why nothing is lost: a keeper may die at any moment, and the next one takes up what is in the table of leases. So
  * this keeper just ends, in the middle of whatever it does. It starts the next one before that, to know that it can be
@@ -12,8 +16,6 @@
  * holder. So this keeper makes the directory and the table's files anew, from its memory. If a program has started a keeper there
  * meanwhile, two tables would have to become one: then this keeper goes on without a parent, and renews.
  */
-#include "keeper/orphan.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -39,11 +41,6 @@
 /* The keeper's own program, even if its file was replaced by a newer one: the program that left the leases is the best
  * one to take them up. */
 #define SELF "/proc/self/exe"
-
-struct orphan {
-	uv_poll_t parent; /* the pipe that ends when it dies */
-	uv_timer_t retry;
-};
 
 static int spawn_next(const struct keeper_options *o, int after_fd)
 {
@@ -169,17 +166,14 @@ static void on_parent_died(uv_poll_t *poll, int status, int events)
 	uv_poll_stop(poll);
 	if (k->leaving)
 		return; /* it ends already */
-	on_orphan_retry(&k->orphan->retry);
+	on_orphan_retry(&k->orphan.retry);
 }
 
 int orphan_watch(struct keeper *k)
 {
-	struct orphan *o = calloc(1, sizeof(*o));
+	struct orphan *o = &k->orphan;
 	int ret;
 
-	if (!o)
-		return -ENOMEM;
-	k->orphan = o;
 	uv_timer_init(k->loop, &o->retry);
 	o->retry.data = o->parent.data = k;
 	ret = uv_poll_init(k->loop, &o->parent, k->options->parent_fd);
@@ -188,12 +182,6 @@ int orphan_watch(struct keeper *k)
 
 void orphan_close(struct keeper *k)
 {
-	uv_close((uv_handle_t *)&k->orphan->parent, NULL);
-	uv_close((uv_handle_t *)&k->orphan->retry, NULL);
-}
-
-void orphan_free(struct keeper *k)
-{
-	free(k->orphan);
-	k->orphan = NULL;
+	uv_close((uv_handle_t *)&k->orphan.parent, NULL);
+	uv_close((uv_handle_t *)&k->orphan.retry, NULL);
 }

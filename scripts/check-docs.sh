@@ -67,13 +67,13 @@ done
 
 # Names of log lines: the table of the keeper, and the manual page. Each line that is not for debugging has one, and causes without a
 # subject have room (logcause.h).
-names() { grep -oE "\[$1_[A-Z_]+\] = \{\"[a-z-]+\"" keeper/logname.c | sed 's/.*"\(.*\)"/\1/'; }
+names() { grep -oE "X\($1_[A-Z_]+, \"[a-z-]+\"" keeper/log.h | sed 's/.*"\(.*\)"/\1/'; }
 listed() { sed -n "/^\.Sh $1/,/^\.Sh/s/^\.It \([a-z-]*-[a-z-]*\|deadlock\)$/\1/p" man/dflockd.8; }
-same keeper/logname.c "$(names EVENT)" "man/dflockd.8 (EVENTS)" "$(listed EVENTS)"
-same keeper/logname.c "$(names LINE)" "man/dflockd.8 (LOG)" "$(listed LOG)"
+same keeper/log.h "$(names EVENT)" "man/dflockd.8 (EVENTS)" "$(listed EVENTS)"
+same keeper/log.h "$(names LINE)" "man/dflockd.8 (LOG)" "$(listed LOG)"
 for name in $(names LINE) $(names EVENT); do
 	kind=$(tr 'a-z-' 'A-Z_' <<<"$name")
-	grep -rqE "\b(EVENT|LINE)_$kind\b" --include='*.c' --exclude='logname*' keeper || wrong "$name: no line of the keeper has this name"
+	grep -rqE "\b(EVENT|LINE)_$kind\b" --include='*.c' --exclude='logcause.c' keeper || wrong "$name: no line of the keeper has this name"
 done
 for name in $(sed -n '/^## Logs/,/^## /s/^| \(`.*`\) |.*/\1/p' docs/operating.md | tr -d '`,'); do
 	grep -qx -- "$name" <<<"$(names LINE; names EVENT)" || wrong "docs/operating.md: no line has the name $name"

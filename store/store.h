@@ -30,11 +30,8 @@
 #include "config/config.h"
 #include "store/histogram.h"
 #include "wire/msg.h"
+#include "wire/range.h"
 
-#define STORE_TOKEN_BYTES  33  /* 32 hex digits and NUL */
-#define STORE_HOST_BYTES   128 /* NAME-XXXXXXXXXXXXXXXX, no spaces */
-#define STORE_INC_BYTES    128 /* incarnation: hex digits and '-' */
-#define STORE_FILE_BYTES   48  /* which inode of the host, "DEV:INO" */
 #define STORE_KEY_BYTES    544 /* FORMAT KEY */
 #define STORE_CLIENT_BYTES 9   /* of a client's token, for people: printable */
 #define STORE_MAX_BLOCKERS 16  /* in one answer */
@@ -45,14 +42,6 @@ struct store_job {
 	int pid;                         /* in the pid namespace of its keeper; 0: not known, or not told */
 	int64_t since;                   /* Unix time in seconds by its host's clock; 0: not known */
 	char command[JOB_COMMAND_BYTES]; /* printable (text_make_printable()); "": not known. Never with arguments */
-};
-
-/* What a lease covers: bytes [from, to) of a space. The owner is (host, file): two files of one host under one name
- * exclude each other as two hosts do. */
-struct store_range {
-	enum wire_space space;
-	enum wire_mode mode;
-	int64_t from, to;
 };
 
 enum store_status {
@@ -69,14 +58,6 @@ enum store_status {
 	STORE_UNREACHABLE, /* no answer; `error` says why */
 	STORE_ERROR, /* the request is malformed, or the store answered with an error: script error, wrong type, out
 			of memory, no permission. `error` says which */
-};
-
-/* A host in the way and its beat as the answer showed it. */
-struct store_blocker {
-	char host[STORE_HOST_BYTES];
-	uint64_t beat;
-	int64_t age_ms; /* since its last beat, by the server's clock; may be wrong by a clock step */
-	bool waiter;    /* it waits; else it holds a lease */
 };
 
 /* What a beat found of the keys of this host's leases (redis_key). */
@@ -147,16 +128,6 @@ enum store_broken {
 	STORE_BROKEN_FAILED,      /* it stays: the host's log says why */
 	STORE_BROKEN_FORBIDDEN,   /* it stays: that host's configuration does not allow it (allow_break) */
 	STORE_BROKENS
-};
-/* A chase: process `pid` of `host`, which waits with `token`, waits through `hops` other waiters for `range` of
- * the name. */
-struct store_chase {
-	char host[STORE_HOST_BYTES];
-	char token[STORE_TOKEN_BYTES];
-	int pid;
-	uint64_t youngest; /* arrival of the waiter on the way that came last */
-	unsigned hops;
-	struct store_range range; /* of the message's name */
 };
 struct store_message {
 	enum store_message_kind kind;

@@ -39,7 +39,7 @@
 #include "keeper/leases/seeing.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/waiting.h"
-#include "keeper/leases/split.h"
+#include "keeper/leases/recall.h"
 
 static struct store_range serve_range(const struct session *s)
 {
@@ -221,7 +221,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		pin(s, lease, now, sure_until);
 		/* The split was postponed for this caller; do it now. */
 		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
-			split_on_recall(lease, &lease->recall_range, lease->recall == RECALL_ASK);
+			recall_split(lease, &lease->recall_range, lease->recall == RECALL_ASK);
 		return;
 	}
 	s->waiter.needs_pin = true;

@@ -24,7 +24,7 @@
 #include "keeper/clock.h"
 #include "keeper/guard/underway.h"
 #include "keeper/kernel/claims.h"
-#include "store/store.h"
+#include "wire/range.h"
 
 #define TABLE_NAME      "leases"
 #define TABLE_TEXT_NAME "leases.text"

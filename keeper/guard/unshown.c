@@ -5,6 +5,7 @@
 #include "keeper/guard/unshown.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
 #include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
-#include "keeper/leases/askers.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/early.h"
 #include "keeper/leases/keynote.h"
@@ -20,7 +19,6 @@
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
-#include "keeper/leases/split.h"
 #include "keeper/leases/touched.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
@@ -64,7 +62,7 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	if (is_superseded(lease))
 		queue_raise(lease, LEASE_EV_SUPERSEDED);
 	else if (lease->splitting && lease->range.mode == WIRE_SHARED)
-		split_done(lease); /* its parts asked for exclusive, and wait for hosts that share it */
+		recall_split_done(lease); /* its parts asked for exclusive, and wait for hosts that share it */
 }
 
 /* The lease's mode is shared from now on, before the shrink is sent. So a lease that is put back after the store lost
@@ -121,7 +119,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 	if (actions & LEASE_DO_CONFIRM)
 		lease_send_confirm(lease);
 	if (actions & LEASE_DO_TELL_IN_USE)
-		askers_tell(lease);
+		recall_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST)
 		lose(lease, lease->key_lost            ? TABLE_WHY_KEY
 			    : event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
@@ -258,9 +256,9 @@ static bool still_holds(struct lease *lease, enum lease_event event)
 static void tell_parts(struct lease *lease)
 {
 	if (lease->splitting && !lease_is_ours(lease->state))
-		split_done(lease);
+		recall_split_done(lease);
 	if (lease_is_part(lease) && lease->state != LEASE_ASKING && !lease_is_ours(lease->state))
-		split_piece_ended(lease);
+		recall_piece_ended(lease);
 }
 
 /* The probe goes on waiting, since another host waits, or the rule wants the lease back. */
@@ -271,7 +269,7 @@ static void is_in_use(struct lease *lease)
 	if (lease->recall == RECALL_RULE) /* it will not linger */
 		unseen_due(lease);
 	if (lease_is_probed(lease)) { /* it did not look free when the recall came */
-		split_on_recall(lease, &lease->recall_range, false);
+		recall_split(lease, &lease->recall_range, false);
 		early_arm(lease);
 	} else /* without a description: reopen.c */
 		lease_start_timer(lease, lease->probe_pause_ms);
@@ -386,7 +384,6 @@ void lease_used(struct lease *lease)
 void act_start(struct keeper *k)
 {
 	static const struct queue_work work = {.timer = lease_timeout,
-					       .asked = recall_asked,
 					       .step = run_step,
 					       .send = confirm_send_waiting,
 					       .obey = recall_obey,

@@ -87,13 +87,20 @@ static void on_deadline(uv_timer_t *timer)
 	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
 }
 
+static bool is_forgotten(const struct keeper *k)
+{
+	const struct lease_states *states = &k->lease_states;
+
+	return states->count[WIRE_FLOCK][LEASE_FORGOTTEN] || states->count[WIRE_RECORD][LEASE_FORGOTTEN];
+}
+
 void deadline_renewed(struct keeper *k, int64_t sent_ns)
 {
 	int64_t deadline = sent_ns + deadline_ttl_ns(k) * 9 / 10; /* mutant: deadline */
 	int64_t now = clock_now_ns();
 	bool was_sure = deadline_sure_until(k) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
 
-	if (deadline <= k->deadline.at_ns || deadline <= now || k->grace.forgotten_count)
+	if (deadline <= k->deadline.at_ns || deadline <= now || is_forgotten(k))
 		return;
 	deadline_set(k, deadline);
 	k->deadline.expired = false;

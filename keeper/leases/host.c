@@ -11,6 +11,7 @@
 #include "keeper/leases/breaking.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
+#include "keeper/leases/event.h"
 #include "keeper/guard/supervise.h"
 #include "keeper/guard/table_earlier.h"
 #include "keeper/guard/table_notes.h"
@@ -38,6 +39,37 @@ static void store_tried(struct keeper *k)
 	queue_tell_store(k, QUEUE_STORE_TRIED);
 }
 
+static int64_t store_away_ms(const struct keeper *k)
+{
+	return (clock_now_ns() - k->host_in_store.away_ns) / NS_PER_MS;
+}
+
+void host_tick(struct keeper *k)
+{
+	struct host_in_store *h = &k->host_in_store;
+
+	if (!h->away_ns || h->said_away || store_away_ms(k) < HOST_AWAY_MS)
+		return;
+	h->said_away = true;
+	event_raise(k,
+		    &(struct event){
+			    .kind = EVENT_STORE_AWAY, .reason = store_last_error(k->store), .for_ms = store_away_ms(k)},
+		    "store %s %s: %s; locks cannot be taken, and leases run out if this lasts; see `dflock doctor`",
+		    store_server(k->store), store_trouble(k->store), store_last_error(k->store));
+}
+
+static void store_is_back(struct keeper *k)
+{
+	struct host_in_store *h = &k->host_in_store;
+	int64_t ms = store_away_ms(k);
+
+	if (h->said_away)
+		event_raise(k, &(struct event){.kind = EVENT_STORE_BACK, .for_ms = ms},
+			    "store %s is reachable again, after %lld ms", store_server(k->store), (long long)ms);
+	h->away_ns = 0;
+	h->said_away = false;
+}
+
 static void on_up(void *arg)
 {
 	struct keeper *k = arg;
@@ -45,7 +77,7 @@ static void on_up(void *arg)
 	store_tried(k);
 	log_event(LINE_STORE_CONNECTED, "store %s is reachable (version %s)%s", store_server(k->store),
 		  store_version(k->store), store_in_grace(k->store) ? ", in grace" : "");
-	absence_ends(k);
+	store_is_back(k);
 	grace_store_is_up(k);
 	if (k->leases) {
 		deadline_beat(k);
@@ -66,7 +98,8 @@ static void on_down(void *arg, const char *why)
 	store_tried(k);
 	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why}, "store %s %s: %s",
 		  store_server(k->store), store_trouble(k->store), why);
-	absence_begins(k);
+	if (!k->host_in_store.away_ns)
+		k->host_in_store.away_ns = clock_now_ns();
 	queue_tell_store(k, QUEUE_STORE_DOWN);
 	waiters_serve_all(k);
 	queue_settle(k);
@@ -279,7 +312,6 @@ int host_start(struct keeper *k)
 		uv_timer_init(k->loop, timers[i]);
 		timers[i]->data = k;
 	}
-	absence_start(k);
 	posting_start(k);
 	lost_start(k);
 	breaking_open(k);
@@ -294,7 +326,6 @@ int host_start(struct keeper *k)
 void host_stop(struct keeper *k)
 {
 	deadline_stop(k);
-	absence_stop(k);
 	uv_close((uv_handle_t *)&k->grace.timer, NULL);
 	uv_close((uv_handle_t *)&k->host_in_store.sweep, NULL);
 	store_free(k->store);

@@ -17,7 +17,6 @@
 #include "keeper/rules/lease.h"
 #include "keeper/kernel/probe.h"
 #include "keeper/kernel/identity.h"
-#include "keeper/leases/absence.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/breaking.h"
 #include "keeper/leases/confirm.h"
@@ -25,7 +24,7 @@
 #include "keeper/leases/grace.h"
 #include "keeper/leases/grants.h"
 #include "keeper/leases/host.h"
-#include "keeper/leases/inquiry.h"
+#include "keeper/leases/recall.h"
 #include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
@@ -60,11 +59,16 @@ struct listener;
 struct longwait;
 struct lock;
 struct metrics;
-struct orphan;
 struct reopen;
 struct session;
 struct sessions;
 struct whos;
+
+/* orphan.c */
+struct orphan {
+	uv_poll_t parent; /* the pipe that ends when it dies */
+	uv_timer_t retry;
+};
 
 struct keeper {
 	uv_loop_t *loop;
@@ -84,8 +88,7 @@ struct keeper {
 	struct longwait *longwait;
 	struct metrics *metrics;
 
-	/* orphan.c */
-	struct orphan *orphan;
+	struct orphan orphan;
 	bool unsupervised; /* the parent was killed, and none can be started */
 
 	/* keeper.c; constant */
@@ -130,7 +133,6 @@ struct keeper {
 	struct grants grants;
 	struct toolong toolong;
 	struct events *events;
-	struct absence absence;
 	struct touched touched;
 	struct reopens reopens;
 	struct seeing seeing;

@@ -328,8 +328,6 @@ void lease_set_state(struct lease *lease, enum lease_state state)
 
 	k->lease_states.count[lease->range.space][lease->state]--;
 	k->lease_states.count[lease->range.space][state]++;
-	k->grace.forgotten_count -= lease->state == LEASE_FORGOTTEN;
-	k->grace.forgotten_count += state == LEASE_FORGOTTEN;
 	lease->state = state;
 }
 

@@ -106,11 +106,11 @@ struct lease {
 	uint32_t key_slot;              /* ending, after key_lost: the slot in the table, with its generation */
 	uint64_t key_generation;        /* 0: it does not end because of its key */
 
-	/* split.c */
+	/* recall.c */
 	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */
 	struct lease *whole; /* of a part: the lease that is being split; else NULL */
 
-	/* recall.c, askers.c: what other hosts want */
+	/* recall.c: what other hosts want */
 	enum recall_level recall;
 	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
 	struct store_range recall_range;      /* what is wanted, by the first asker */
@@ -134,9 +134,7 @@ struct lease {
 	UT_hash_handle hh;                       /* keeper->leases, by token */
 	struct lease *prev, *next;               /* lock->leases */
 	struct lease *ended_prev, *ended_next;   /* keeper->ended */
-	struct queue_event events[LEASE_EVENTS]; /* the events that wait: queue.c */
-	struct lease *in_use_prev, *in_use_next; /* in queue.in_use; prev NULL: not in the list */
-	struct lease *obey_prev, *obey_next;     /* queue.obeying; ditto */
+	struct queue_event events[QUEUE_EVENTS]; /* the events that wait: queue.c */
 	struct lease *unused_prev, *unused_next; /* room.unused */
 };
 
@@ -264,7 +262,7 @@ static inline bool lease_is_probed(const struct lease *lease)
 	return lease->probe || lease->away_probe;
 }
 
-/* Is this a part of a lease that still stands (split.h)? Then it stays open, whatever other hosts want, since the whole
+/* Is this a part of a lease that still stands (recall.h)? Then it stays open, whatever other hosts want, since the whole
  * is given up only when all parts are open. */
 static inline bool lease_is_part(const struct lease *lease)
 {
@@ -281,8 +279,8 @@ void lease_set_key(struct lease *lease, const char *key);
  * (queue.h). */
 void lease_start_timer(struct lease *lease, int64_t ms);
 
-/* Sets the state, and counts the leases in each, and those in LEASE_FORGOTTEN once more: for each answer of the store the keeper must know whether
- * there are any, and there may be as many answers as leases. */
+/* Sets the state, and counts the leases in each: for each answer of the store the keeper must know whether any is forgotten, and there
+ * may be as many answers as leases. */
 void lease_set_state(struct lease *lease, enum lease_state state);
 
 bool range_covers(const struct store_range *a, const struct store_range *b); /* does a allow whatever b allows? */

@@ -46,15 +46,32 @@ static struct queue *queue_of(const struct lease *lease)
 	return &lease->lock->file->keeper->queue;
 }
 
-void queue_raise(struct lease *lease, enum lease_event event)
+static void queue_add(struct queue_event **list, struct lease *lease, unsigned which)
 {
-	struct queue *q = queue_of(lease);
-	struct queue_event *e = &lease->events[event];
+	struct queue_event *e = &lease->events[which];
 
 	if (e->prev)
 		return;
 	e->lease = lease;
-	DL_APPEND(q->events, e);
+	DL_APPEND(*list, e);
+}
+
+/* NULL: the list is empty. *which: of the lease's events. */
+static struct lease *queue_take(struct queue_event **list, unsigned *which)
+{
+	struct queue_event *e = *list;
+
+	if (!e)
+		return NULL;
+	DL_DELETE(*list, e);
+	e->prev = NULL;
+	*which = (unsigned)(e - e->lease->events);
+	return e->lease;
+}
+
+void queue_raise(struct lease *lease, enum lease_event event)
+{
+	queue_add(&queue_of(lease)->events, lease, event);
 }
 
 void queue_raise_all(struct keeper *k, enum lease_event event)
@@ -83,8 +100,7 @@ void queue_untell(struct waiter *waiter)
 
 void queue_tell_in_use(struct lease *lease)
 {
-	if (!lease->in_use_prev)
-		DL_APPEND2(queue_of(lease)->in_use, lease, in_use_prev, in_use_next);
+	queue_add(&queue_of(lease)->in_use, lease, QUEUE_IN_USE);
 }
 
 void queue_tell_store(struct keeper *k, enum queue_store what)
@@ -94,20 +110,10 @@ void queue_tell_store(struct keeper *k, enum queue_store what)
 
 void queue_obey(struct lease *lease)
 {
-	if (!lease->obey_prev)
-		DL_APPEND2(queue_of(lease)->obeying, lease, obey_prev, obey_next);
+	queue_add(&queue_of(lease)->obeying, lease, QUEUE_OBEY);
 }
 
 /* --- taking from the queue --- */
-
-static void run_event(struct queue *q)
-{
-	struct queue_event *e = q->events;
-
-	DL_DELETE(q->events, e);
-	e->prev = NULL;
-	q->work->step(e->lease, (enum lease_event)(e - e->lease->events));
-}
 
 static void tell_store(struct keeper *k)
 {
@@ -117,15 +123,6 @@ static void tell_store(struct keeper *k)
 	for (unsigned bit = 1; bit <= what; bit <<= 1)
 		if (what & bit)
 			k->queue.news->store(k, bit);
-}
-
-static void tell_in_use(struct queue *q)
-{
-	struct lease *lease = q->in_use;
-
-	DL_DELETE2(q->in_use, lease, in_use_prev, in_use_next);
-	lease->in_use_prev = NULL;
-	q->news->in_use(lease);
 }
 
 static void tell_waiter(struct queue *q)
@@ -140,34 +137,6 @@ static void tell_waiter(struct queue *q)
 	free(why);
 }
 
-/* False: no caller has news. */
-static bool tell_one(struct keeper *k)
-{
-	struct queue *q = &k->queue;
-
-	if (q->store)
-		tell_store(k);
-	else if (q->in_use)
-		tell_in_use(q);
-	else if (q->told)
-		tell_waiter(q);
-	else
-		return false;
-	return true;
-}
-
-static bool obey_one(struct queue *q)
-{
-	struct lease *lease = q->obeying;
-
-	if (!lease)
-		return false;
-	DL_DELETE2(q->obeying, lease, obey_prev, obey_next);
-	lease->obey_prev = NULL;
-	q->work->obey(lease);
-	return true;
-}
-
 static bool reap_all(struct keeper *k)
 {
 	if (!k->queue.work->reap(k))
@@ -180,13 +149,25 @@ static bool reap_all(struct keeper *k)
 static bool settle_one(struct keeper *k)
 {
 	struct queue *q = &k->queue;
+	struct lease *lease;
+	unsigned which;
 
-	if (q->events) {
-		run_event(q);
+	if ((lease = queue_take(&q->events, &which))) {
+		q->work->step(lease, (enum lease_event)which);
 		return true;
 	}
 	q->work->send(k);
-	return tell_one(k) || obey_one(q) || reap_all(k);
+	if (q->store)
+		tell_store(k);
+	else if ((lease = queue_take(&q->in_use, &which)))
+		q->news->in_use(lease);
+	else if (q->told)
+		tell_waiter(q);
+	else if ((lease = queue_take(&q->obeying, &which)))
+		q->work->obey(lease);
+	else
+		return reap_all(k);
+	return true;
 }
 
 void queue_settle(struct keeper *k)

@@ -16,17 +16,17 @@
 #include "keeper/rules/lease.h"
 #include "store/store.h"
 
-struct asker;
 struct keeper;
 struct lease;
 struct store_message;
 struct waiter;
 
-/* Part of struct lease: one for each kind of event. */
+/* Part of struct lease: one for each kind of event, and one for each of what waits until no event does. */
 struct queue_event {
 	struct lease *lease;
-	struct queue_event *prev, *next; /* queue.events; prev is NULL: it is not in the queue */
+	struct queue_event *prev, *next; /* of its list in struct queue; prev is NULL: it does not wait */
 };
+enum { QUEUE_IN_USE = LEASE_EVENTS, QUEUE_OBEY, QUEUE_EVENTS };
 
 /* News for callers that concern no single lease. */
 enum queue_store {
@@ -38,8 +38,6 @@ enum queue_store {
 struct queue_work {
 	/* The lease's timer ran out: an input. */
 	void (*timer)(struct lease *lease);
-	/* Another host asks for a lease, and the kernel shows no lock that is in the way (inquiry.h): an input. */
-	void (*asked)(struct lease *lease, const struct asker *asker);
 	/* Runs the lease's step. */
 	void (*step)(struct lease *lease, enum lease_event event);
 	/* No event waits: sends requests that must not be sent earlier. Raises nothing. */
@@ -77,10 +75,10 @@ struct queue {
 	const struct queue_work *work;
 	const struct queue_news *news;
 	struct queue_event *events;
-	struct waiter *told;   /* waiters with news */
-	struct lease *in_use;  /* found in use */
-	struct lease *obeying; /* leases that obey() must look at */
-	unsigned store;        /* of enum queue_store */
+	struct waiter *told;         /* waiters with news */
+	struct queue_event *in_use;  /* leases that were found in use */
+	struct queue_event *obeying; /* leases that obey() must look at */
+	unsigned store;              /* of enum queue_store */
 	enum queue_state state;
 };
 

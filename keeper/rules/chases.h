@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "store/store.h"
+#include "wire/range.h"
 
 #define CHASES_SEEN 256 /* so many are followed in the time for which they are remembered */
 

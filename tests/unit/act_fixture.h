@@ -15,10 +15,8 @@
 #include "keeper/clock.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/answers.h"
-#include "keeper/leases/askers.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/early.h"
-#include "keeper/leases/inquiry.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
@@ -29,7 +27,6 @@
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
-#include "keeper/leases/split.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
 #include "tests/unit/said.h"
@@ -181,63 +178,28 @@ void deadline_asked(struct keeper *keeper)
 
 /* --- what others want, and what the kernel says --- */
 
-static bool splits, in_use, needs_more;
+static bool in_use, needs_more;
 
-void askers_add(struct lease *lease, const struct asker *asker)
+/* The kernel is asked by a probe alone; but it may show a lock at the beginning of the lease. */
+int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *out)
 {
-	(void)asker;
-	lease->asker_count++;
+	(void)wanted;
+	*out = lease->range;
+	return in_use ? 1 : -1;
 }
 
-void askers_tell(struct lease *lease)
+void store_tell(struct store *store, const char *host, const struct store_message *m)
 {
-	lease->asker_count = 0;
-	say("askers told");
+	(void)store, (void)host;
+	ck_assert_int_eq(m->kind, STORE_MSG_IN_USE);
+	say("asker told");
 }
 
-static unsigned shared_forgotten; /* how often */
-
-void askers_forget_shared(struct lease *lease)
+int lease_begin(struct lock *of, const struct store_range *range, uid_t uid, struct lease **out)
 {
-	(void)lease;
-	shared_forgotten++;
-}
-
-void askers_forget(struct lease *lease)
-{
-	lease->asker_count = 0;
-}
-
-bool inquiry_needed(const struct lease *lease)
-{
-	(void)lease;
-	return false;
-}
-
-bool inquiry_start(struct lease *lease, const struct asker *asker)
-{
-	(void)lease, (void)asker;
-	ck_abort();
-}
-
-bool split_on_recall(struct lease *lease, const struct store_range *wanted, bool ask)
-{
-	(void)lease, (void)wanted, (void)ask;
-	if (splits)
-		say("split");
-	return splits;
-}
-
-void split_done(struct lease *whole)
-{
-	(void)whole;
-	say("split is done");
-}
-
-void split_piece_ended(struct lease *piece)
-{
-	(void)piece;
-	say("a piece ended");
+	*out = lease_new(of, range, uid);
+	(*out)->slot = SLOT;
+	return 0;
 }
 
 static struct probe *a_probe = (struct probe *)said; /* only compared */
@@ -306,6 +268,12 @@ static inline void on_told(struct waiter *waiter, unsigned news, const char *why
 	say("caller served");
 }
 
+static inline void on_in_use(const struct lease *lease)
+{
+	(void)lease;
+	say("in use");
+}
+
 static inline void on_freed(struct keeper *keeper)
 {
 	(void)keeper;
@@ -313,7 +281,7 @@ static inline void on_freed(struct keeper *keeper)
 
 static inline void prepare(void)
 {
-	static const struct queue_news news = {.told = on_told, .leases_freed = on_freed};
+	static const struct queue_news news = {.told = on_told, .in_use = on_in_use, .leases_freed = on_freed};
 	const struct stat st = {.st_dev = 1, .st_ino = 2};
 
 	uv_loop_init(&loop);
@@ -325,8 +293,7 @@ static inline void prepare(void)
 	lock = &file->locks[WIRE_RECORD];
 	said[0] = '\0';
 	takes = true;
-	splits = in_use = needs_more = false;
-	shared_forgotten = 0;
+	in_use = needs_more = false;
 }
 
 static inline void clean(void)

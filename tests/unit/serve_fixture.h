@@ -30,7 +30,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
-#include "keeper/leases/split.h"
+#include "keeper/leases/recall.h"
 #include "keeper/leases/waiters.h"
 #include "tests/unit/said.h"
 #include "tests/unit/suite.h"
@@ -159,7 +159,7 @@ bool lost_has_holders(const struct lock *of)
 	return losing;
 }
 
-bool split_on_recall(struct lease *of, const struct store_range *wanted, bool ask)
+bool recall_split(struct lease *of, const struct store_range *wanted, bool ask)
 {
 	(void)of, (void)wanted, (void)ask;
 	say("split");

@@ -166,7 +166,7 @@ START_TEST(a_lease)
 	ck_assert(st.st_ino == entry.ino && st.st_dev == entry.dev);
 	ck_assert(rooms == 1 && alive == 1 && background == 0);
 	ck_assert_int_eq(set_on_lost, ON_LOST_FREEZE);
-	ck_assert_uint_eq(k.grace.forgotten_count, 0);
+	ck_assert_uint_eq(k.lease_states.count[WIRE_RECORD][LEASE_FORGOTTEN], 0);
 }
 END_TEST
 
@@ -176,7 +176,7 @@ START_TEST(a_lease_that_the_store_has_forgotten)
 
 	entry.forgotten = true;
 	taken_up(&entry);
-	ck_assert_uint_eq(k.grace.forgotten_count, 1);
+	ck_assert_uint_eq(k.lease_states.count[WIRE_RECORD][LEASE_FORGOTTEN], 1);
 }
 END_TEST
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/store.h"
 #include "tests/unit/suite.h"
 
 #define TTL   1000
