@@ -12,12 +12,11 @@
 
 #include "keeper/clock.h"
 #include "keeper/kernel/comm.h"
-#include "keeper/kernel/holders.h"
+#include "keeper/kernel/census.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/seeing.h"
-#include "keeper/leases/unseen.h"
 
 #define PAUSE 2 /* times as long as a search ran on a processor: until the next one */
 
@@ -67,24 +66,13 @@ static int finding_on_holder(void *arg, const struct holder *h)
 		if ((int64_t)claim->tag < job.since)
 			job.since = (int64_t)claim->tag;
 	if (job.since == INT64_MAX)
-		return 0; /* past dflock, or of another range */
+		return 0;            /* past dflock, or of another range */
+	if (h->how == HOLDER_MAPPER) /* one of many, perhaps, that may have it */
+		return 0;
 	if (job.since < h->started)
 		job.since = h->started;
-	comm_read(h->pid, job.command);
-	finding_add(&search->list, &job, &range);
-	return 0;
-}
-
-static int finding_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
-			     bool beyond)
-{
-	struct finding_search *search = arg;
-	const struct store_range range = {.space = lock->space, .mode = lock->mode, .from = lock->from, .to = lock->to};
-	struct store_job job = {.pid = pid, .since = (int64_t)claim->tag};
-
-	(void)beyond;
-	if (pid)
-		comm_read(pid, job.command);
+	if (h->pid)
+		comm_read(h->pid, job.command);
 	finding_add(&search->list, &job, &range);
 	return 0;
 }
@@ -105,12 +93,8 @@ static void finding_work(uv_work_t *req)
 	int64_t before = finding_ran_ns();
 	int ret = claims_build(&search->claims);
 
-	ask.files = search->claims.files;
-	ask.count = search->claims.file_count;
-	if (ret == 0 && ask.count)
-		ret = holders_search(&ask);
-	if (ret == 0 && ask.count)
-		ret = unseen_find(&search->claims, search->self, finding_on_unseen, search);
+	if (ret == 0)
+		ret = census_take(&search->claims, &ask);
 	/* Else a call waits for a holder, or has ended. */
 	if (ret == 0 && !search->list.count) /* mutant: finding-calls */
 		search->list = search->calls;

@@ -2,7 +2,7 @@
  * Which processes of this host hold locks under the leases of a lock name? The one place that finds them by a name: for
  * who.h, and for all that acts on the holders of a name. Loop only.
  *
- * A worker looks through /proc (holders.h, unseen.h), for one name at a time, and for at most a third of the time of one
+ * A worker looks through /proc (census.h), for one name at a time, and for at most a third of the time of one
  * processor, however many ask. The processes may have ended, and others may have got the lock, when the answer is read.
  */
 #ifndef DFLOCK_KEEPER_FINDING_H

@@ -20,8 +20,7 @@
 #include "keeper/clock.h"
 #include "keeper/leases/grace.h"
 #include "keeper/kernel/comm.h"
-#include "keeper/kernel/holders.h"
-#include "keeper/kernel/sight.h"
+#include "keeper/kernel/census.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
@@ -34,7 +33,6 @@
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/keynote.h"
-#include "keeper/leases/unseen.h"
 
 #define STATUS_NOTE_BYTES 320
 
@@ -232,53 +230,58 @@ static json_t *status_document(struct status_job *job)
 }
 
 /* In a worker: only the job is touched. */
+static json_t *status_holder(const struct holder *h)
+{
+	return json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command", json_text(h->command), "mode",
+			 mode_name(h->mode), "from", (json_int_t)h->from, "to", range_end(h->to), "started",
+			 (json_int_t)h->started);
+}
+
+/* "unseen": the keeper may not look into the process, or it is not known, then the pid is 0. */
+static json_t *status_unseen(const struct holder *h)
+{
+	const bool open = h->sight == SIGHT_OPEN;
+	struct holder shown = *h;
+	char name[COMM_BYTES] = "";
+	json_t *holder;
+
+	if (open)
+		comm_read(h->pid, name);
+	shown.command = name;
+	holder = status_holder(&shown);
+	json_object_set_new(holder, "unseen", json_boolean(!open));
+	json_object_set_new(holder, "unstoppable", json_boolean(h->sight == SIGHT_BEYOND));
+	return holder;
+}
+
 static int status_on_holder(void *arg, const struct holder *h)
 {
 	struct status_job *job = arg;
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
-	while ((claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next))) {
-		json_t *holder =
-			json_pack("{s:i,s:o,s:s,s:I,s:o,s:I}", "pid", (int)h->pid, "command", json_text(h->command),
-				  "mode", mode_name(h->mode), "from", (json_int_t)h->from, "to", range_end(h->to),
-				  "started", (json_int_t)h->started);
+	while (h->how != HOLDER_MAPPER &&
+	       (claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next))) {
+		json_t *holder = h->how == HOLDER_SHOWN ? status_holder(h) : status_unseen(h);
 
-		status_since_add(&job->since[claim->tag], h->locker, holder);
+		if (h->how == HOLDER_SHOWN)
+			status_since_add(&job->since[claim->tag], h->locker, holder);
 		json_array_append_new(job->rows[claim->tag], holder);
 	}
-	return 0;
-}
-
-/* The pid is 0 where the process is not known. "unseen": the keeper may not look into it, or it is not known. */
-static int status_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
-			    bool beyond)
-{
-	struct status_job *job = arg;
-	const bool open = sight_of(pid) == SIGHT_OPEN;
-	char name[COMM_BYTES] = "";
-
-	if (open)
-		comm_read(pid, name);
-	json_array_append_new(job->rows[claim->tag],
-			      json_pack("{s:i,s:o,s:s,s:I,s:o,s:i,s:b,s:b}", "pid", (int)pid, "command",
-					json_text(name), "mode", mode_name(lock->mode), "from", (json_int_t)lock->from,
-					"to", range_end(lock->to), "started", 0, "unseen", !open, "unstoppable",
-					beyond));
 	return 0;
 }
 
 static void status_search_work(uv_work_t *req)
 {
 	struct status_job *job = req->data;
+	struct holders_search ask = {
+		.ignore_pid = getpid(), .how = HOLDERS_COMMANDS, .cb = status_on_holder, .arg = job};
 
 	if (!job->error)
 		job->error = claims_build(&job->claims);
-	if (!job->error && claims_count(&job->claims))
-		job->error = holders_find(job->claims.files, job->claims.file_count, getpid(), status_on_holder, job,
-					  &job->unseen);
-	if (!job->error && claims_count(&job->claims))
-		job->error = unseen_find(&job->claims, getpid(), status_on_unseen, job);
+	if (!job->error)
+		job->error = census_take(&job->claims, &ask);
+	job->unseen = ask.unseen;
 }
 
 static void status_job_free(struct status_job *job)

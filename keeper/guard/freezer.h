@@ -7,7 +7,7 @@
  *   freeze.h    freezing: rounds of search and stop, and their limits
  *   bereft.h    holders of lost leases are killed
  *   evict.h     on_lost = "kill"
- *   relying.h   which processes rely on locks; look.h and unshown.h search for them
+ *   relying.h   which processes rely on locks; look.h searches for them
  *   stopped.h   stopping and letting go; threads.h, seize.h, signalled.h, held.h
  *   slots.h     what the table of leases says
  */

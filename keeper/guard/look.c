@@ -1,8 +1,15 @@
 /* See look.h. */
 #include "keeper/guard/look.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/sysmacros.h>
+
 #include "keeper/guard/slots.h"
 #include "keeper/guard/table_notes.h"
+#include "keeper/guard/table_words.h"
+#include "keeper/kernel/census.h"
+#include "keeper/log.h"
 
 static bool look_relies_on_nothing(const struct look *look, const struct holder *h)
 {
@@ -47,23 +54,31 @@ int look_add(struct look *look, pid_t pid)
 	return ret;
 }
 
-int look_holder(struct look *look, const struct holder *h)
+/* The holder of this lock cannot be stopped: notes that on the claims that the lock is under. */
+static void look_mark(struct look *look, const struct holder *h)
 {
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
+
+	while ((claim = claims_next(&look->claims, h->file, h->space, h->from, h->to, &next)))
+		look->beyond[claims_index(&look->claims, claim)] = true;
+}
+
+int look_holder(void *arg, const struct holder *h)
+{
+	struct look *look = arg;
 	int ret;
 
-	if (!look_counts(look, h))
+	if (h->how != HOLDER_SHOWN && h->sight == SIGHT_BEYOND)
+		look_mark(look, h);
+	if (h->how == HOLDER_NOBODY || !look_counts(look, h))
 		return 0;
 	if (h->pid == look->last) /* a process's locks come one after the other */
 		return HOLDERS_LATER;
-	if (look_relies_on_nothing(look, h))
+	if (h->how == HOLDER_SHOWN && look_relies_on_nothing(look, h))
 		return 0;
 	ret = look_add(look, h->pid);
 	return ret ? ret : HOLDERS_LATER;
-}
-
-static int look_on_holder(void *arg, const struct holder *h)
-{
-	return look_holder(arg, h);
 }
 
 int look_begin(struct look *look, unsigned which)
@@ -74,16 +89,75 @@ int look_begin(struct look *look, unsigned which)
 void look_end(struct look *look)
 {
 	claims_free(&look->claims);
+	free(look->beyond);
+}
+
+/* --- the search --- */
+
+static struct holders_search look_ask(struct look *look)
+{
+	return (struct holders_search){.files = look->claims.files,
+				       .count = look->claims.file_count,
+				       .ignore_pid = look->keeper,
+				       .how = HOLDERS_AT_ONCE,
+				       .cb = look_holder,
+				       .arg = look};
 }
 
 int look_search(struct look *look)
 {
-	if (!claims_count(&look->claims))
-		return 0;
-	return holders_search(&(struct holders_search){.files = look->claims.files,
-						       .count = look->claims.file_count,
-						       .ignore_pid = look->keeper,
-						       .how = HOLDERS_AT_ONCE,
-						       .cb = look_on_holder,
-						       .arg = look});
+	struct holders_search ask = look_ask(look);
+
+	return ask.count ? holders_search(&ask) : 0;
+}
+
+static void look_log(const struct table_slot *slot)
+{
+	char subject[64];
+
+	snprintf(subject, sizeof(subject), "%llx:%llx", (unsigned long long)slot->dev, (unsigned long long)slot->ino);
+	log_about(LINE_NOT_STOPPABLE, &(struct log_about){.subject = subject},
+		  "a lock on inode %llu of device %u:%u is held, but no process can be stopped for it: "
+		  "the process that took it has ended, and its descriptor is on its way through a socket, or the "
+		  "keeper may not look into the process that has it; `dflock status` names the lock",
+		  (unsigned long long)slot->ino, major(slot->dev), minor(slot->dev));
+}
+
+static void look_publish(const struct look *look)
+{
+	for (size_t i = 0; i < claims_count(&look->claims); i++) {
+		uint64_t tag = claims_at(&look->claims, i)->tag, generation = slots_tag_generation(tag);
+		uint32_t number = slots_tag_slot(tag);
+		struct table_slot *slot = &look->table->slots[number];
+
+		if (look->beyond[i] && slot->hidden_said != generation)
+			look_log(slot);
+		if (look->beyond[i])
+			table_put64(&slot->hidden_said, generation);
+		table_set_hidden(look->table, number, generation, look->beyond[i]);
+	}
+}
+
+int look_search_all(struct look *look)
+{
+	struct holders_search ask = look_ask(look);
+	int ret;
+
+	look->beyond = calloc(claims_count(&look->claims) + 1, sizeof(*look->beyond));
+	ret = look->beyond ? census_take(&look->claims, &ask) : -ENOMEM;
+	if (!ret)
+		look_publish(look);
+	return ret;
+}
+
+void look_forget(struct table *table)
+{
+	uint32_t used = table_used(table);
+
+	for (uint32_t i = 0; i < used; i++) {
+		if (table->slots[i].hidden_said)
+			table_put64(&table->slots[i].hidden_said, 0);
+		if (table->slots[i].hidden)
+			table_set_hidden(table, i, 0, false);
+	}
 }

@@ -9,6 +9,10 @@
  * Such a process got the kernel lock only because the holder ended, and has not been told that it holds the lock. Every
  * process that relies on the lock is one of the first, or inherited the lock from one of these and asked no question.
  *
+ * A lock that no descriptor shows (census.h) counts for each process that may have it, whatever that waits for. If no process is
+ * known to have it, or if that cannot be signalled, the holder cannot be stopped: the log says so, once for each outage, and
+ * the slot is marked for `dflock status`.
+ *
  * Parent only. look_search() reads /proc: microseconds for each descriptor of the machine.
  */
 #ifndef DFLOCK_KEEPER_LOOK_H
@@ -37,6 +41,8 @@ struct look {
 	/* look_begin()'s: */
 	struct claims claims; /* tag: the slot */
 	pid_t last;           /* the process that was found last */
+	/* look_search_all()'s: */
+	bool *beyond; /* of each claim: a lock on it has a holder that cannot be stopped */
 };
 
 /* The look is about these slots (slots.h). look_end() also after an error. 0 or -ENOMEM. */
@@ -44,9 +50,14 @@ int look_begin(struct look *look, unsigned which);
 void look_end(struct look *look);
 /* Adds the processes that have a descriptor with such a lock, and count. 0 or -errno. */
 int look_search(struct look *look);
+/* The same, and for those whose lock no descriptor shows. It takes longer, since it may ask the kernel for all locks of the
+ * machine: call it when all other holders are stopped. */
+int look_search_all(struct look *look);
+/* The leases are sure again: takes the marks off all slots. */
+void look_forget(struct table *table);
 
-/* For callers with a search of their own: looks at one lock of one process; a holders_cb except for its argument. */
-int look_holder(struct look *look, const struct holder *holder);
+/* Looks at one lock of one process. A holders_cb. */
+int look_holder(void *look, const struct holder *holder);
 /*
  * Is this process left alone where the locks of this claim are concerned? `dflock break` of a user who is not trusted ends
  * processes of that user only. The keeper has looked at that before; but a user could pass the lock to another user's process,

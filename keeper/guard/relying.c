@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "keeper/guard/slots.h"
-#include "keeper/guard/unshown.h"
 #include "keeper/log.h"
 
 static void relying_run(struct relying *r, struct family *family, unsigned which, const struct look_found *found,
@@ -66,7 +65,7 @@ void relying_find(struct relying *r, struct family *family, unsigned which, cons
 
 void relying_find_unshown(struct relying *r, struct family *family, unsigned which, const struct look_found *found)
 {
-	relying_run(r, family, which, found, unshown_search);
+	relying_run(r, family, which, found, look_search_all);
 }
 
 bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const struct look_found *found)
@@ -75,7 +74,7 @@ bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const
 	    ((due && r->first_freeze_at != freeze_at_ns) || !(due || slots_any(r->table, SLOTS_DUE)))) {
 		family_free(&r->first);
 		r->first_known = false;
-		unshown_forget(r->table);
+		look_forget(r->table);
 	}
 	if (r->first_known || !(due || slots_any(r->table, SLOTS_IN(TABLE_LOST))))
 		return false;

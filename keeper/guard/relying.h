@@ -1,5 +1,5 @@
 /*
- * The processes that rely on locks under leases: those that hold them (look.h, unshown.h), and all that these started.
+ * The processes that rely on locks under leases: those that hold them (look.h), and all that these started.
  *
  * It remembers the first: the processes that held locks, or had a call under way, when the leases ceased to be sure. It searches
  * for them before anything is done to any process, and forgets them when the leases are sure again, or another deadline has come.
@@ -40,8 +40,7 @@ void relying_find_unshown(struct relying *relying, struct family *family, unsign
  * The same of the calls under way (underway.h): the processes whose threads may take such a lock at any moment, or have taken it.
  * Most of them do not have it.
  */
-void relying_find_calls(struct relying *relying, struct family *family, unsigned which,
-			const struct look_found *found);
+void relying_find_calls(struct relying *relying, struct family *family, unsigned which, const struct look_found *found);
 /*
  * Finds the first, if it is time to. due: freeze_at has come, and there are leases. True: this call found them, and
  * called `found` (unless NULL) for each.

@@ -378,22 +378,6 @@ int holders_search(struct holders_search *ask)
 	return ret ? ret : s.error;
 }
 
-int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
-		 size_t *unseen)
-{
-	struct holders_search ask = {.files = files,
-				     .count = count,
-				     .ignore_pid = ignore_pid,
-				     .how = HOLDERS_COMMANDS,
-				     .cb = cb,
-				     .arg = arg};
-	int ret = holders_search(&ask);
-
-	if (unseen)
-		*unseen = ask.unseen;
-	return ret;
-}
-
 int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *cb, void *arg)
 {
 	struct holders_search ask = {.files = file, .count = 1, .pids = &pid, .pid_count = 1, .cb = cb, .arg = arg};

@@ -6,7 +6,7 @@
  * leads by hash to the files of the search.
  *
  * What it cannot see: processes of other users unless the caller is root (they are counted); a description that has no
- * descriptor any more and lives on in a mapping or in a message on its way (hidden.h).
+ * descriptor any more and lives on in a mapping or in a message on its way (census.h finds these, too).
  *
  * Blocking (it reads /proc for as long as that takes, a few microseconds per descriptor): for a worker thread, or the
  * keeper's parent. No single process or mount can hold it up: it opens no file outside /proc, walks no path, and takes
@@ -23,12 +23,23 @@
 
 #include "keeper/kernel/claims.h"
 #include "keeper/kernel/command.h"
+#include "keeper/kernel/sight.h"
 #include "procfs/procfs_locks.h"
 #include "wire/msg.h"
 
+/* How it is known that a process has the lock. The last three: no descriptor shows it (census.h). */
+enum holder_how {
+	HOLDER_SHOWN,  /* by a descriptor */
+	HOLDER_TAKER,  /* the process took it, and runs */
+	HOLDER_MAPPER, /* the process has the file mapped */
+	HOLDER_NOBODY, /* no process is known, or may be looked into: pid 0 */
+};
+
 /* One lock of one process. */
 struct holder {
-	size_t file; /* index of the file in the search */
+	enum holder_how how;
+	enum sight sight; /* unless HOLDER_SHOWN. HOLDER_NOBODY: SIGHT_BEYOND */
+	size_t file;      /* index of the file in the search */
 	pid_t pid;
 	int fd; /* of that process, one of those that have the lock */
 	enum wire_space space;
@@ -85,10 +96,6 @@ struct holders_search {
  * at that could be.
  */
 int holders_search(struct holders_search *search);
-
-/* The same with HOLDERS_COMMANDS. *unseen unless NULL. */
-int holders_find(const struct holders_file *files, size_t count, pid_t ignore_pid, holders_cb *cb, void *arg,
-		 size_t *unseen);
 
 /* The same for one file and one process, without its command. -EACCES: the process may not be looked into; 0 if it has
  * ended. */

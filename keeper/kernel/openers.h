@@ -8,7 +8,7 @@
  *
  * What was found is kept while the lock is listed, and looked for again after some minutes: a file may be renamed.
  *
- * What cannot be found: a lock whose description has no descriptor left (hidden.h), or only ones of processes that may not
+ * What cannot be found: a lock whose description has no descriptor left (census.h), or only ones of processes that may not
  * be looked into, or of a thread with a table of its own; a file that our mount namespace does not have (mountmap.h), or
  * that is deleted. Locks of keepers are left out: they are probes.
  *

@@ -15,12 +15,10 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "keeper/kernel/claims.h"
+#include "keeper/kernel/census.h"
 #include "keeper/kernel/family.h"
-#include "keeper/kernel/holders.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
-#include "keeper/leases/unseen.h"
 
 struct breaking_job {
 	uv_work_t work;
@@ -34,20 +32,6 @@ struct breaking_job {
 	struct family family;
 	struct breaking_found found;
 };
-
-static int breaking_on_unseen(void *arg, const struct claim *claim, const struct procfs_lock *lock, pid_t pid,
-			      bool beyond)
-{
-	struct breaking_job *job = arg;
-
-	(void)claim, (void)lock;
-	if (beyond || !pid) {
-		job->found.unstoppable = true;
-		job->found.pid = pid;
-		return 0;
-	}
-	return family_add(&job->family, pid);
-}
 
 static void breaking_judge_process(struct breaking_job *job, pid_t pid)
 {
@@ -66,30 +50,30 @@ static void breaking_judge_process(struct breaking_job *job, pid_t pid)
 	job->found.pid = pid;
 }
 
-/* Only the locks in the lease's range count: holders_search() shows all on the file. */
+/* Only the locks in the lease's range count: the census shows all on the file. */
 static int breaking_on_lock(void *arg, const struct holder *h)
 {
 	struct breaking_job *job = arg;
 	size_t next = SIZE_MAX;
 
-	if (!claims_next(&job->claims, h->file, h->space, h->from, h->to, &next))
+	if (h->how == HOLDER_MAPPER || !claims_next(&job->claims, h->file, h->space, h->from, h->to, &next))
 		return 0;
+	if (h->how != HOLDER_SHOWN && h->sight == SIGHT_BEYOND) {
+		job->found.unstoppable = true;
+		job->found.pid = h->pid;
+		return 0;
+	}
 	return family_add(&job->family, h->pid);
 }
 
 static void breaking_look(uv_work_t *req)
 {
 	struct breaking_job *job = req->data;
+	struct holders_search ask = {.ignore_pid = job->self, .cb = breaking_on_lock, .arg = job};
 	int ret = claims_build(&job->claims);
 
 	if (!ret)
-		ret = holders_search(&(struct holders_search){.files = job->claims.files,
-							      .count = job->claims.file_count,
-							      .ignore_pid = job->self,
-							      .cb = breaking_on_lock,
-							      .arg = job});
-	if (!ret)
-		ret = unseen_find(&job->claims, job->self, breaking_on_unseen, job);
+		ret = census_take(&job->claims, &ask);
 	if (!ret && !family_count(&job->family) && !job->any)
 		job->found.not_yours = true;
 	if (!ret)

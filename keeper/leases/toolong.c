@@ -76,8 +76,14 @@ static void toolong_work(uv_work_t *work)
 {
 	struct toolong_look *look = work->data;
 	int64_t begun_ns = toolong_thread_ns();
+	struct holders_search ask = {.files = look->files,
+				     .count = look->count,
+				     .ignore_pid = getpid(),
+				     .how = HOLDERS_COMMANDS,
+				     .cb = toolong_on_holder,
+				     .arg = look};
 
-	if (holders_find(look->files, look->count, getpid(), toolong_on_holder, look, NULL) < 0)
+	if (holders_search(&ask) < 0)
 		look->partial = true;
 	look->took_ns = toolong_thread_ns() - begun_ns;
 }

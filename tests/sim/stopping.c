@@ -10,12 +10,10 @@
 #include <sys/stat.h>
 
 #include "keeper/kernel/family.h"
-#include "keeper/kernel/hidden.h"
-#include "keeper/kernel/mappers.h"
+#include "keeper/kernel/census.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/guard/held.h"
-#include "keeper/kernel/sight.h"
 #include "keeper/guard/stopped.h"
 #include "keeper/leases/unseen.h"
 #include "tests/sim/sim.h"
@@ -160,48 +158,6 @@ void family_free(struct family *family)
 	*family = (struct family){0};
 }
 
-/* --- keeper/kernel/hidden.h: every program here has a descriptor of what it locks --- */
-
-int hidden_begin(struct hidden *hidden, const struct holders_file *files, size_t count)
-{
-	*hidden = (struct hidden){.files = files, .file_count = count};
-	return 0;
-}
-
-int hidden_seen(struct hidden *hidden, const struct procfs_lock *lock)
-{
-	(void)hidden, (void)lock;
-	return 0;
-}
-
-int hidden_end(struct hidden *hidden)
-{
-	(void)hidden;
-	return 0;
-}
-
-size_t hidden_count(const struct hidden *hidden)
-{
-	return utarray_len(&hidden->locks);
-}
-
-const struct procfs_lock *hidden_lock(const struct hidden *hidden, size_t i)
-{
-	return array_at(&hidden->locks, i);
-}
-
-void hidden_free(struct hidden *hidden)
-{
-	(void)hidden;
-}
-
-int mappers_find(const struct holders_file *files, size_t count, mappers_cb *cb, void *arg, size_t *passed_over)
-{
-	(void)files, (void)count, (void)cb, (void)arg;
-	*passed_over = 0;
-	return 0;
-}
-
 /* --- keeper/guard/farewell.h --- */
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
@@ -217,20 +173,18 @@ bool farewell(struct table *table, unsigned which, const struct family *family, 
 	return true;
 }
 
-/* --- keeper/kernel/sight.h and keeper/leases/unseen.h: every process may be looked into --- */
+/* --- keeper/kernel/census.h and keeper/leases/unseen.h: every program here has a descriptor of what it locks --- */
+
+int census_take(const struct claims *claims, struct holders_search *ask)
+{
+	ask->files = claims->files;
+	ask->count = claims->file_count;
+	return ask->count ? holders_search(ask) : 0;
+}
 
 enum sight sight_of(pid_t pid)
 {
 	return find(pid) ? SIGHT_OPEN : SIGHT_GONE;
-}
-
-int unseen_find(struct claims *claims, pid_t keeper, unseen_cb *cb, void *arg)
-{
-	(void)claims;
-	(void)keeper;
-	(void)cb;
-	(void)arg;
-	return 0;
 }
 
 void unseen_due(struct lease *lease)

@@ -49,12 +49,23 @@ static int see(void *arg, const struct holder *h)
 	return seen->count == seen->stop_after ? 7 : 0;
 }
 
+static int search(pid_t ignore, struct seen *seen, size_t *unseen)
+{
+	struct holders_search ask = {
+		.files = files, .count = 2, .ignore_pid = ignore, .how = HOLDERS_COMMANDS, .cb = see, .arg = seen};
+	int ret = holders_search(&ask);
+
+	if (unseen)
+		*unseen = ask.unseen;
+	return ret;
+}
+
 static struct seen find(pid_t ignore)
 {
 	struct seen seen = {.count = 0};
 	size_t unseen = 99999;
 
-	ck_assert_int_eq(holders_find(files, 2, ignore, see, &seen, &unseen), 0);
+	ck_assert_int_eq(search(ignore, &seen, &unseen), 0);
 	ck_assert_uint_ne(unseen, 99999);
 	return seen;
 }
@@ -235,7 +246,7 @@ START_TEST(leaves_out_one_process_and_stops_when_told)
 
 	ck_assert_uint_eq(seen.count, 1);
 	ck_assert_ptr_nonnull(of(&seen, b.pid, 0));
-	ck_assert_int_eq(holders_find(files, 2, 0, see, &first, NULL), 7);
+	ck_assert_int_eq(search(0, &first, NULL), 7);
 	ck_assert_uint_eq(first.count, 1);
 	end(a);
 	end(b);

@@ -1,0 +1,36 @@
+/*
+ * Which processes rely on which kernel locks: the locks that descriptors show (holders.h), and those that no descriptor
+ * shows. These are held by processes which the caller may not look into: a program that may be run but not read (mode
+ * 0111) or that asked for it (PR_SET_DUMPABLE), and for an ordinary user's keeper another user's process that has
+ * inherited the descriptor (sudo, su). Or their open file description outlives its descriptors in a mapping, in a message
+ * on its way through a socket, as a registered file of an io_uring, or under a loop device.
+ *
+ * What is known of a lock that no descriptor shows: /proc/locks has it, and who took it, unless it is an OFD lock.
+ *   - HOLDER_TAKER: the process that took it, if it runs. This may be wrong: the holder may have passed the lock on and
+ *     ended, and another process may have its number by now. The kernel does not say when a lock was taken, so that other
+ *     process is stopped, and killed, in the holder's place.
+ *   - HOLDER_MAPPER: each process that has the file mapped (mappers.h), unless it is a record lock of the process that
+ *     took it, or the taker may not be looked into.
+ *   - HOLDER_NOBODY: there is neither. A process may have inherited a flock from one that has ended, or taken an OFD lock,
+ *     and cannot be stopped. So it is with a taker whose sight is SIGHT_BEYOND.
+ *
+ * What it cannot see in a pid namespace: locks that were taken by a process outside of it, or by a process that has
+ * ended since.
+ */
+#ifndef DFLOCK_KEEPER_CENSUS_H
+#define DFLOCK_KEEPER_CENSUS_H
+
+#include "keeper/kernel/claims.h"
+#include "keeper/kernel/holders.h"
+
+/*
+ * holders_search() for the files of the claims, which were built; then calls back for each lock under a claim that no
+ * descriptor has shown. Those that descriptors show come whether they are under a claim or not. ask->files, count and seen
+ * are set here. With HOLDERS_AT_ONCE, HOLDER_SHOWN may come twice for a lock. A caller that stops processes does it when
+ * they come: the list of all locks is read after that.
+ *
+ * Blocking, like holders.h. 0; what the callback returned; -ENOMEM or -errno.
+ */
+int census_take(const struct claims *claims, struct holders_search *ask);
+
+#endif
