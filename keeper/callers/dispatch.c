@@ -112,7 +112,7 @@ static bool dispatch_believes(struct session *s, const struct wire_request *r)
 	return true;
 }
 
-static void close_passed(struct keeper *k, const struct question_fds *came)
+static void close_passed(struct keeper *k, const struct passing *came)
 {
 	for (unsigned i = 0; i < came->count; i++)
 		lookup_close(k, came->fds[i]);
@@ -145,7 +145,7 @@ static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 void dispatch_readable(struct session *s)
 {
 	struct question question = {.text = ""};
-	struct question_fds came;
+	struct passing came;
 	enum question_kind kind;
 	ssize_t n;
 

@@ -14,6 +14,7 @@
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/callers/session.h"
+#include "wire/passing.h"
 
 static void reply_fill(struct wire_reply *reply, enum wire_verdict verdict, const char *reason)
 {
@@ -28,7 +29,7 @@ static void reply_fill(struct wire_reply *reply, enum wire_verdict verdict, cons
 static void reply_send(int to, const struct wire_reply *reply, int fd)
 {
 	const struct iovec iov = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
-	int ret = frontmsg_send(to, &iov, 1, fd, MSG_DONTWAIT);
+	int ret = passing_send(to, &iov, 1, fd, MSG_DONTWAIT);
 
 	if (ret < 0)
 		log_debug("an answer could not be sent: %s", strerror(-ret));
