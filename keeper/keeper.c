@@ -16,7 +16,6 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
-#include "keeper/callers/hangup.h"
 #include "keeper/callers/finding.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
@@ -41,11 +40,9 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
-#include "keeper/callers/longwait.h"
 #include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
-#include "keeper/callers/news.h"
 #include "keeper/callers/who.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
@@ -281,7 +278,7 @@ static int keeper_start(struct life *life)
 	int ret;
 
 	act_start(k);
-	news_start(k);
+	dispatch_take_news(k);
 	raise_limits(life);
 	uv_timer_init(k->loop, &k->old_pins.timer);
 	k->old_pins.timer.data = k;
@@ -296,8 +293,6 @@ static int keeper_start(struct life *life)
 		ret = finding_start(k);
 	if (ret == 0)
 		ret = who_init(k);
-	if (ret == 0)
-		ret = longwait_start(k);
 	if (ret == 0)
 		ret = metrics_start(k);
 	if (ret < 0) {
@@ -316,8 +311,6 @@ static int keeper_start(struct life *life)
 	life->alive.data = life;
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	ret = ending_start(k, keeper_end);
-	if (ret == 0)
-		ret = hangup_start(k);
 	if (ret == 0)
 		ret = seeing_start(k, waiters_unpinned);
 	if (ret < 0) {
@@ -371,7 +364,6 @@ static void keeper_clean_up(struct keeper *k)
 	queue_stop(k);
 	orphan_close(k);
 	event_stop(k);
-	longwait_stop(k);
 	metrics_stop(k);
 	past_stop(k);
 	finding_stop(k);
@@ -380,7 +372,6 @@ static void keeper_clean_up(struct keeper *k)
 	room_stop(k);
 	seeing_stop(k);
 	ending_close(k);
-	hangup_close(k);
 	configwatch_close(k);
 	uv_close((uv_handle_t *)&life->alive, NULL);
 	uv_close((uv_handle_t *)&k->old_pins.timer, NULL);
@@ -407,9 +398,7 @@ static void keeper_clean_up(struct keeper *k)
 	who_free(k);
 	finding_free(k);
 	ending_free(k);
-	hangup_free(k);
 	orphan_free(k);
-	longwait_free(k);
 	metrics_free(k);
 	event_free(k);
 }

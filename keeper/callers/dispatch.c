@@ -5,10 +5,12 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/callers/configwatch.h"
 #include "keeper/callers/control.h"
 #include "keeper/callers/control_break.h"
+#include "keeper/callers/control_stop.h"
+#include "keeper/callers/deadlock.h"
 #include "keeper/callers/lookup.h"
+#include "keeper/callers/serve.h"
 #include "keeper/callers/who.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
@@ -31,8 +33,6 @@ void dispatch_close(struct session *s)
 	if (s->foreign)
 		reading_leave(&s->reading);
 	lookup_leave(s);
-	configwatch_leave(&s->look);
-	control_break_leave(s);
 	who_leave(s);
 	session_end(s);
 	if (s->foreign)
@@ -215,3 +215,29 @@ static void dispatch_refused(struct front_connection *reading, const char *why)
 
 const struct fronts_news dispatch_fronts_news = {
 	.received = dispatch_received, .slow = dispatch_slow, .refused = dispatch_refused};
+
+/* --- news from leases/ --- */
+
+static void dispatch_on_store(struct keeper *k, enum queue_store what)
+{
+	if (what == QUEUE_STORE_TRIED) {
+		control_store_tried(k);
+		who_store_tried(k);
+	} else {
+		control_stop_store_down(k);
+	}
+}
+
+void dispatch_take_news(struct keeper *k)
+{
+	static const struct queue_news news = {.told = serve_told,
+					       .in_use = control_stop_in_use,
+					       .store = dispatch_on_store,
+					       .leases_freed = control_stop_leases_ended,
+					       .chase = deadlock_message,
+					       .broken = control_break_here,
+					       .broken_elsewhere = control_break_elsewhere,
+					       .who = who_message};
+
+	k->queue.news = &news;
+}

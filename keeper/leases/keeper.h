@@ -49,7 +49,6 @@ struct configfile;
 struct configwatch;
 struct deadlock;
 struct ending;
-struct hangup;
 struct events;
 struct fronts;
 struct finding_searches;
@@ -57,7 +56,6 @@ struct keeper;
 struct keeper_options;
 struct leases_slot;
 struct listener;
-struct longwait;
 struct lock;
 struct metrics;
 struct orphan;
@@ -80,8 +78,6 @@ struct keeper {
 	struct finding_searches *finding_searches;
 	struct whos *whos;
 	struct ending *ending;
-	struct hangup *hangup;
-	struct longwait *longwait;
 	struct metrics *metrics;
 
 	/* orphan.c */
