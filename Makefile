@@ -72,12 +72,12 @@ $(BUILD)/dflock-net: $(NET_OBJ) $(SAN_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -pthread
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map. Each program maps it when it starts: in
-# two pieces, instead of four that would keep read-only data from being executable.
-SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt
+# two pieces, instead of four that would keep read-only data from being executable. Functions of wire/ that it does not call are left out.
+SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -ffunction-sections
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
 	$(call say,LD)
 	$(Q)$(CC) $(SHIM_CFLAGS) $(LDFLAGS) -shared -Wl,--version-script=shim/exports.map -Wl,-z,now,-z,relro,-z,defs \
-	  -Wl,-z,noseparate-code -Wl,-soname,libdflock.so -o $@ $(SHIM_OBJ)
+	  -Wl,-z,noseparate-code -Wl,--gc-sections -Wl,-soname,libdflock.so -o $@ $(SHIM_OBJ)
 # Paths under PREFIX and LIBDIR are compiled in.
 .PHONY: FORCE
 $(BUILD)/prefix: FORCE

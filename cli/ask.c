@@ -17,6 +17,7 @@
 #include "cli/field.h"
 #include "procfs/procfs_locks.h"
 #include "wire/leases.h"
+#include "wire/passing.h"
 #include "wire/rundir.h"
 
 #define ASK_PAUSE_MS 20
@@ -160,28 +161,6 @@ void ask_close(struct ask *ask)
 	ask->fd = -1;
 }
 
-/* Takes the descriptor out of a message. The protocol sends at most one: of several, all but the last are closed. */
-static int ask_take_descriptor(struct msghdr *message)
-{
-	int found = -1;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (found >= 0)
-				close(found);
-			found = fd;
-		}
-	}
-	return found;
-}
-
 /* What all versions have in common (wire/msg.h) is enough for WIRE_STOP. */
 static bool ask_is_common(const struct wire_reply *reply, size_t n)
 {
@@ -191,18 +170,14 @@ static bool ask_is_common(const struct wire_reply *reply, size_t n)
 
 static int ask_receive(struct ask *ask, enum wire_op op, struct wire_reply *reply, int *memfd, char why[CLI_LINE_BYTES])
 {
-	_Alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))];
-	struct iovec iov = {.iov_base = reply, .iov_len = sizeof(*reply)};
-	struct msghdr message = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
-	ssize_t n = recvmsg(ask->fd, &message, MSG_CMSG_CLOEXEC);
+	/* The protocol sends at most one descriptor. */
+	ssize_t n = passing_receive_one(ask->fd, reply, sizeof(*reply), memfd, 0);
 
-	if (n < 0 && errno == EAGAIN)
+	if (n == -EAGAIN)
 		return ask_fail(why, ETIMEDOUT, "the keeper (pid %d) has not answered for %d s; its log may say why",
 				(int)ask->pid, ask->deadline_s);
-	if (n < 0 && errno != ECONNRESET)
-		return ask_fail(why, errno, "cannot receive the keeper's answer: %s", strerror(errno));
-	*memfd = n < 0 ? -1 : ask_take_descriptor(&message);
+	if (n < 0 && n != -ECONNRESET)
+		return ask_fail(why, (int)-n, "cannot receive the keeper's answer: %s", strerror((int)-n));
 	if (n <= 0)
 		return ask_fail(why, ECONNRESET,
 				"the keeper (pid %d) closed the connection instead of answering; its log says why",
@@ -224,15 +199,13 @@ static int ask_receive(struct ask *ask, enum wire_op op, struct wire_reply *repl
 
 static int ask_send(struct ask *ask, const struct wire_request *request, const char *text, char why[CLI_LINE_BYTES])
 {
-	struct iovec parts[] = {{.iov_base = (void *)request, .iov_len = sizeof(*request)},
-				{.iov_base = (void *)text, .iov_len = text ? strlen(text) : 0}};
-	const struct msghdr message = {.msg_iov = parts, .msg_iovlen = text ? 2 : 1};
-	size_t size = parts[0].iov_len + parts[1].iov_len;
+	const struct iovec parts[] = {{.iov_base = (void *)request, .iov_len = sizeof(*request)},
+				      {.iov_base = (void *)text, .iov_len = text ? strlen(text) : 0}};
 	int ret;
 
 	if (parts[1].iov_len >= WIRE_TEXT_BYTES)
 		return ask_fail(why, ENAMETOOLONG, "a name is longer than %d bytes", WIRE_TEXT_BYTES - 1);
-	ret = sendmsg(ask->fd, &message, MSG_NOSIGNAL) == (ssize_t)size ? 0 : errno;
+	ret = -passing_send(ask->fd, parts, 2, -1, 0);
 	if (ret == EPIPE || ret == ECONNRESET)
 		return ask_fail(
 			why, ECONNRESET,

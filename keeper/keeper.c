@@ -16,7 +16,6 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
-#include "keeper/callers/hangup.h"
 #include "keeper/callers/finding.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
@@ -40,11 +39,9 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
-#include "keeper/callers/longwait.h"
 #include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
-#include "keeper/callers/news.h"
 #include "keeper/callers/who.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
@@ -277,12 +274,12 @@ static void keeper_end(struct keeper *k, const char *why)
 /* What needs only the loop and the configuration. */
 static int start_parts(struct keeper *k)
 {
-	static int (*const starts[])(struct keeper *) = {event_start, sessions_init,  deadlock_init, finding_start,
-							 who_init,    longwait_start, metrics_start};
+	static int (*const starts[])(struct keeper *) = {event_start,   sessions_init, deadlock_init,
+							 finding_start, who_init,      metrics_start};
 	int ret = 0;
 
 	act_start(k);
-	news_start(k);
+	dispatch_take_news(k);
 	for (size_t i = 0; ret == 0 && i < sizeof(starts) / sizeof(*starts); i++)
 		ret = starts[i](k);
 	if (ret == 0)
@@ -306,8 +303,6 @@ static int start_looking(struct life *life)
 	life->alive.data = life;
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	ret = ending_start(k, keeper_end);
-	if (ret == 0)
-		ret = hangup_start(k);
 	if (ret == 0)
 		ret = seeing_start(k, waiters_unpinned);
 	return ret;
@@ -364,9 +359,9 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 static void keeper_free(struct keeper *k)
 {
-	static void (*const frees[])(struct keeper *) = {configfile_free, listener_free, sessions_free, deadlock_free,
-							 who_free,        finding_free,  ending_free,   hangup_free,
-							 longwait_free,   metrics_free,  event_free};
+	static void (*const frees[])(struct keeper *) = {configfile_free, listener_free, sessions_free,
+							 deadlock_free,   who_free,      finding_free,
+							 ending_free,     metrics_free,  event_free};
 
 	for (size_t i = 0; i < sizeof(frees) / sizeof(*frees); i++)
 		frees[i](k);
@@ -375,9 +370,9 @@ static void keeper_free(struct keeper *k)
 
 static void keeper_clean_up(struct keeper *k)
 {
-	static void (*const stops[])(struct keeper *) = {
-		orphan_close, event_stop, longwait_stop, metrics_stop, past_stop,    finding_stop,     toolong_stop,
-		host_stop,    room_stop,  seeing_stop,   ending_close, hangup_close, configwatch_close};
+	static void (*const stops[])(struct keeper *) = {orphan_close, event_stop,   metrics_stop,     past_stop,
+							 finding_stop, toolong_stop, host_stop,        room_stop,
+							 seeing_stop,  ending_close, configwatch_close};
 
 	struct life *life = life_of(k);
 	sigset_t signals;

@@ -15,6 +15,7 @@
 #include "net/thread.h"
 #include "shim/starter.h"
 #include "shim/sys.h"
+#include "wire/passing.h"
 
 #define PATIENCE_MS 10000
 
@@ -23,45 +24,15 @@
 
 int chain_send(int socket, int listener)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.bytes = {0}};
-	char byte = 0;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &listener, sizeof(int));
-	return sendmsg(socket, &message, MSG_NOSIGNAL) == 1 ? 0 : -errno;
+	return passing_send(socket, &(struct iovec){(void *)"", 1}, 1, listener, 0);
 }
 
 int chain_receive(int socket)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
 	char byte;
-	struct iovec part = {&byte, 1};
-	struct msghdr message = {.msg_iov = &part,
-				 .msg_iovlen = 1,
-				 .msg_control = control.bytes,
-				 .msg_controllen = sizeof(control.bytes)};
-	struct cmsghdr *head;
-	int listener = -1;
+	int listener;
 
-	if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != 1)
-		return -1;
-	head = CMSG_FIRSTHDR(&message);
-	if (head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&listener, CMSG_DATA(head), sizeof(int));
+	passing_receive_one(socket, &byte, 1, &listener, 0);
 	return listener;
 }
 

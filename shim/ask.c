@@ -13,6 +13,7 @@
 #include "shim/settings.h"
 #include "shim/start.h"
 #include "shim/sys.h"
+#include "wire/passing.h"
 #include "wire/rundir.h"
 #include "wire/text.h"
 
@@ -251,14 +252,8 @@ static void ask_name(char name[WIRE_COMMAND_BYTES])
 /* Fills in what is the same in every question, and sends it; with the descriptor `fd`, unless that is negative. */
 static int ask_send_question(struct ask *ask, const struct protect_by *by, struct wire_request *request, int fd)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} control = {.bytes = {0}};
-	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *cmsg;
-	long ret;
+	const struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	int ret;
 
 	request->magic = WIRE_MAGIC;
 	request->version = WIRE_VERSION;
@@ -269,21 +264,12 @@ static int ask_send_question(struct ask *ask, const struct protect_by *by, struc
 		memcpy(request->command, ask->command, WIRE_COMMAND_BYTES);
 	else
 		ask_name(request->command);
-	if (fd >= 0) {
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = sizeof(control.bytes);
-		cmsg = CMSG_FIRSTHDR(&msg);
-		cmsg->cmsg_level = SOL_SOCKET;
-		cmsg->cmsg_type = SCM_RIGHTS;
-		cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
-	}
 	do {
 		ret = ask_limit(ask, SO_SNDTIMEO);
 		if (ret < 0)
 			break;
 		request->sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
-		ret = sys(sendmsg, ask->sock, &msg, MSG_NOSIGNAL);
+		ret = passing_send(ask->sock, &iov, 1, fd, 0);
 	} while (ret == -EINTR && ask->nonblock);
 	/* The keeper has closed the connection. It may have sent an answer before that ("too many callers"): receive
 	 * it. */
@@ -291,7 +277,7 @@ static int ask_send_question(struct ask *ask, const struct protect_by *by, struc
 		return 0;
 	if (ret == -EBADF && fd >= 0 && protect_kernel_refuses(fd)) /* another thread has closed it */
 		return -EBADF;
-	return ret < 0 ? ask_failed(ask, "the keeper cannot be asked", (int)ret) : 0;
+	return ret < 0 ? ask_failed(ask, "the keeper cannot be asked", ret) : 0;
 }
 
 int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have)

@@ -3,6 +3,8 @@
 #include "keeper/callers/configwatch.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +15,8 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 #include "keeper/kernel/workers.h"
+#include "keeper/log.h"
+#include "wire/msg.h"
 #include "wire/place.h"
 
 #define LOOK_MS 1000
@@ -22,9 +26,11 @@ struct configwatch {
 	struct keeper *k;
 	uv_timer_t timer; /* the next look */
 	uv_timer_t slow;  /* runs until runs until the first of `waiting` has waited for too long */
-	unsigned handles; /* not closed yet: the timers */
+	uv_signal_t hangup;
+	unsigned handles; /* not closed yet */
 	bool busy;
 	uint64_t begun;                   /* looks */
+	struct configwatch_wait hung_up;  /* SIGHUP */
 	struct configwatch_wait *waiting; /* in the order of arrival, which is that of `look` and `until_ns`, too */
 	/* the worker's, while busy */
 	struct work work;
@@ -176,9 +182,34 @@ void configwatch_wait(struct keeper *k, struct configwatch_wait *wait, bool cont
 		configwatch_look_in(w, 0);
 }
 
+static void on_hangup_looked_at(struct configwatch_wait *wait, struct configfile_look *look)
+{
+	struct keeper *k = ((struct configwatch *)((char *)wait - offsetof(struct configwatch, hung_up)))->k;
+	char why[WIRE_REASON_BYTES];
+
+	if (!look)
+		log_event(LINE_RELOAD_REFUSED, "SIGHUP: not reloaded: %s: its file system has not answered for %d s",
+			  k->config->path, CONFIGWATCH_SLOW_MS / 1000);
+	else if (look->read == 0 && !look->fresh)
+		log_event(LINE_CONFIG_IN_FORCE_AGAIN, "SIGHUP: %s is in force already", k->config->path);
+	else if (configfile_reload(k, look, false, why, sizeof(why)) < 0)
+		log_event(LINE_RELOAD_REFUSED, "SIGHUP: not reloaded: %s", why);
+}
+
+static void on_hangup(uv_signal_t *signal, int number)
+{
+	struct configwatch *w = signal->data;
+
+	(void)number;
+	/* A look that has begun may have read the file before it was changed: another one. */
+	configwatch_leave(&w->hung_up);
+	configwatch_wait(w->k, &w->hung_up, true, on_hangup_looked_at);
+}
+
 int configwatch_start(struct keeper *k)
 {
 	struct configwatch *w = calloc(1, sizeof(*w));
+	sigset_t handled;
 
 	if (w)
 		w->path = strdup(k->config->path);
@@ -192,8 +223,13 @@ int configwatch_start(struct keeper *k)
 	k->configwatch = w;
 	uv_timer_init(k->loop, &w->timer);
 	uv_timer_init(k->loop, &w->slow);
-	w->timer.data = w->slow.data = w;
-	w->handles = 2;
+	uv_signal_init(k->loop, &w->hangup);
+	w->timer.data = w->slow.data = w->hangup.data = w;
+	w->handles = 3;
+	uv_signal_start(&w->hangup, on_hangup, SIGHUP);
+	sigemptyset(&handled);
+	sigaddset(&handled, SIGHUP);
+	pthread_sigmask(SIG_UNBLOCK, &handled, NULL);
 	configwatch_look_in(w, k->configfile->state == CONFIGFILE_SAME ? LOOK_MS : SOON_MS);
 	return 0;
 }
@@ -213,6 +249,8 @@ void configwatch_close(struct keeper *k)
 	if (!w)
 		return;
 	k->configwatch = NULL; /* no look begins any more */
+	configwatch_leave(&w->hung_up);
+	uv_close((uv_handle_t *)&w->hangup, on_configwatch_closed);
 	uv_close((uv_handle_t *)&w->slow, on_configwatch_closed);
 	uv_close((uv_handle_t *)&w->timer, on_configwatch_closed);
 }

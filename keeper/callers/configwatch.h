@@ -1,7 +1,8 @@
 /*
  * Looks at the configuration file once a second, in a worker: a mount that hangs must not stop the loop. configfile.h
  * judges what a look found. Callers may wait for a look that begins after they asked: `dflock reload`, and programs
- * whose file is in a state that the keeper has not looked at. Loop only.
+ * whose file is in a state that the keeper has not looked at. SIGHUP is the same as `dflock reload`, for service managers and scripts that
+ * know no other way: whether it was done, and why not, the log says. Loop only.
  */
 #ifndef DFLOCK_KEEPER_CONFIGWATCH_H
 #define DFLOCK_KEEPER_CONFIGWATCH_H
@@ -29,7 +30,7 @@ struct configwatch_wait {
 	struct configwatch_wait *prev, *next;
 };
 
-/* Sets k->configwatch. 0 or -ENOMEM. */
+/* Sets k->configwatch, and unblocks SIGHUP. 0 or -ENOMEM. */
 int configwatch_start(struct keeper *k);
 /* A look that is under way ends in the loop. No caller may be waiting. */
 void configwatch_close(struct keeper *k);

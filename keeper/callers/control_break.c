@@ -58,12 +58,11 @@ static void control_break_answered(struct control_break *b)
 	queue_settle(k);
 }
 
-void control_break_leave(struct session *s)
+/* The session has its answer, or ends. What was begun goes on. */
+static void control_break_leave(struct session *s)
 {
 	struct control_break *b = s->breaking;
 
-	if (!b)
-		return;
 	s->breaking = NULL;
 	b->session = NULL;
 	control_break_free(b);
@@ -75,8 +74,6 @@ static void control_break_end(struct control_break *b, enum wire_verdict verdict
 
 	if (!s)
 		return;
-	control_break_leave(s);
-	uv_timer_stop(&s->timer);
 	if (verdict == WIRE_REFUSED)
 		session_refuse(s, "%s", why);
 	else
@@ -170,14 +167,10 @@ void control_break_elsewhere(struct keeper *k, const struct store_message *m)
 
 /* --- a lease --- */
 
-static void control_break_ask_host(uv_timer_t *timer)
+static void control_break_ask_host(struct session *s)
 {
-	struct session *s = timer->data;
 	struct control_break *b = s->breaking;
-	struct keeper *k = s->keeper;
 
-	if (!b)
-		return;
 	if (clock_now_ns() >= b->until_ns) {
 		control_break_say(
 			b, WIRE_REFUSED,
@@ -194,10 +187,9 @@ static void control_break_ask_host(uv_timer_t *timer)
 		if (strlen(b->text) < sizeof(m.name)) /* else it is no lock's name, and nothing is sent */
 			strcpy(m.name, b->text);
 		snprintf(m.token, sizeof(m.token), "%s", b->token);
-		store_tell(k->store, b->host, &m);
-		uv_timer_start(timer, control_break_ask_host, CONTROL_BREAK_AGAIN_MS, 0);
+		store_tell(s->keeper->store, b->host, &m);
+		session_expect(s, CONTROL_BREAK_AGAIN_MS, control_break_ask_host);
 	}
-	queue_settle(k);
 }
 
 static void control_break_on_release(void *arg, const struct store_reply *reply)
@@ -220,7 +212,7 @@ static void control_break_entry(struct control_break *b, const struct store_entr
 		memcpy(b->host, e->host, sizeof(b->host));
 		b->number = ++k->breakings.last;
 		b->until_ns = clock_now_ns() + CONTROL_BREAK_WAIT_MS * NS_PER_MS;
-		uv_timer_start(&b->session->timer, control_break_ask_host, 0, 0);
+		session_expect(b->session, 0, control_break_ask_host);
 	} else if (k->lost.losing || lease_find(k, e->token)) {
 		control_break_tell(b, "this host", STORE_BROKEN_UNSURE, 0); /* its holders still have to end */
 	} else { /* a keeper before this one had it, and no process relies on it (host.c, release_unknown()) */
@@ -331,7 +323,7 @@ static int64_t control_break_silent_since(const struct keeper *k, const struct s
 	return since;
 }
 
-static void control_break_look_at_hosts(uv_timer_t *timer);
+static void control_break_look_at_hosts(struct session *s);
 
 static void control_break_judge_host(struct control_break *b, const struct store_blocker *host)
 {
@@ -356,7 +348,7 @@ static void control_break_judge_host(struct control_break *b, const struct store
 		return control_break_give_up(b, host);
 	b->silent = *host;
 	b->watched = true;
-	uv_timer_start(&b->session->timer, control_break_look_at_hosts, (uint64_t)(left / NS_PER_MS + 1), 0);
+	session_expect(b->session, left / NS_PER_MS + 1, control_break_look_at_hosts);
 }
 
 static void control_break_on_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
@@ -387,13 +379,9 @@ static void control_break_host(struct control_break *b)
 	store_hosts(b->keeper->store, control_break_on_hosts, b);
 }
 
-static void control_break_look_at_hosts(uv_timer_t *timer)
+static void control_break_look_at_hosts(struct session *s)
 {
-	struct session *s = timer->data;
-
-	if (s->breaking)
-		control_break_host(s->breaking);
-	queue_settle(s->keeper);
+	control_break_host(s->breaking);
 }
 
 /* --- from outside --- */
@@ -413,6 +401,7 @@ void control_break(struct session *s, const char *text)
 	snprintf(b->text, sizeof(b->text), "%s", text);
 	s->breaking = b;
 	session_enter(s, SESSION_BREAKING);
+	s->leave = control_break_leave;
 	if (k->leaving) {
 		control_break_end(b, WIRE_REFUSED, "the keeper ends");
 	} else if (!store_is_up(k->store)) {

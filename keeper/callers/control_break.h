@@ -12,8 +12,6 @@ struct session;
 
 /* A session has asked for one of these: answers now or later. text: the lock name, or the host. */
 void control_break(struct session *s, const char *text);
-/* The session ends: gives up waiting. What was begun goes on. */
-void control_break_leave(struct session *s);
 
 /* News: queue_news.broken, .broken_elsewhere. */
 void control_break_here(struct keeper *k, uint64_t number, enum store_broken how, pid_t pid);

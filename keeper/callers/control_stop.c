@@ -163,7 +163,7 @@ static bool is_refused_for_use(struct session *s)
 	return s->state != SESSION_STOPPING;
 }
 
-static void on_stop_timer(uv_timer_t *timer);
+static void control_stop_look(struct session *s);
 
 /* Gives back the open leases. Leases that were unsure or shrinking open meanwhile, and programs ask, so this is repeated until
  * all have gone, or the time is over. */
@@ -174,7 +174,7 @@ static void go_on_stopping(struct session *s)
 	ending_give_back(s->keeper);
 	control_stop_leases_ended(s->keeper);
 	if (s->state == SESSION_STOPPING)
-		uv_timer_start(&s->timer, on_stop_timer, LOOK_MS, 0);
+		session_expect(s, LOOK_MS, control_stop_look);
 }
 
 enum control_stop_step control_stop_decide(int64_t waited_ms, bool in_use)
@@ -184,18 +184,15 @@ enum control_stop_step control_stop_decide(int64_t waited_ms, bool in_use)
 	return in_use ? CONTROL_STOP_REFUSED : CONTROL_STOP_ENDS;
 }
 
-static void on_stop_timer(uv_timer_t *timer)
+static void control_stop_look(struct session *s)
 {
-	struct session *s = timer->data;
 	struct keeper *k = s->keeper;
 	const struct lease *used;
 
 	if (!store_is_up(k->store))
 		control_stop_store_down(k);
-	if (s->state != SESSION_STOPPING) {
-		queue_settle(k);
+	if (s->state != SESSION_STOPPING)
 		return;
-	}
 	used = find_in_use(k);
 	switch (control_stop_decide((clock_now_ns() - s->received_ns) / NS_PER_MS, used)) {
 	case CONTROL_STOP_GOES_ON:
@@ -208,12 +205,11 @@ static void on_stop_timer(uv_timer_t *timer)
 		stop_keeper(k);
 		break;
 	}
-	queue_settle(k);
 }
 
 void control_stop(struct session *s)
 {
 	session_enter(s, SESSION_STOPPING);
 	/* Not at once: questions that have come with this one are looked at first. */
-	uv_timer_start(&s->timer, on_stop_timer, 1, 0);
+	session_expect(s, 1, control_stop_look);
 }

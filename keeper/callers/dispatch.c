@@ -5,10 +5,12 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/callers/configwatch.h"
 #include "keeper/callers/control.h"
 #include "keeper/callers/control_break.h"
+#include "keeper/callers/control_stop.h"
+#include "keeper/callers/deadlock.h"
 #include "keeper/callers/lookup.h"
+#include "keeper/callers/serve.h"
 #include "keeper/callers/who.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
@@ -31,8 +33,6 @@ void dispatch_close(struct session *s)
 	if (s->foreign)
 		reading_leave(&s->reading);
 	lookup_leave(s);
-	configwatch_leave(&s->look);
-	control_break_leave(s);
 	who_leave(s);
 	session_end(s);
 	if (s->foreign)
@@ -112,7 +112,7 @@ static bool dispatch_believes(struct session *s, const struct wire_request *r)
 	return true;
 }
 
-static void close_passed(struct keeper *k, const struct question_fds *came)
+static void close_passed(struct keeper *k, const struct passing *came)
 {
 	for (unsigned i = 0; i < came->count; i++)
 		lookup_close(k, came->fds[i]);
@@ -145,7 +145,7 @@ static bool dispatch_is_in_turn(struct session *s, ssize_t n)
 void dispatch_readable(struct session *s)
 {
 	struct question question = {.text = ""};
-	struct question_fds came;
+	struct passing came;
 	enum question_kind kind;
 	ssize_t n;
 
@@ -215,3 +215,29 @@ static void dispatch_refused(struct front_connection *reading, const char *why)
 
 const struct fronts_news dispatch_fronts_news = {
 	.received = dispatch_received, .slow = dispatch_slow, .refused = dispatch_refused};
+
+/* --- news from leases/ --- */
+
+static void dispatch_on_store(struct keeper *k, enum queue_store what)
+{
+	if (what == QUEUE_STORE_TRIED) {
+		control_store_tried(k);
+		who_store_tried(k);
+	} else {
+		control_stop_store_down(k);
+	}
+}
+
+void dispatch_take_news(struct keeper *k)
+{
+	static const struct queue_news news = {.told = serve_told,
+					       .in_use = control_stop_in_use,
+					       .store = dispatch_on_store,
+					       .leases_freed = control_stop_leases_ended,
+					       .chase = deadlock_message,
+					       .broken = control_break_here,
+					       .broken_elsewhere = control_break_elsewhere,
+					       .who = who_message};
+
+	k->queue.news = &news;
+}

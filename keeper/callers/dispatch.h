@@ -8,6 +8,7 @@
 #include "keeper/callers/session.h"
 
 struct fronts_news;
+struct keeper;
 
 /* The connection of a session that is not foreign may have something to read. The caller settles (queue.h). */
 void dispatch_readable(struct session *s);
@@ -16,5 +17,8 @@ extern const struct fronts_news dispatch_fronts_news;
 
 /* Disconnects, whatever the session waits for. Does nothing if it is closed already. The caller settles. */
 void dispatch_close(struct session *s);
+
+/* Says which function here takes which news from leases/ (queue.h): to be called before there is any news. */
+void dispatch_take_news(struct keeper *k);
 
 #endif

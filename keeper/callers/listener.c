@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -12,8 +13,9 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/callers/callers.h"
 #include "keeper/callers/dispatch.h"
-#include "keeper/callers/rest.h"
+#include "keeper/callers/session.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/reading.h"
@@ -21,6 +23,67 @@
 #include "keeper/kernel/overflowuid.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
+
+static void on_listener_rest(uv_timer_t *timer)
+{
+	listener_rest_look(timer->data);
+}
+
+void listener_rest_start(struct keeper *k)
+{
+	uv_timer_init(k->loop, &k->sessions->rest);
+	k->sessions->rest.data = k;
+}
+
+void listener_rest_stop(struct keeper *k)
+{
+	uv_close((uv_handle_t *)&k->sessions->rest, NULL);
+}
+
+void listener_rest_begin(struct session *s)
+{
+	struct sessions *sessions = s->keeper->sessions;
+
+	if (s->waiter.rests && !uv_is_active((uv_handle_t *)&sessions->rest))
+		uv_timer_start(&sessions->rest, on_listener_rest, LISTENER_REST_MS, 0);
+}
+
+/* The first ones of the list; it changes meanwhile. */
+static unsigned listener_rest_collect(struct keeper *k, struct session *some[LISTENER_REST_MOST],
+				      struct pollfd polls[LISTENER_REST_MOST])
+{
+	struct session *s;
+	unsigned count = 0;
+
+	DL_FOREACH2 (k->sessions->resting, s, rest_next) {
+		if (count == LISTENER_REST_MOST)
+			break;
+		some[count] = s;
+		polls[count++] = (struct pollfd){.fd = s->fd};
+	}
+	return count;
+}
+
+void listener_rest_look(struct keeper *k)
+{
+	struct session *some[LISTENER_REST_MOST];
+	struct pollfd polls[LISTENER_REST_MOST];
+	unsigned count = listener_rest_collect(k, some, polls);
+	int ret = poll(polls, count, 0);
+
+	/* A session that was closed meanwhile is freed by the loop, later. One that poll() or epoll has no memory for rests on. */
+	for (unsigned i = 0; i < count && ret >= 0; i++) {
+		if (!some[i]->waiter.rests)
+			continue;
+		if (polls[i].revents & POLLHUP)
+			dispatch_close(some[i]);
+		else
+			session_watch(some[i]);
+		queue_settle(k);
+	}
+	if (k->sessions->resting)
+		listener_rest_begin(k->sessions->resting);
+}
 
 #define LISTEN_BACKLOG 4096
 
@@ -74,10 +137,10 @@ static void listener_let_rest(struct session *s)
 {
 	if (s->state != SESSION_INSPECTING && s->state != SESSION_WAITING && s->state != SESSION_PINNED)
 		session_watch(s);
-	if (s->keeper->sessions->rests >= REST_MOST)
-		rest_look(s->keeper);
+	if (s->keeper->sessions->rests >= LISTENER_REST_MOST)
+		listener_rest_look(s->keeper);
 	else
-		rest_begin(s);
+		listener_rest_begin(s);
 }
 
 static void listener_admit(struct keeper *k, int fd)
@@ -94,7 +157,7 @@ static void listener_admit(struct keeper *k, int fd)
 		return listener_turn_away(k, fd, REFUSAL_PROGRAM, why, false);
 	why = peer_too_many(k, &peer);
 	if (why && k->sessions->rests) {
-		rest_look(k);
+		listener_rest_look(k);
 		why = peer_too_many(k, &peer);
 	}
 	if (why)
@@ -153,7 +216,7 @@ static int listener_accept(struct keeper *k)
 	int fd = accept4(k->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0 && (errno == EMFILE || errno == ENFILE) && k->sessions->rests) {
-		rest_look(k);
+		listener_rest_look(k);
 		fd = accept4(k->listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	}
 	return fd < 0 ? -errno : fd;
@@ -211,7 +274,8 @@ int listener_start(struct keeper *k, unsigned limit)
 	if (ret < 0)
 		return ret;
 	l->readable.data = l->accepting.data = k;
-	rest_start(k);
+	listener_rest_start(k);
+	caller_start_looks(k);
 	k->sessions->idle_since_ns = clock_now_ns();
 	uv_poll_start(&l->readable, UV_READABLE, on_readable);
 	return uv_poll_start(&l->accepting, UV_READABLE, on_connection);
@@ -233,7 +297,8 @@ void listener_stop(struct keeper *k)
 		unlinkat(k->dir_fd, WIRE_SOCKET_NAME, 0);
 	uv_close((uv_handle_t *)&l->accepting, NULL);
 	uv_close((uv_handle_t *)&l->readable, NULL);
-	rest_stop(k);
+	listener_rest_stop(k);
+	caller_stop_looks(k);
 	close(l->fd);
 	close(l->spare_fd);
 	DL_FOREACH_SAFE (k->sessions->all, s, next)

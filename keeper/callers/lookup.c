@@ -205,7 +205,7 @@ static void on_inspected(void *arg, struct inspect_result *r)
 		lookup_drop(s, r, NULL);
 		return session_unuse(s);
 	}
-	uv_timer_stop(&s->timer);
+	session_enter(s, SESSION_READING);
 	looked_at(s, r);
 	session_unuse(s);
 	queue_settle(k);

@@ -41,10 +41,10 @@ void lookup_slow(struct session *s, int ms);
 /* Closes a descriptor that a program passed: at once if close() cannot wait for anything, else in a worker. */
 void lookup_close(struct keeper *k, int fd);
 
-/* Has a process the lock shared? The answer comes as WAITER_SERVE, with s->shared set (lookup_shared.c). */
+/* Has a process the lock shared? The answer comes as WAITER_SERVE, with s->shared set (lookup_inspect.c). */
 void lookup_test_shared(struct session *s);
 
-/* --- what lookup.c, lookup_received.c and lookup_shared.c share --- */
+/* --- what lookup.c, lookup_received.c and lookup_inspect.c share --- */
 
 /* Starts a worker; the session is SESSION_INSPECTING until cb is called, or the mount is too slow. Takes over what
  * `request` owns. */

@@ -1,5 +1,8 @@
 /* A worker looks at a passed descriptor, or at the file of a lock: the part of lookup.h that need not know the lock. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "keeper/callers/configwatch.h"
@@ -9,6 +12,52 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+
+/* Does a process hold the lock shared? A worker or a front tries to take it. The part of lookup.h that serve.c
+ * calls. */
+static void shared_tested(struct session *s, bool shared)
+{
+	s->shared = shared ? SESSION_SHARED_IN_USE : SESSION_SHARED_FREE;
+	session_enter(s, SESSION_WAITING);
+	queue_tell(&s->waiter, WAITER_SERVE);
+	queue_settle(s->keeper);
+}
+
+static void on_away_tested(struct front_connection *reading, bool shared)
+{
+	shared_tested(reading->owner, shared);
+}
+
+static void on_shared_tested(void *arg, struct inspect_result *r)
+{
+	struct session *s = arg;
+
+	s->lookup.job = NULL;
+	if (s->state == SESSION_INSPECTING)
+		shared_tested(s, r->shared_in_use);
+	session_unuse(s);
+}
+
+void lookup_test_shared(struct session *s)
+{
+	struct inspect_request request = {.peer = s->peer,
+					  .known = true,
+					  .test_shared = true,
+					  .space = s->request.space,
+					  .from = s->request.from,
+					  .to = s->request.to};
+
+	if (s->waiter.lock->file->away && away_test_shared(&s->reading, s->waiter.lock->file->away, s->request.space,
+							   s->request.from, s->request.to, on_away_tested)) {
+		lookup_inspects(s);
+		return;
+	}
+	request.fd = fcntl(s->waiter.lock->file->fd, F_DUPFD_CLOEXEC, 3);
+	if (request.fd < 0)
+		session_refuse_call(s, REFUSAL_ROOM, true, "the keeper has no descriptor left: %s", strerror(errno));
+	else
+		lookup_inspect(s, s->waiter.lock->file->key.dev, &request, on_shared_tested);
+}
 
 #define SLOW_MS 5000 /* a caller is told that its file's mount hangs */
 
@@ -57,19 +106,15 @@ void lookup_slow(struct session *s, int ms)
 }
 
 /* The descriptor stays where it is: even close() may wait for the file system (FUSE). */
-static void on_lookup_slow(uv_timer_t *timer)
+static void on_lookup_slow(struct session *s)
 {
-	struct session *s = timer->data;
-
-	if (s->state == SESSION_INSPECTING)
-		lookup_slow(s, SLOW_MS);
-	queue_settle(s->keeper);
+	lookup_slow(s, SLOW_MS);
 }
 
 void lookup_inspects(struct session *s)
 {
 	session_enter(s, SESSION_INSPECTING);
-	uv_timer_start(&s->timer, on_lookup_slow, SLOW_MS, 0);
+	session_expect(s, SLOW_MS, on_lookup_slow);
 }
 
 void lookup_inspect(struct session *s, uint64_t dev, struct inspect_request *request, inspect_cb *cb)

@@ -9,7 +9,6 @@
 
 #include "keeper/callers/configfile.h"
 #include "keeper/callers/listener.h"
-#include "keeper/callers/longwait.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/status.h"
 #include "keeper/clock.h"
@@ -92,7 +91,7 @@ static void set_callers(json_t *doc, const struct keeper *k)
 	set_number(doc, "lock_abandoned_total", s->counts.abandoned);
 	set_number(doc, "calls_under_way", seeing_under_way(k));
 	set_number(doc, "calls_seen_out_total", k->seeing.seen);
-	set_number(doc, "waited_too_long_total", longwait_count(k));
+	set_number(doc, "waited_too_long_total", k->sessions->counts.long_waits);
 	set_number(doc, "connections", s->count);
 	set_number(doc, "connections_max", k->listener->limit);
 	set_number(doc, "connections_accepted_total", s->accepted);

@@ -31,9 +31,7 @@
 #include "keeper/leases/waiters.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
-#include "keeper/callers/keyed.h"
 #include "keeper/callers/lookup.h"
-#include "keeper/callers/once.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/room.h"
 #include "keeper/leases/seeing.h"
@@ -70,7 +68,7 @@ static struct lease *ask(struct session *s, const struct store_range *range)
 			strerror(-ret));
 	if (ret < 0)
 		return NULL;
-	lease->rest_ms = once_rest_ms(s);
+	lease->rest_ms = caller_once_rest_ms(s);
 	lease_set_key(lease, s->waiter.lock->file->redis_key);
 	if (s->keeper->config->show_jobs) {
 		lease->job = (struct store_job){.pid = s->peer.pid, .since = s->started};
@@ -86,7 +84,7 @@ static struct lease *find_asking(const struct session *s, const struct store_ran
 {
 	struct lease *lease;
 
-	if (once_rest_ms(s))
+	if (caller_once_rest_ms(s))
 		return NULL;
 	DL_FOREACH (s->waiter.lock->leases, lease)
 		if (lease->state == LEASE_ASKING && !lease->rest_ms && lease->range.mode == range->mode &&
@@ -98,7 +96,7 @@ static struct lease *find_asking(const struct session *s, const struct store_ran
 
 static void wait_for_lease(struct session *s, const struct store_range *range)
 {
-	const struct store_range wanted = keyed_range(s, range);
+	const struct store_range wanted = caller_keyed_range(s, range);
 	struct lease *lease = find_asking(s, &wanted);
 	bool fresh = !lease;
 
@@ -136,7 +134,7 @@ static bool serve_awaits_probe(const struct session *s, const struct lease *leas
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
 	/* mutant: newcomer */
-	if ((lease->recall < RECALL_WAIT && !keyed_is_due(lease)) || s->holds.exclusive || before_count(&s->before) ||
+	if ((lease->recall < RECALL_WAIT && !caller_keyed_is_due(lease)) || s->holds.exclusive || before_count(&s->before) ||
 	    needed || s->again || s->called_back || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
@@ -203,7 +201,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		pin(s, lease, now, sure_until);
 		return;
 	}
-	if ((lease->recall == RECALL_WAIT || keyed_is_due(lease)) && range.mode == WIRE_SHARED &&
+	if ((lease->recall == RECALL_WAIT || caller_keyed_is_due(lease)) && range.mode == WIRE_SHARED &&
 	    s->shared == SESSION_SHARED_UNTESTED && !needed && !caller_is_nonblocking(s)) {
 		lookup_test_shared(s);
 		return;
@@ -238,12 +236,12 @@ static void decide(struct session *s, bool needed)
 	bool sure = sure_until - now > DEADLINE_LEAST_NS;
 	struct lease *lease = lock_covering(s->waiter.lock, &range);
 
-	if (once_forbids(s)) {
+	if (caller_once_forbids(s)) {
 		caller_refuse(s, REFUSAL_RULE,
 			      "its rule has at_least_ms, and then only exclusive locks of the whole file can be had");
 		return;
 	}
-	if (lease && (!once_may_use(s, lease, needed) || !keyed_may_use(s, lease)))
+	if (lease && (!caller_once_may_use(s, lease, needed) || !caller_keyed_may_use(s, lease)))
 		lease = NULL;
 	if (store_is_up(k->store) && !k->deadline.expired)
 		waiting_store_is_back(s);

@@ -1,13 +1,13 @@
 /*
  * A session: one connection of a program or an operator, and its present question. Loop only.
  *
- *   session.c       its life, and the list of all sessions
- *   session_reply.c answers
+ *   session.c       its life, the list of all sessions, and answers
  *   dispatch.h      reads questions and gives each to the module that answers it: lookup.h, control.h
  *   listener.h      the socket that new connections come from
  *
- * A module that has taken over a question says so with session_enter(), and may use `timer`; the answer ends both. Each
- * group of fields below belongs to one module; others read them.
+ * A module that has taken over a question says so with session_enter(). Until when it waits, and what is to be done then, it says with
+ * session_expect(); what is to be given up if the session leaves that state, with `leave`. The next state, which mostly is READING with
+ * the answer, ends both. Each group of fields below belongs to one module; others read them.
  */
 #ifndef DFLOCK_KEEPER_SESSION_H
 #define DFLOCK_KEEPER_SESSION_H
@@ -70,7 +70,10 @@ struct session {
 
 	/* session.c */
 	enum session_state state; /* session_enter() */
-	uv_timer_t timer;         /* the module that has the question says what it means */
+	uv_timer_t timer;         /* session_expect() */
+	void (*late)(struct session *s);
+	void (*leave)(struct session *
+			      s); /* set after session_enter(); called once, when the state ends; NULL: nothing to do */
 	unsigned uses;            /* by the timer, by a worker; the last one to end frees the session */
 	struct session *prev, *next;
 	struct session *rest_prev, *rest_next; /* sessions.resting: while waiter.rests */
@@ -103,7 +106,7 @@ struct session {
 
 	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */
 	bool told_waiting;
-	bool warned;    /* it has waited for too long, and that was said (longwait.h) */
+	bool warned;    /* it has waited for too long, and that was said (callers.h) */
 	bool told_away; /* the caller was told that it waits for the store */
 	bool held_back; /* ... for what the lease's probe says */
 	/* Non-blocking: the holders were asked a second time, since a message may be lost; then the question was repeated with
@@ -119,23 +122,25 @@ struct session_counts {
 	uint64_t busy[WIRE_SPACES];           /* another host had it, and the caller did not wait */
 	uint64_t refused[REFUSALS];           /* tests too, and connections that were turned away */
 	uint64_t deadlocks;
-	uint64_t abandoned; /* the caller went away while it waited */
+	uint64_t abandoned;  /* the caller went away while it waited */
+	uint64_t long_waits; /* callers.h */
 };
 
 /* All sessions: k->sessions. */
 struct sessions {
 	struct session *all;
 	unsigned count;
-	struct session *resting; /* those that are not watched, the first one longest: rest.h */
+	struct session *resting; /* those that are not watched, the first one longest: listener.h */
 	unsigned rests;          /* how many these are */
 	uv_timer_t rest;
+	uv_timer_t long_waits;         /* callers.c */
 	unsigned waiting[WIRE_SPACES]; /* how many are in SESSION_WAITING */
 	uint64_t accepted;             /* since the start */
 	struct session_counts counts;
 	int64_t idle_since_ns; /* when the last one ended, or the keeper started */
 	int epoll;             /* of the connections: far cheaper than one libuv handle each */
 	struct quotas quotas;  /* quota.c */
-	bool fit_asked;        /* control_fit.c: the store is being asked for all sessions in SESSION_FIT */
+	bool fit_asked;        /* control.c: the store is being asked for all sessions in SESSION_FIT */
 };
 
 /* --- session.c --- */
@@ -145,7 +150,7 @@ int sessions_init(struct keeper *k);
 /* No session may exist any more. */
 void sessions_free(struct keeper *k);
 
-/* Makes a connection's session, and adds it to the list; it rests (rest.h). The caller closes fd: at once if this returns
+/* Makes a connection's session, and adds it to the list; it rests (listener.h). The caller closes fd: at once if this returns
  * NULL (no memory), else after session_end(). The caller has taken QUOTA_CONNECTION, and gives it back after NULL;
  * session_end() gives it back otherwise. */
 struct session *session_new(struct keeper *k, int fd, const struct ucred *peer, bool foreign);
@@ -160,8 +165,10 @@ void session_watch(struct session *s);
 /* Has the peer hung up, whether or not that was reported? */
 bool session_has_hung_up(const struct session *s);
 
-/* The question has come so far. Only this sets `state`. */
+/* The question has come so far. Only this sets `state`. Another state than before ends what session_expect() began, and calls `leave`. */
 void session_enter(struct session *s, enum session_state state);
+/* Calls late() in so many ms, and settles (queue.h), unless the state ends before that. Takes the place of an earlier call. */
+void session_expect(struct session *s, int64_t ms, void (*late)(struct session *s));
 
 /* The question is asked on behalf of this thread; thread 0: for the peer itself. */
 void session_ask_for(struct session *s, const struct onbehalf *who);
@@ -179,7 +186,7 @@ bool session_is_asking(const struct keeper *k, pid_t pid);
 /* The session was answered, or its peer is gone: ends its pin, and gives up what it alone waited for. */
 void session_stop_waiting(struct session *s);
 
-/* --- session_reply.c: answers. None waits for the peer --- */
+/* --- answers. None waits for the peer --- */
 
 /* WIRE_WAITING leaves the session as it is; any other verdict ends the question. fd: passed along, or -1. */
 void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd);

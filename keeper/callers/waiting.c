@@ -20,12 +20,12 @@
 /* So long a caller that was called back waits for the probe: other threads may not be seen out for long. */
 #define PROBE_MS 20
 
-static void on_waiting_timer(uv_timer_t *timer);
+static void waiting_timeout(struct session *s);
 
 static void waiting_start_timer(struct session *s, int64_t ms)
 {
 	s->held_back = false;
-	uv_timer_start(&s->timer, on_waiting_timer, ms < 1 ? 1 : ms, 0);
+	session_expect(s, ms < 1 ? 1 : ms, waiting_timeout);
 }
 
 void waiting_begin(struct session *s)
@@ -234,8 +234,6 @@ static void waiting_timeout(struct session *s)
 			waiters_unpinned(w->lock);
 		return;
 	}
-	if (s->state != SESSION_WAITING)
-		return;
 	if (s->held_back) {
 		s->held_back = s->called_back = false;
 		queue_tell(w, WAITER_SERVE);
@@ -249,13 +247,4 @@ static void waiting_timeout(struct session *s)
 		question_timeout(s);
 	else
 		wait_timeout(s);
-}
-
-static void on_waiting_timer(uv_timer_t *timer)
-{
-	struct session *s = timer->data;
-	struct keeper *k = s->keeper;
-
-	waiting_timeout(s);
-	queue_settle(k);
 }

@@ -11,6 +11,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/door.h"
 #include "keeper/log.h"
+#include "wire/passing.h"
 
 struct front_user *crew_user(struct fronts *fronts, uid_t uid)
 {
@@ -44,7 +45,7 @@ static void crew_on_poll(uv_poll_t *poll, int status, int events)
 	int fd;
 
 	(void)status, (void)events;
-	n = frontmsg_recv(front->fd, a, FRONT_ANSWER_MAX, &fd, MSG_DONTWAIT);
+	n = passing_receive_one(front->fd, a, FRONT_ANSWER_MAX, &fd, MSG_DONTWAIT);
 	if (n == -EAGAIN)
 		return;
 	if (n >= (ssize_t)sizeof(*a))
@@ -135,7 +136,7 @@ int crew_tell(struct front *front, const struct front_ask *ask, int fd)
 {
 	struct iovec part = {.iov_base = (void *)ask, .iov_len = sizeof(*ask)};
 
-	return frontmsg_send(front->fd, &part, 1, fd, MSG_DONTWAIT);
+	return passing_send(front->fd, &part, 1, fd, MSG_DONTWAIT);
 }
 
 int crew_give_work(struct front *front, const struct front_ask *ask, int fd)

@@ -11,6 +11,7 @@
 
 #include "keeper/fronts/front.h"
 #include "keeper/fronts/frontmsg.h"
+#include "wire/passing.h"
 
 enum door_word {
 	DOOR_FRONT = 'F', /* a front, with the socket that came along */
@@ -45,7 +46,7 @@ __attribute__((noreturn)) static void door_main(int fd)
 
 	door_leave_all(fd, "dflock-door");
 	signal(SIGCHLD, SIG_IGN);
-	while (frontmsg_recv(FRONT_CONTROL, &what, 1, &came, 0) > 0) {
+	while (passing_receive_one(FRONT_CONTROL, &what, 1, &came, 0) > 0) {
 		if (what != DOOR_FRONT || came < 0)
 			continue;
 		if (fork() == 0) {
@@ -62,7 +63,7 @@ static int door_say(int door, char what, int fd)
 {
 	struct iovec part = {.iov_base = &what, .iov_len = 1};
 
-	return frontmsg_send(door, &part, 1, fd, MSG_DONTWAIT);
+	return passing_send(door, &part, 1, fd, MSG_DONTWAIT);
 }
 
 static int door_make_pair(int ends[2])

@@ -25,17 +25,18 @@
 #include "keeper/kernel/before_job.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/kernel/onbehalf.h"
+#include "wire/passing.h"
 
 static void front_say_done(enum front_said said, int error)
 {
 	struct front_answer answer = {.said = said, .error = error};
 
-	frontmsg_say(&answer, NULL, -1);
+	keeping_say(&answer, NULL, -1);
 }
 
 static void front_listen(struct front_ask *ask, int *fd)
 {
-	if (frontmsg_recv(FRONT_CONTROL, ask, sizeof(*ask), fd, 0) != sizeof(*ask))
+	if (passing_receive_one(FRONT_CONTROL, ask, sizeof(*ask), fd, 0) != sizeof(*ask))
 		_exit(0);
 }
 
@@ -51,7 +52,7 @@ static void front_close_and_say(const int *fds, unsigned count)
 static void front_refuse(struct front_answer *a, const char *why, int fd)
 {
 	snprintf(a->refused, sizeof(a->refused), "%s", why);
-	frontmsg_say(a, NULL, -1);
+	keeping_say(a, NULL, -1);
 	front_close_and_say(&fd, 1);
 }
 
@@ -73,7 +74,7 @@ static void front_pass_on(int fd)
 	front_listen(&ask, &to);
 	if (ask.op == FRONT_GIVE) {
 		keep.id = ask.id;
-		ret = to < 0 ? -EBADF : frontmsg_send(to, &part, 1, fd, MSG_DONTWAIT);
+		ret = to < 0 ? -EBADF : passing_send(to, &part, 1, fd, MSG_DONTWAIT);
 		if (to >= 0)
 			close(to); /* the keeper's copy, not the last one */
 		front_say_done(FRONT_GIVEN, -ret);
@@ -89,7 +90,7 @@ static void front_read_before(pid_t pid, struct inspect_result *result)
 
 	alarm(0);
 	if (!before_are_few(pid))
-		frontmsg_say(&(struct front_answer){.said = FRONT_READING}, NULL, -1);
+		keeping_say(&(struct front_answer){.said = FRONT_READING}, NULL, -1);
 	ret = before_read(&result->before, -1, pid, WIRE_OWNER_PROCESS, &result->st);
 	if (ret < 0)
 		snprintf(result->refused, sizeof(result->refused),
@@ -115,17 +116,17 @@ static void front_look_at(struct front_answer *a, struct inspect_request *reques
 	memcpy(a->path, result.path, sizeof(a->path));
 	if (result.fd < 0) { /* refused, or nameless */
 		a->ready = true;
-		return frontmsg_say(a, NULL, -1);
+		return keeping_say(a, NULL, -1);
 	}
 	if (*a->refused) {
-		frontmsg_say(a, NULL, -1);
+		keeping_say(a, NULL, -1);
 		return front_close_and_say(&result.fd, 1);
 	}
 	a->before_count = (uint32_t)before_count(&result.before);
 	a->ready = a->local;
 	a->away = !a->local;
 	alarm(0);
-	frontmsg_say(a, before_locks(&result.before), a->local ? result.fd : -1);
+	keeping_say(a, before_locks(&result.before), a->local ? result.fd : -1);
 	before_free(&result.before);
 	if (a->local)
 		close(result.fd);
@@ -151,7 +152,7 @@ static void front_about_lock(const struct front_ask *ask, struct front_answer *a
 			request->fd);
 	}
 	if (ground == INSPECT_AWAY)
-		frontmsg_say(&(struct front_answer){.said = FRONT_LOOKING, .dev = a->dev}, NULL, -1);
+		keeping_say(&(struct front_answer){.said = FRONT_LOOKING, .dev = a->dev}, NULL, -1);
 	if (ground == INSPECT_NO_FILE || (ground == INSPECT_AWAY && inspect_is_no_file(request->fd))) {
 		free(request->groups);
 		a->dev = 0; /* a close that hangs is not the file system's doing */
@@ -165,7 +166,7 @@ static void front_receive(const struct front_ask *ask, int socket)
 	struct front_answer a = {.said = FRONT_QUESTION};
 	struct inspect_request request = {.foreign = true};
 	struct question question = {.text = ""};
-	struct question_fds came;
+	struct passing came;
 	struct onbehalf who;
 	socklen_t len = sizeof(request.peer);
 	int ret;
@@ -196,7 +197,7 @@ static void front_receive(const struct front_ask *ask, int socket)
 	a.ready = !came.count;
 	if (ret != 0)
 		a.n = -EIO;
-	frontmsg_say(&a, NULL, -1);
+	keeping_say(&a, NULL, -1);
 	if (came.count)
 		front_close_and_say(came.fds, came.count);
 }

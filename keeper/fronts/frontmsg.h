@@ -96,17 +96,6 @@ struct front_answer {
 
 #define FRONT_ANSWER_MAX (sizeof(struct front_answer) + BEFORE_MAX * sizeof(struct held))
 
-/* Sends with one descriptor or none (-1). flags: those of sendmsg(). 0 or -errno. */
-int frontmsg_send(int socket, const struct iovec *parts, size_t count, int fd, int flags);
-/* Receives; *fd is what came along, or -1. The length; 0: the other side has ended; -errno. */
-ssize_t frontmsg_recv(int socket, void *message, size_t size, int *fd, int flags);
-
-/* --- inside a front --- */
-
-#define FRONT_CONTROL 3 /* its end of the socket */
-
-/* Waits until the keeper has read it; if the keeper has ended, so does the front. before: answer->before_count of them;
- * fd: -1 for none. */
-void frontmsg_say(const struct front_answer *answer, const struct held *before, int fd);
+#define FRONT_CONTROL 3 /* inside a front: its end of the socket */
 
 #endif

@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "keeper/fronts/door.h"
+#include "wire/passing.h"
 
 #define GRAVES_APART 16 /* of one user; more share pits */
 
@@ -42,7 +43,7 @@ static bool graves_into_pit(struct front_user *user, struct grave *grave)
 	struct iovec part = {.iov_base = (void *)"", .iov_len = 1};
 	int ends[2];
 
-	if (pit->in < 0 || frontmsg_send(pit->in, &part, 1, grave->fd, MSG_DONTWAIT) < 0) {
+	if (pit->in < 0 || passing_send(pit->in, &part, 1, grave->fd, MSG_DONTWAIT) < 0) {
 		pit = calloc(1, sizeof(*pit));
 		if (!pit || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
 			free(pit);
@@ -51,7 +52,7 @@ static bool graves_into_pit(struct front_user *user, struct grave *grave)
 		pit->in = ends[0];
 		pit->fd = ends[1];
 		graves_append(user, pit);
-		if (frontmsg_send(pit->in, &part, 1, grave->fd, MSG_DONTWAIT) < 0)
+		if (passing_send(pit->in, &part, 1, grave->fd, MSG_DONTWAIT) < 0)
 			return false;
 	}
 	close(grave->fd);

@@ -10,6 +10,7 @@
 
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/kernel/getlk.h"
+#include "wire/passing.h"
 
 struct kept_fd {
 	uint64_t id;
@@ -29,11 +30,24 @@ static struct kept_fd *keeping_fds;
 static struct kept_probe *keeping_probes;
 static struct probes *keeping_threads;
 
+void keeping_say(const struct front_answer *answer, const struct held *before, int fd)
+{
+	struct iovec parts[] = {{.iov_base = (void *)answer, .iov_len = sizeof(*answer)},
+				{.iov_base = (void *)before, .iov_len = answer->before_count * sizeof(*before)}};
+
+	int ret;
+
+	while ((ret = passing_send(FRONT_CONTROL, parts, answer->before_count ? 2 : 1, fd, 0)) == -EINTR)
+		;
+	if (ret < 0)
+		_exit(0);
+}
+
 static void keeping_say_probed(uint64_t probe, enum probe_answer answer, int error)
 {
 	struct front_answer a = {.said = FRONT_PROBED, .probe = probe, .answer = answer, .error = error};
 
-	frontmsg_say(&a, NULL, -1);
+	keeping_say(&a, NULL, -1);
 }
 
 static void keeping_on_probe(void *arg, enum probe_answer answer, int error)
@@ -87,7 +101,7 @@ static void keeping_test_shared(const struct front_ask *ask, const struct kept_f
 		inspect_now(&request, &result);
 		a.shared = result.shared_in_use;
 	}
-	frontmsg_say(&a, NULL, -1);
+	keeping_say(&a, NULL, -1);
 }
 
 static void keeping_getlk(const struct front_ask *ask, const struct kept_fd *kept)
@@ -96,7 +110,7 @@ static void keeping_getlk(const struct front_ask *ask, const struct kept_fd *kep
 
 	if (kept)
 		a.found = getlk_ask_again(kept->fd, &ask->wanted, &a.in_the_way);
-	frontmsg_say(&a, NULL, -1);
+	keeping_say(&a, NULL, -1);
 }
 
 static void keeping_keep(uint64_t id, int fd)
@@ -120,7 +134,7 @@ static void keeping_forget(struct kept_fd *kept)
 		HASH_DEL(keeping_fds, kept);
 		free(kept);
 	}
-	frontmsg_say(&(struct front_answer){.said = FRONT_FORGOT}, NULL, -1);
+	keeping_say(&(struct front_answer){.said = FRONT_FORGOT}, NULL, -1);
 }
 
 static void keeping_obey(const struct front_ask *ask, int fd)
@@ -150,7 +164,7 @@ static void keeping_on_ask(uv_poll_t *poll, int status, int events)
 {
 	struct front_ask ask;
 	int fd;
-	ssize_t n = frontmsg_recv(FRONT_CONTROL, &ask, sizeof(ask), &fd, MSG_DONTWAIT);
+	ssize_t n = passing_receive_one(FRONT_CONTROL, &ask, sizeof(ask), &fd, MSG_DONTWAIT);
 
 	(void)poll, (void)status, (void)events;
 	if (n == -EAGAIN)

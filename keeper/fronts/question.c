@@ -3,39 +3,18 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/socket.h>
 
-static void take_descriptors(struct msghdr *msg, struct question_fds *came)
+ssize_t question_receive(int socket, struct question *question, struct passing *came)
 {
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len && came->count < QUESTION_FDS;
-		     at += sizeof(int))
-			memcpy(&came->fds[came->count++], (char *)c + at, sizeof(int));
-	}
-}
-
-ssize_t question_receive(int socket, struct question *question, struct question_fds *came)
-{
-	struct iovec iov = {.iov_base = question, .iov_len = sizeof(*question) - 1};
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int) * QUESTION_FDS)];
-	} control;
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	/* MSG_TRUNC: the real length, so that a longer message can be told from another version. */
-	ssize_t n = recvmsg(socket, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+	ssize_t n = passing_receive(socket, question, sizeof(*question) - 1, came, MSG_DONTWAIT | MSG_TRUNC);
 
-	came->count = 0;
 	if (n < 0)
-		return -errno;
+		return n;
 	((char *)question)[n < (ssize_t)sizeof(*question) ? (size_t)n : sizeof(*question) - 1] = '\0';
-	take_descriptors(&msg, came);
 	/* Without room in our own table the kernel drops the descriptor. Everything else the peer has done. */
-	if (msg.msg_flags & MSG_CTRUNC)
+	if (came->cut)
 		return came->count == 0 ? -EMFILE : -EBADMSG;
 	return came->count > 1 ? -EBADMSG : n; /* an empty message may carry a descriptor, too */
 }

@@ -6,17 +6,7 @@
 #include <sys/types.h>
 
 #include "wire/msg.h"
-
-/* Room for more descriptors than the one that is allowed, so that two can be told from one. The kernel drops the rest.
- */
-#define QUESTION_FDS 4
-
-/* The descriptors that came with a message. The caller closes all of them, whatever was returned. Closing one may wait
- * for its file system for ever: use lookup_close(), or a process that may be left behind. */
-struct question_fds {
-	int fds[QUESTION_FDS];
-	unsigned count;
-};
+#include "wire/passing.h"
 
 /* A message: the question, and the text that may follow it, ended with NUL. */
 struct question {
@@ -25,11 +15,12 @@ struct question {
 };
 
 /*
- * Receives one message without blocking and closes nothing. Its length, also if that is more than fits into *question (a
+ * Receives one message without blocking. The caller closes all of *came, whatever was returned. Closing one may wait for its file system
+ * for ever: use lookup_close(), or a process that may be left behind. Its length, also if that is more than fits into *question (a
  * later version may be longer), with one descriptor or none; 0 if the peer has gone or sent an empty one; -EAGAIN,
  * -EINTR: nothing yet; -EBADMSG: more than one descriptor; -EMFILE: this process's own table is full.
  */
-ssize_t question_receive(int socket, struct question *question, struct question_fds *came);
+ssize_t question_receive(int socket, struct question *question, struct passing *came);
 
 enum question_kind {
 	QUESTION_MALFORMED,     /* disconnect */

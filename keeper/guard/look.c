@@ -2,6 +2,7 @@
 #include "keeper/guard/look.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/sysmacros.h>
 

@@ -48,7 +48,6 @@ struct configfile;
 struct configwatch;
 struct deadlock;
 struct ending;
-struct hangup;
 struct events;
 struct fronts;
 struct finding_searches;
@@ -56,7 +55,6 @@ struct keeper;
 struct keeper_options;
 struct leases_slot;
 struct listener;
-struct longwait;
 struct lock;
 struct metrics;
 struct reopen;
@@ -84,8 +82,6 @@ struct keeper {
 	struct finding_searches *finding_searches;
 	struct whos *whos;
 	struct ending *ending;
-	struct hangup *hangup;
-	struct longwait *longwait;
 	struct metrics *metrics;
 
 	struct orphan orphan;

@@ -11,7 +11,7 @@
  * still has of it goes back as any token that no lease here has.
  *
  * Clients cannot recall a lease. So one with a key is never in the page, does not linger (RECALL_RULE), and callers that
- * come when it is older than fair_ms wait for the next one (keyed.h).
+ * come when it is older than fair_ms wait for the next one (callers.h).
  */
 #ifndef DFLOCK_KEEPER_KEYS_H
 #define DFLOCK_KEEPER_KEYS_H

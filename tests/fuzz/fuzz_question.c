@@ -102,13 +102,13 @@ static void ask(const void *data, size_t size, size_t descriptors)
 {
 	int before = count_open(), pair[2], fd;
 	struct question q = {.text = ""};
-	struct question_fds came;
+	struct passing came;
 	ssize_t n;
 
 	check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "no sockets");
 	send_message(pair[1], data, size, descriptors);
 	n = question_receive(pair[0], &q, &came);
-	check(came.count == (descriptors < QUESTION_FDS ? descriptors : QUESTION_FDS), "another count");
+	check(came.count == (descriptors < PASSING_FDS ? descriptors : PASSING_FDS), "another count");
 	fd = n > 0 && came.count ? came.fds[0] : -1;
 	check(descriptors > 1 ? n < 0 : n == (ssize_t)size, "another length");
 	check((fd >= 0) == (n > 0 && descriptors == 1), "another descriptor");

@@ -63,12 +63,12 @@ static void send_message(const void *data, size_t size, size_t descriptors)
 static ssize_t receive(struct wire_request *r, int *fd)
 {
 	struct question question = {.text = ""};
-	struct question_fds came;
+	struct passing came;
 	ssize_t n = question_receive(ours, &question, &came);
 
 	*r = question.request;
 
-	ck_assert_uint_le(came.count, QUESTION_FDS);
+	ck_assert_uint_le(came.count, PASSING_FDS);
 	*fd = n > 0 && came.count ? came.fds[0] : -1;
 	ck_assert(n <= 0 || came.count <= 1);
 	for (unsigned i = 0; i < came.count && n <= 0; i++)
@@ -152,7 +152,7 @@ static void check_length(size_t n)
 {
 	static unsigned char bytes[sizeof(struct question) + 100];
 	struct wire_request sent = good(WIRE_LOCK);
-	struct question_fds came;
+	struct passing came;
 	struct {
 		struct question q;
 		char guard[16];
@@ -238,7 +238,7 @@ START_TEST(a_text_follows)
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		struct question question = {.text = ""};
-		struct question_fds came;
+		struct passing came;
 		bool fits = lengths[i] > 0 && lengths[i] < WIRE_TEXT_BYTES;
 		ssize_t n;
 

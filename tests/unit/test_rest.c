@@ -1,5 +1,5 @@
-/* keeper/callers/rest.c: connections that are not watched: when one is looked at, and what becomes of a hang-up meanwhile. */
-#include "keeper/callers/rest.h"
+/* keeper/callers/listener.c: connections that are not watched: when one is looked at, and what becomes of a hang-up meanwhile. */
+#include "keeper/callers/listener.h"
 
 #include <check.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "keeper/leases/queue.h"
 #include "tests/unit/suite.h"
 
-#define MANY (REST_MOST + 3)
+#define MANY (LISTENER_REST_MOST + 3)
 
 static struct keeper k;
 static uv_loop_t loop;
@@ -29,12 +29,12 @@ static void setup(void)
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	ck_assert_int_eq(sessions_init(&k), 0);
 	queue_stop(&k); /* there are no leases */
-	rest_start(&k);
+	listener_rest_start(&k);
 }
 
 static void teardown(void)
 {
-	rest_stop(&k);
+	listener_rest_stop(&k);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	ck_assert(!k.sessions->resting && !k.sessions->rests);
@@ -79,7 +79,7 @@ START_TEST(a_look)
 	gone.end = -1;
 	ck_assert(session_has_hung_up(gone.session) && !session_has_hung_up(there.session));
 	ck_assert_int_eq(reported(), 0);
-	rest_look(&k);
+	listener_rest_look(&k);
 	ck_assert_int_eq(gone.session->state, SESSION_CLOSED);
 	ck_assert_int_eq(there.session->state, SESSION_WAITING);
 	ck_assert_uint_eq(k.sessions->count, 1);
@@ -114,7 +114,7 @@ START_TEST(not_for_long)
 
 	for (int i = 0; i < MANY; i++) {
 		peers[i] = peer_new();
-		rest_begin(peers[i].session);
+		listener_rest_begin(peers[i].session);
 		if (i % 2 == 0)
 			close(peers[i].end);
 	}
@@ -157,10 +157,10 @@ START_TEST(an_end)
 {
 	struct peer p = peer_new();
 
-	rest_begin(p.session);
+	listener_rest_begin(p.session);
 	peer_free(&p);
 	ck_assert(!k.sessions->resting && !k.sessions->rests);
-	rest_look(&k);
+	listener_rest_look(&k);
 }
 END_TEST
 
