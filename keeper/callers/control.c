@@ -16,6 +16,7 @@
 #include "keeper/callers/session.h"
 #include "keeper/callers/status.h"
 #include "keeper/callers/who.h"
+#include "keeper/fronts/question.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
 #include "keeper/leases/keeper.h"
@@ -249,21 +250,20 @@ static void control_log_level(struct session *s, const char *text)
 
 void control_question(struct session *s, const char *text)
 {
-	const unsigned int op = s->request.op;
+	const struct question_row *row = question_row(s->request.op);
 	uid_t uid = s->peer.uid;
 
 	/* Every user may see the level. */
-	if (!(op == WIRE_LOG_LEVEL && strcmp(text, "show") == 0) && op != WIRE_PING && op != WIRE_STATUS &&
-	    op != WIRE_METRICS && op != WIRE_WHO && op != WIRE_FIT && op != WIRE_BREAK && uid != 0 &&
+	if (!row->everyone && !(s->request.op == WIRE_LOG_LEVEL && strcmp(text, "show") == 0) && uid != 0 &&
 	    uid != geteuid()) {
 		session_refuse(s, "only root or the keeper's user may do that");
 		return;
 	}
-	if ((op == WIRE_STATUS || op == WIRE_METRICS || op == WIRE_WHO) && session_has_unread(s)) {
+	if (row->gives_file && session_has_unread(s)) {
 		session_refuse(s, "the answer to the question before was not read so far");
 		return;
 	}
-	switch (op) {
+	switch (s->request.op) {
 	case WIRE_STATUS:
 		status_start(s);
 		return;

@@ -16,7 +16,6 @@
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/fronts/question.h"
-#include "keeper/fronts/reading.h"
 #include "keeper/kernel/onbehalf.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
@@ -31,7 +30,7 @@ void dispatch_close(struct session *s)
 	session_stop_waiting(s);
 	before_free(&s->before);
 	if (s->foreign)
-		reading_leave(&s->reading);
+		fronts_leave(&s->reading);
 	lookup_leave(s);
 	who_leave(s);
 	session_end(s);
@@ -183,7 +182,7 @@ static void dispatch_answer(struct session *s, const struct front_answer *a, con
 		}
 	}
 	file_close(s->keeper, a->dev, fd, true);
-	/* A session that was closed has left the front (reading.c tells the front so); one that was refused has not. */
+	/* A session that was closed has left the front (fronts.c tells the front so); one that was refused has not. */
 }
 
 static void dispatch_received(struct front_connection *reading, const struct front_answer *a, const struct held *before,

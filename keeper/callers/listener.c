@@ -18,7 +18,6 @@
 #include "keeper/callers/session.h"
 #include "keeper/clock.h"
 #include "keeper/fronts/fronts.h"
-#include "keeper/fronts/reading.h"
 #include "keeper/guard/table_words.h"
 #include "keeper/kernel/overflowuid.h"
 #include "keeper/leases/keeper.h"
@@ -189,7 +188,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		if (ready[i].events & EPOLLHUP) /* whatever it has asked, nobody reads the answer */
 			dispatch_close(s);
 		else if (s->state != SESSION_CLOSED && s->foreign)
-			reading_receive(&s->reading);
+			fronts_receive(&s->reading);
 		else if (s->state != SESSION_CLOSED)
 			dispatch_readable(s);
 		queue_settle(k); /* before the next session's question is looked at */

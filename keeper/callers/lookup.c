@@ -13,7 +13,7 @@
 #include "keeper/kernel/before_job.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/fronts/away.h"
-#include "keeper/fronts/reading.h"
+#include "keeper/fronts/fronts.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/past.h"

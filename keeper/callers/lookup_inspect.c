@@ -8,7 +8,7 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/session.h"
 #include "keeper/fronts/away.h"
-#include "keeper/fronts/reading.h"
+#include "keeper/fronts/fronts.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
@@ -91,13 +91,13 @@ void lookup_leave(struct session *s)
 		return;
 	lookup_drop(s, r, NULL);
 	free(r);
-	reading_release(&s->reading);
+	fronts_release(&s->reading);
 }
 
 void lookup_slow(struct session *s, int ms)
 {
 	if (s->foreign)
-		reading_leave(&s->reading);
+		fronts_leave(&s->reading);
 	lookup_leave(s);
 	session_refuse_call(
 		s, REFUSAL_FILE, false,

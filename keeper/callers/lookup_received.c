@@ -10,7 +10,7 @@
 #include "keeper/callers/configfile.h"
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/frontmsg.h"
-#include "keeper/fronts/reading.h"
+#include "keeper/fronts/fronts.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/callers/lookup.h"
@@ -61,7 +61,7 @@ static void look_up(struct session *s)
 		take_found(s, &r);
 		lookup_found(s, &r, NULL);
 	}
-	reading_release(&s->reading); /* the front closes a description that is not to be kept */
+	fronts_release(&s->reading); /* the front closes a description that is not to be kept */
 }
 
 static bool copy_answer(struct inspect_result *r, const struct front_answer *a, const struct held *before, int fd)
@@ -97,7 +97,7 @@ void lookup_received(struct session *s, const struct front_answer *a, const stru
 		return;
 	}
 	if (s->reading.front)
-		reading_hold(&s->reading);
+		fronts_hold(&s->reading);
 	if (configfile_is_ours(s->keeper, &s->request.config, s->request.config_path))
 		look_up(s);
 	else

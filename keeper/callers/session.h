@@ -21,7 +21,7 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/quota.h"
-#include "keeper/fronts/connection.h"
+#include "keeper/fronts/fronts.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/kernel/onbehalf.h"
 #include "keeper/leases/waiters.h"

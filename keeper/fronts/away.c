@@ -123,7 +123,7 @@ void away_keep(struct front_connection *c, uint64_t dev, away_kept_cb *cb)
 	struct away *away = keeping ? away_new(keeping) : NULL;
 	struct front_ask ask = {.op = FRONT_GIVE};
 
-	if (!away) { /* reading.c has the front close it when this returns */
+	if (!away) { /* fronts.c has the front close it when this returns */
 		cb(c, NULL,
 		   "files on too many file systems that are not local are in use, or their servers do not answer");
 		return;

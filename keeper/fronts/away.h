@@ -25,7 +25,7 @@ struct front_user;
 /*
  * Makes the front that looked at the connection's file pass its description on to a front that keeps it. Then calls cb,
  * with the description, or with NULL and the reason; not if the connection is left first. Call it in
- * fronts_news.received(), or after reading_hold().
+ * fronts_news.received(), or after fronts_hold().
  */
 typedef void away_kept_cb(struct front_connection *connection, struct away *away, const char *why);
 void away_keep(struct front_connection *connection, uint64_t dev, away_kept_cb *cb);

@@ -13,6 +13,171 @@
 #include "keeper/log.h"
 #include "wire/passing.h"
 
+bool crew_is_slow(const struct front *front, int64_t now_ns)
+{
+	return front->busy && now_ns - front->since_ns > FRONTS_SLOW_MS * NS_PER_MS;
+}
+
+struct front *crew_find_idle(const struct front_user *user)
+{
+	struct front *front;
+
+	DL_FOREACH (user->fronts, front)
+		if (!front->busy && !front->settled && !front->ending)
+			return front;
+	return NULL;
+}
+
+bool crew_needs_another(const struct front_user *user, unsigned limit, int64_t now_ns)
+{
+	int64_t patience = (user->readers < 2 ? FRONTS_BUSY_MS : FRONTS_SLOW_MS) * NS_PER_MS;
+	const struct front *front;
+
+	if (user->readers >= limit)
+		return false;
+	DL_FOREACH (user->fronts, front)
+		if (!front->settled && !front->ending && now_ns - front->since_ns < patience)
+			return false;
+	return true;
+}
+
+bool crew_all_hang(const struct front_user *user, int64_t now_ns)
+{
+	const struct front *front;
+
+	if (user->readers < FRONTS_PER_USER)
+		return false;
+	DL_FOREACH (user->fronts, front)
+		if (!front->settled && !crew_is_slow(front, now_ns))
+			return false;
+	return true;
+}
+
+void crew_note_hung(struct front *front, int64_t now_ns)
+{
+	struct front_user *user = front->user;
+	unsigned oldest = 0;
+
+	if (!front->dev || !crew_is_slow(front, now_ns))
+		return;
+	for (unsigned i = 0; i < FRONT_MAX_HUNG; i++) {
+		if (user->hung[i].dev == front->dev) {
+			oldest = i;
+			break;
+		}
+		if (user->hung[i].seen_ns < user->hung[oldest].seen_ns)
+			oldest = i;
+	}
+	user->hung[oldest].dev = front->dev;
+	user->hung[oldest].seen_ns = now_ns;
+}
+
+void crew_tell_hung(const struct front_user *user, struct front_ask *ask, int64_t now_ns)
+{
+	for (unsigned i = 0; i < FRONT_MAX_HUNG; i++)
+		if (user->hung[i].dev && now_ns - user->hung[i].seen_ns < FRONTS_HUNG_MS * NS_PER_MS)
+			ask->hung[ask->hung_count++] = user->hung[i].dev;
+}
+
+#define GRAVES_APART 16 /* of one user; more share pits */
+
+struct grave {
+	int fd; /* the connection; of a pit: the end that a front will close */
+	int in; /* of a pit: the other end; -1: this is no pit */
+	struct grave *prev, *next;
+};
+
+/* Nothing can be added to the connection any more. Does it have something unread? */
+static bool crew_has_unread(int fd)
+{
+	struct msghdr msg = {0};
+	int on = 1;
+
+	/* Asking for credentials without room for them (MSG_CTRUNC) tells even an empty message from the end. */
+	setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
+	shutdown(fd, SHUT_RDWR);
+	return recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT) >= 0 && msg.msg_flags;
+}
+
+static void crew_append_grave(struct front_user *user, struct grave *grave)
+{
+	DL_APPEND(user->graves.all, grave);
+	user->graves.count++;
+}
+
+/* Puts the connection into the last pit, or a new one. The close here is not the last one: the sent copy is on its
+ * way. */
+static bool crew_into_pit(struct front_user *user, struct grave *grave)
+{
+	struct grave *pit = user->graves.all->prev;
+	struct iovec part = {.iov_base = (void *)"", .iov_len = 1};
+	int ends[2];
+
+	if (pit->in < 0 || passing_send(pit->in, &part, 1, grave->fd, MSG_DONTWAIT) < 0) {
+		pit = calloc(1, sizeof(*pit));
+		if (!pit || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+			free(pit);
+			return false;
+		}
+		pit->in = ends[0];
+		pit->fd = ends[1];
+		crew_append_grave(user, pit);
+		if (passing_send(pit->in, &part, 1, grave->fd, MSG_DONTWAIT) < 0)
+			return false;
+	}
+	close(grave->fd);
+	free(grave);
+	return true;
+}
+
+struct front_user *crew_bury(struct fronts *fronts, uid_t uid, int fd)
+{
+	struct grave *grave = crew_has_unread(fd) ? calloc(1, sizeof(*grave)) : NULL;
+	struct front_user *user = grave ? crew_user(fronts, uid) : NULL;
+
+	if (!user) {
+		free(grave);
+		close(fd);
+		return NULL;
+	}
+	grave->fd = fd;
+	grave->in = -1;
+	if (user->graves.count < GRAVES_APART || !crew_into_pit(user, grave))
+		crew_append_grave(user, grave);
+	return user;
+}
+
+int crew_give_grave(struct front *front)
+{
+	const struct front_ask ask = {.op = FRONT_BURY};
+	struct front_user *user = front->user;
+	struct grave *grave = user->graves.all;
+	int ret = crew_give_work(front, &ask, grave->fd);
+
+	if (ret < 0) {
+		crew_end(front);
+		return ret;
+	}
+	DL_DELETE(user->graves.all, grave);
+	user->graves.count--;
+	close(grave->fd); /* not the last close: a copy is on its way */
+	if (grave->in >= 0)
+		close(grave->in);
+	free(grave);
+	return 0;
+}
+
+void crew_leave_graves(struct front_user *user)
+{
+	struct grave *grave, *next;
+
+	DL_FOREACH_SAFE (user->graves.all, grave, next) {
+		door_leave(user->all->door, grave->fd);
+		free(grave); /* its descriptors end with the process */
+	}
+	user->graves.all = NULL;
+}
+
 struct front_user *crew_user(struct fronts *fronts, uid_t uid)
 {
 	struct front_user *user;

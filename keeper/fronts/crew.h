@@ -3,13 +3,10 @@
  * fronts.h. Loop only.
  *
  *   frontmsg.h              what keeper and fronts tell each other
- *   front.h, keeping.h      the processes' own code; door.h forks them
- *   crew.h                  the processes of each user
- *   hanging.h               which of them hang, and the limits
- *   graves.h                connections that wait to be closed
- *   reading.h               questions: which front reads which connection
+ *   front.h                 the processes' own code; door.h forks them
+ *   crew.h                  the processes of each user; which of them hang, and the limits; connections that wait to be closed
  *   away.h                  files that fronts keep
- *   fronts.h                passes each message of a front to the module that it is for; the timer
+ *   fronts.h                questions: which front reads which connection; what fronts say; the timer
  *
  * Each group of fields below belongs to one module; only that module writes it. Fields without a module's name are
  * crew.c's. Exception: what a front does (busy, since_ns, dev, awaits) is set by the module that gave it the work.
@@ -26,7 +23,7 @@
 #include <uthash.h>
 #include <uv.h>
 
-#include "keeper/fronts/connection.h"
+#include "keeper/fronts/fronts.h"
 #include "keeper/fronts/frontmsg.h"
 
 #define FRONTS_ALL 256 /* of all users together */
@@ -50,10 +47,10 @@ struct front {
 	struct front *prev, *next;
 
 	struct front_connection *connection; /* whose question it has; NULL: no connection waits */
-	bool awaits; /* has a description, and waits for FRONT_GIVE (away.c) or FRONT_DROP (reading.c) */
+	bool awaits; /* has a description, and waits for FRONT_GIVE (away.c) or FRONT_DROP (fronts.c) */
 
-	struct {            /* reading.c */
-		bool held;  /* awaits is set, and the front is told later: reading_hold() */
+	struct {            /* fronts.c */
+		bool held;  /* awaits is set, and the front is told later: fronts_hold() */
 		bool lists; /* reads what the caller's process has: that may take long, and asks no file system */
 	} reading;
 
@@ -74,14 +71,14 @@ struct front_user {
 	unsigned readers, keepers; /* that read questions; that keep files */
 	UT_hash_handle hh;
 
-	struct front_connection *queue; /* reading.c: connections that no front reads, the oldest first */
+	struct front_connection *queue; /* fronts.c: connections that no front reads, the oldest first */
 
-	struct { /* graves.c */
+	struct {
 		struct grave *all;
 		unsigned count;
 	} graves;
 
-	struct { /* hanging.c: devices that a front was seen to hang on, and when last; 0: none */
+	struct { /* devices that a front was seen to hang on, and when last; 0: none */
 		uint64_t dev;
 		int64_t seen_ns;
 	} hung[FRONT_MAX_HUNG];
@@ -132,5 +129,49 @@ int crew_give_work(struct front *front, const struct front_ask *ask, int fd);
 
 /* crew->look() is called within so many ms. */
 void crew_look_in(struct fronts *fronts, uint64_t ms);
+
+/*
+ * Which fronts of a user hang, and what follows: the limits that keep one user's hanging file systems from delaying
+ * another user. Pure but for the user's notes: memory alone, the time is an argument.
+ *
+ * A front hangs if it has worked on one thing for FRONTS_SLOW_MS. A user has a bounded number of fronts that read
+ * questions, and a front that hangs counts until it has ended. The second front is started when the first does not
+ * answer at once. More are started only when all hang, because then it is known on which devices, and files on these
+ * devices are refused. So a mount that hangs takes two fronts and not all, unless even closing its files hangs.
+ */
+#define FRONTS_PER_USER 4     /* fronts that read questions; one more may be started to close connections */
+#define FRONTS_SLOW_MS  5000  /* a caller is told that its file's mount hangs */
+#define FRONTS_BUSY_MS  20    /* a front that takes longer is not waited for if another can be started */
+#define FRONTS_HUNG_MS  10000 /* after that time a device that hung is tried again */
+
+bool crew_is_slow(const struct front *front, int64_t now_ns);
+/* An idle front of the user, which may be given work; NULL: none. */
+struct front *crew_find_idle(const struct front_user *user);
+/* No front is idle: should another one be started? limit: how many fronts that read questions the user may have. */
+bool crew_needs_another(const struct front_user *user, unsigned limit, int64_t now_ns);
+/* Do all of the user's fronts hang, and may it have no more, so that no front will read a question? */
+bool crew_all_hang(const struct front_user *user, int64_t now_ns);
+
+/* If the front hangs, notes the device that it hangs on for its user; drops the oldest note. */
+void crew_note_hung(struct front *front, int64_t now_ns);
+/* Fills in, for a front, on which devices fronts of its user hang. */
+void crew_tell_hung(const struct front_user *user, struct front_ask *ask, int64_t now_ns);
+
+/*
+ * Connections that wait to be closed by a front.
+ *
+ * The last close of a connection closes what is in its queue. So if a connection has something unread when nothing can
+ * be added to it any more (shutdown), a front closes it; it waits in a grave until a front is free. The keeper closes
+ * the others itself, nearly all. If all fronts of a user hang, its graves share a pit: they wait in the queue of one
+ * socket, and so take few of the keeper's descriptors. Descriptors in a pit are in flight; the kernel allows each user
+ * as many of these as its RLIMIT_NOFILE.
+ */
+/* Takes over fd. Returns NULL if it closed fd. Else fd waits in a grave of this user, and a front of the user has
+ * work. */
+struct front_user *crew_bury(struct fronts *fronts, uid_t uid, int fd);
+/* Gives the oldest grave to an idle front. 0, or -errno: the front ends, and the grave stays. */
+int crew_give_grave(struct front *front);
+/* The keeper ends: the door keeps the connections until it ends, too. */
+void crew_leave_graves(struct front_user *user);
 
 #endif

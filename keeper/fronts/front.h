@@ -5,7 +5,7 @@
  * all that it has of the keeper is its end of one socket.
  *
  * This is the process's own code: it obeys the keeper (frontmsg.h), and ends when the keeper has ended. It reads
- * questions and closes connections until it is told to keep files (keeping.h).
+ * questions and closes connections until it is told to keep files (away.h).
  */
 #ifndef DFLOCK_KEEPER_FRONT_H
 #define DFLOCK_KEEPER_FRONT_H

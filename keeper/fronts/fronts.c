@@ -1,4 +1,4 @@
-/* See fronts.h. Passes each message of a front to the module that it is for. A timer looks at all fronts while that is
+/* See fronts.h. Which front reads which connection, and what becomes of each message of a front. A timer looks at all fronts while that is
  * needed. */
 #include "keeper/fronts/fronts.h"
 
@@ -11,10 +11,195 @@
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/crew.h"
 #include "keeper/fronts/door.h"
-#include "keeper/fronts/graves.h"
-#include "keeper/fronts/hanging.h"
-#include "keeper/fronts/reading.h"
 #include "keeper/log.h"
+
+#define FRONTS_SOON_MS 500 /* until the next look at a front that reads */
+
+static void fronts_refuse(struct front_connection *c, const char *why)
+{
+	c->fronts->news->refused(c, why);
+}
+
+static void fronts_refuse_unread(struct front_connection *c)
+{
+	char why[160];
+
+	snprintf(why, sizeof(why),
+		 "the file systems of other files of uid %u do not answer the keeper: is a server away that they are "
+		 "mounted from?",
+		 c->uid);
+	fronts_refuse(c, why);
+}
+
+/* --- giving work --- */
+
+static void fronts_give(struct front_user *user, struct front *front)
+{
+	struct front_connection *c = user->queue;
+	struct front_ask ask = {.op = FRONT_RECEIVE};
+
+	crew_tell_hung(user, &ask, clock_now_ns());
+	if (crew_give_work(front, &ask, c->fd) < 0) {
+		crew_end(front);
+		return;
+	}
+	DL_DELETE(user->queue, c);
+	c->queued = c->again = false;
+	crew_take(front, c);
+}
+
+/* Gives work to the user's idle fronts. */
+static void fronts_serve(struct front_user *user)
+{
+	while (user->queue || user->graves.all) {
+		unsigned limit = user->queue ? FRONTS_PER_USER : FRONTS_PER_USER + 1;
+		struct front *front = crew_find_idle(user);
+
+		if (!front && crew_needs_another(user, limit, clock_now_ns()))
+			front = crew_start(user, false);
+		if (!front)
+			return;
+		if (user->queue)
+			fronts_give(user, front);
+		else
+			crew_give_grave(front);
+	}
+}
+
+void fronts_receive(struct front_connection *c)
+{
+	struct fronts *fronts = c->fronts;
+	struct front_user *user;
+
+	c->again = c->front != NULL;
+	if (c->front || c->queued)
+		return;
+	user = crew_user(fronts, c->uid);
+	if (!user) {
+		fronts_refuse(c, "the keeper has no memory left");
+		return;
+	}
+	if (crew_all_hang(user, clock_now_ns()) || (!user->readers && fronts->count >= FRONTS_ALL)) {
+		fronts_refuse_unread(c);
+		return;
+	}
+	c->queued = true;
+	c->since_ns = clock_now_ns();
+	DL_APPEND(user->queue, c);
+	fronts_serve(user);
+	crew_look_in(fronts, user->queue ? FRONTS_BUSY_MS : FRONTS_SOON_MS);
+}
+
+/* The connection's front has become free: if something more came meanwhile, it is read next. */
+static void fronts_again(struct front_connection *c)
+{
+	if (c->again && !c->front)
+		fronts_receive(c);
+}
+
+/* --- a description that a front has --- */
+
+/* The front was not told to pass its description on: tells it to close that. Does nothing if it has none. */
+static void fronts_drop(struct front *front)
+{
+	const struct front_ask ask = {.op = FRONT_DROP};
+
+	front->reading.held = false;
+	if (!front->awaits)
+		return;
+	if (crew_tell(front, &ask, -1) < 0)
+		crew_end(front);
+	crew_let_go(front);
+	front->awaits = false;
+}
+
+void fronts_hold(struct front_connection *c)
+{
+	struct front *front = c->front;
+
+	front->reading.held = true;
+	front->dev = 0; /* that has answered */
+	front->since_ns = clock_now_ns();
+}
+
+void fronts_release(struct front_connection *c)
+{
+	struct front *front = c->front;
+
+	if (!front || !front->reading.held)
+		return;
+	front->reading.held = false;
+	fronts_drop(front);
+	fronts_again(c);
+}
+
+void fronts_leave(struct front_connection *c)
+{
+	struct front *front = c->front;
+	struct front_user *user;
+
+	HASH_FIND(hh, c->fronts->users, &c->uid, sizeof(c->uid), user);
+	if (!user)
+		return;
+	if (c->queued)
+		DL_DELETE(user->queue, c);
+	if (front)
+		crew_let_go(front);
+	if (front && front->reading.held)
+		fronts_drop(front);
+	c->queued = c->again = false;
+	if (c->tests)
+		away_leave(user, c);
+}
+
+/* --- what fronts say --- */
+
+static void fronts_on_question(struct front *front, const struct front_answer *a, const struct held *before, int fd)
+{
+	struct front_connection *c = front->connection;
+
+	front->awaits = a->away;
+	front->reading.lists = false;
+	front->busy = !a->ready;
+	front->dev = a->looked && !a->local ? a->dev : 0;
+	if (!c) {
+		if (fd >= 0)
+			close(fd); /* of a local file: does not wait */
+		fronts_drop(front);
+		return;
+	}
+	if (!a->away)
+		crew_let_go(front);
+	c->fronts->news->received(c, a, before, fd);
+	if (!front->reading.held)
+		fronts_drop(front); /* unless the front was told what to do with it */
+	fronts_again(c);
+}
+
+/* Looks at a busy front: notes whether it hangs; calls slow() for a connection whose question it has had for too long. */
+static void fronts_look_at_reader(struct front *front)
+{
+	struct front_connection *c = front->connection;
+	int64_t now = clock_now_ns();
+
+	crew_note_hung(front, now);
+	if (c && !front->reading.held && !front->reading.lists && now - c->since_ns > FRONTS_SLOW_MS * NS_PER_MS)
+		c->fronts->news->slow(c, FRONTS_SLOW_MS);
+}
+
+/* Refuses the questions that no front has read for FRONTS_QUEUE_MS. */
+static void fronts_refuse_old(struct front_user *user)
+{
+	struct front_connection *c, *next;
+	int64_t now = clock_now_ns();
+
+	DL_FOREACH_SAFE (user->queue, c, next) {
+		if (now - c->since_ns < FRONTS_QUEUE_MS * NS_PER_MS)
+			return;
+		fronts_leave(c);
+		fronts_refuse_unread(c);
+	}
+}
 
 #define FRONTS_LOOK_MS 500  /* between two looks at fronts that are busy */
 #define FRONTS_IDLE_MS 5000 /* a front that was not needed for so long is ended */
@@ -28,15 +213,23 @@ static void fronts_on_said(struct front *front, const struct front_answer *a, co
 
 	switch (a->said) {
 	case FRONT_QUESTION:
+		fronts_on_question(front, a, before, fd);
+		break;
 	case FRONT_LOOKING:
+		front->dev = a->dev;
+		break;
 	case FRONT_READING:
+		front->reading.lists = true;
+		front->dev = 0;
+		break;
 	case FRONT_READY:
-		reading_said(front, a, before, fd);
+		front->busy = false;
+		front->since_ns = clock_now_ns();
 		break;
 	case FRONT_GIVEN:
 		c = away_given(front, a);
 		if (c)
-			reading_again(c);
+			fronts_again(c);
 		break;
 	case FRONT_PROBED:
 	case FRONT_TESTED:
@@ -46,7 +239,7 @@ static void fronts_on_said(struct front *front, const struct front_answer *a, co
 	case FRONT_FORGOT:
 		break;
 	}
-	reading_serve(user);
+	fronts_serve(user);
 }
 
 static void fronts_on_gone(struct front *front)
@@ -82,7 +275,7 @@ static void fronts_look_at(struct front *front, int64_t now, bool *surplus)
 		return;
 	}
 	if (front->busy) {
-		reading_look(front);
+		fronts_look_at_reader(front);
 		return;
 	}
 	/* When nearly the allowed number of fronts hang, a user keeps the front that it has. */
@@ -103,8 +296,8 @@ static uint64_t fronts_look_at_user(struct front_user *user, int64_t now)
 		if (front->busy || front->away.unsent)
 			ms = FRONTS_LOOK_MS;
 	}
-	reading_refuse_old(user);
-	reading_serve(user);
+	fronts_refuse_old(user);
+	fronts_serve(user);
 	return user->queue || user->graves.all ? FRONTS_BUSY_MS : ms;
 }
 
@@ -139,11 +332,11 @@ int fronts_abandon(struct fronts *fronts, int fd)
 
 void fronts_bury(struct fronts *fronts, uid_t uid, int fd)
 {
-	struct front_user *user = graves_add(fronts, uid, fd);
+	struct front_user *user = crew_bury(fronts, uid, fd);
 
 	if (!user)
 		return;
-	reading_serve(user);
+	fronts_serve(user);
 	crew_look_in(fronts, user->graves.all ? FRONTS_BUSY_MS : FRONTS_LOOK_MS);
 }
 
@@ -183,7 +376,7 @@ void fronts_free(struct fronts *fronts)
 			crew_unlink(front);
 			crew_close(front);
 		}
-		graves_leave(user);
+		crew_leave_graves(user);
 		HASH_DEL(fronts->users, user);
 		free(user);
 	}

@@ -34,33 +34,58 @@ static bool lock_ok(const struct wire_request *r)
 	return r->space == WIRE_RECORD || (r->from == 0 && r->to == WIRE_EOF);
 }
 
-static bool question_has_text(unsigned op)
-{
-	return op == WIRE_WHO || op == WIRE_BREAK || op == WIRE_END_REST || op == WIRE_GIVE_UP || op == WIRE_LOG_LEVEL;
-}
-
 static bool break_ok(const struct wire_request *r)
 {
-	return r->op == WIRE_WHO || (r->space < WIRE_SPACES && r->from >= 0 && r->to >= 0);
+	return r->space < WIRE_SPACES && r->from >= 0 && r->to >= 0;
+}
+
+static bool before_ok(const struct wire_request *r)
+{
+	return r->from >= 0;
+}
+
+#define WITH_NOTHING    .kind = QUESTION_CONTROL
+#define WITH_TEXT       .kind = QUESTION_CONTROL, .text = true
+#define WITH_DESCRIPTOR .kind = QUESTION_LOCK, .ok = lock_ok
+
+static const struct question_row question_rows[WIRE_OPS] = {
+	[WIRE_LOCK] = {WITH_DESCRIPTOR},
+	[WIRE_TEST] = {WITH_DESCRIPTOR},
+	[WIRE_HELD] = {WITH_DESCRIPTOR},
+	[WIRE_BEFORE] = {.kind = QUESTION_BEFORE, .ok = before_ok},
+	[WIRE_STATUS] = {WITH_NOTHING, .everyone = true, .gives_file = true},
+	[WIRE_METRICS] = {WITH_NOTHING, .everyone = true, .gives_file = true},
+	[WIRE_WHO] = {WITH_TEXT, .everyone = true, .gives_file = true},
+	[WIRE_PING] = {WITH_NOTHING, .everyone = true},
+	[WIRE_FIT] = {WITH_NOTHING, .everyone = true},
+	[WIRE_RELOAD] = {WITH_NOTHING},
+	[WIRE_STOP] = {WITH_NOTHING},
+	[WIRE_INIT] = {WITH_NOTHING},
+	[WIRE_BREAK] = {WITH_TEXT, .ok = break_ok, .everyone = true},
+	[WIRE_END_REST] = {WITH_TEXT, .ok = break_ok},
+	[WIRE_GIVE_UP] = {WITH_TEXT, .ok = break_ok},
+	[WIRE_LOG_LEVEL] = {WITH_TEXT, .ok = break_ok},
+};
+
+const struct question_row *question_row(unsigned op)
+{
+	return op < WIRE_OPS ? &question_rows[op] : &question_rows[0];
 }
 
 enum question_kind question_check(const struct wire_request *r, ssize_t n, bool has_fd)
 {
+	const struct question_row *row;
+
 	if (n < (ssize_t)offsetof(struct wire_request, op) || r->magic != WIRE_MAGIC)
 		return QUESTION_MALFORMED;
 	if (r->version != WIRE_VERSION)
 		return n > (ssize_t)offsetof(struct wire_request, op) && r->op == WIRE_STOP && !has_fd
 			       ? QUESTION_CONTROL
 			       : QUESTION_OTHER_VERSION;
-	if (question_has_text(r->op) && r->size == sizeof(*r) && !has_fd)
-		return n > (ssize_t)sizeof(*r) && n < (ssize_t)sizeof(struct question) && break_ok(r)
-			       ? QUESTION_CONTROL
-			       : QUESTION_MALFORMED;
-	if (n != sizeof(*r) || r->size != sizeof(*r) || question_has_text(r->op))
+	row = question_row(r->op);
+	if (r->size != sizeof(*r) || has_fd != (row->kind == QUESTION_LOCK))
 		return QUESTION_MALFORMED;
-	if (r->op == WIRE_LOCK || r->op == WIRE_TEST || r->op == WIRE_HELD)
-		return has_fd && lock_ok(r) ? QUESTION_LOCK : QUESTION_MALFORMED;
-	if (r->op == WIRE_BEFORE)
-		return !has_fd && r->from >= 0 ? QUESTION_BEFORE : QUESTION_MALFORMED;
-	return r->op > 0 && r->op < WIRE_OPS && !has_fd ? QUESTION_CONTROL : QUESTION_MALFORMED;
+	if (row->text ? n <= (ssize_t)sizeof(*r) || n >= (ssize_t)sizeof(struct question) : n != sizeof(*r))
+		return QUESTION_MALFORMED;
+	return !row->ok || row->ok(r) ? row->kind : QUESTION_MALFORMED;
 }

@@ -31,6 +31,16 @@ enum question_kind {
 	QUESTION_CONTROL,
 };
 
+/* What is allowed of each operation (wire/msg.h); of one that there is not: QUESTION_MALFORMED. */
+struct question_row {
+	enum question_kind kind;                        /* QUESTION_LOCK alone carries a descriptor */
+	bool text;                                      /* a text follows the struct */
+	bool (*ok)(const struct wire_request *request); /* the limits of its fields; NULL: no field counts */
+	bool everyone;                                  /* may ask; else root and the keeper's user */
+	bool gives_file;                                /* the answer carries a memfd */
+};
+const struct question_row *question_row(unsigned op);
+
 /* Classifies a message of n bytes. has_fd: a descriptor came along. Pure. */
 enum question_kind question_check(const struct wire_request *request, ssize_t n, bool has_fd);
 

@@ -1,5 +1,5 @@
-/* keeper/fronts/hanging.c: how many fronts a user may have, and which devices they hang on. */
-#include "keeper/fronts/hanging.h"
+/* keeper/fronts/crew.c: how many fronts a user may have, and which devices they hang on. */
+#include "keeper/fronts/crew.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -62,11 +62,11 @@ START_TEST(limits)
 	struct front *idle;
 
 	make(rows[_i].letters);
-	idle = hanging_find_idle(&user);
+	idle = crew_find_idle(&user);
 	ck_assert_int_eq(idle ? (int)(idle - fronts) : -1, rows[_i].idle);
 	if (!idle)
-		ck_assert_int_eq(hanging_needs_another(&user, FRONTS_PER_USER, NOW), rows[_i].another);
-	ck_assert_int_eq(hanging_all(&user, NOW), rows[_i].all_hang);
+		ck_assert_int_eq(crew_needs_another(&user, FRONTS_PER_USER, NOW), rows[_i].another);
+	ck_assert_int_eq(crew_all_hang(&user, NOW), rows[_i].all_hang);
 }
 END_TEST
 
@@ -74,9 +74,9 @@ END_TEST
 START_TEST(one_more_to_close_connections)
 {
 	make("hhhh");
-	ck_assert(hanging_needs_another(&user, FRONTS_PER_USER + 1, NOW));
+	ck_assert(crew_needs_another(&user, FRONTS_PER_USER + 1, NOW));
 	make("hhhhh");
-	ck_assert(!hanging_needs_another(&user, FRONTS_PER_USER + 1, NOW));
+	ck_assert(!crew_needs_another(&user, FRONTS_PER_USER + 1, NOW));
 }
 END_TEST
 
@@ -84,7 +84,7 @@ static void hangs_on(uint64_t dev, int64_t now)
 {
 	struct front front = {.user = &user, .busy = true, .dev = dev, .since_ns = now - (FRONTS_SLOW_MS + 1) * MS};
 
-	hanging_note(&front, now);
+	crew_note_hung(&front, now);
 }
 
 static bool is_told(uint64_t dev, int64_t now)
@@ -92,7 +92,7 @@ static bool is_told(uint64_t dev, int64_t now)
 	struct front_ask ask = {0};
 	unsigned count = 0;
 
-	hanging_tell(&user, &ask, now);
+	crew_tell_hung(&user, &ask, now);
 	ck_assert_uint_le(ask.hung_count, FRONT_MAX_HUNG);
 	for (unsigned i = 0; i < ask.hung_count; i++)
 		count += ask.hung[i] == dev;
@@ -106,8 +106,8 @@ START_TEST(devices_that_hang)
 	struct front local = {.user = &user, .busy = true, .since_ns = NOW - (FRONTS_SLOW_MS + 1) * MS};
 
 	make("");
-	hanging_note(&quick, NOW);
-	hanging_note(&local, NOW); /* on no device that is known */
+	crew_note_hung(&quick, NOW);
+	crew_note_hung(&local, NOW); /* on no device that is known */
 	ck_assert(!is_told(7, NOW) && !is_told(0, NOW));
 	hangs_on(7, NOW);
 	hangs_on(7, NOW + MS);
