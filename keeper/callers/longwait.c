@@ -28,10 +28,10 @@ static void longwait_hosts(const struct lease *lease, char out[LONGWAIT_HOSTS])
 	size_t used = 0;
 
 	out[0] = '\0';
-	for (size_t i = 0; lease && i < lease->blocker_count && used < LONGWAIT_HOSTS; i++)
-		if (!lease->blockers[i].waiter)
+	for (size_t i = 0; lease && i < lease->asking.blocker_count && used < LONGWAIT_HOSTS; i++)
+		if (!lease->asking.blockers[i].waiter)
 			used += (size_t)snprintf(out + used, LONGWAIT_HOSTS - used, "%s%s", used ? ", " : "",
-						 lease->blockers[i].host);
+						 lease->asking.blockers[i].host);
 }
 
 /* Who has the lock, and why the caller waits, as far as is known. */
@@ -46,9 +46,9 @@ static void longwait_why(const struct session *s, char holder[LONGWAIT_HOSTS], c
 		snprintf(why, WIRE_REASON_BYTES, "a process of this host has it");
 	else if (s->waiter.roomless)
 		snprintf(why, WIRE_REASON_BYTES, "this keeper holds as many leases as it can");
-	else if (lease && lease->taken)
+	else if (lease && lease->asking.taken)
 		keynote_taken(lease, why, WIRE_REASON_BYTES);
-	else if (lease && lease->resting)
+	else if (lease && lease->asking.resting)
 		snprintf(why, WIRE_REASON_BYTES, "its rest is not over (at_least_ms)");
 	else if (*holder)
 		snprintf(why, WIRE_REASON_BYTES, "host %.200s has it", holder);
