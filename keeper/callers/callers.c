@@ -144,10 +144,10 @@ static void caller_long_wait_hosts(const struct lease *lease, char out[CALLER_HO
 	size_t used = 0;
 
 	out[0] = '\0';
-	for (size_t i = 0; lease && i < lease->blocker_count && used < CALLER_HOSTS_BYTES; i++)
-		if (!lease->blockers[i].waiter)
+	for (size_t i = 0; lease && i < lease->asking.blocker_count && used < CALLER_HOSTS_BYTES; i++)
+		if (!lease->asking.blockers[i].waiter)
 			used += (size_t)snprintf(out + used, CALLER_HOSTS_BYTES - used, "%s%s", used ? ", " : "",
-						 lease->blockers[i].host);
+						 lease->asking.blockers[i].host);
 }
 
 /* Who has the lock, and why the caller waits, as far as is known. */
@@ -162,9 +162,9 @@ static void caller_long_wait_why(const struct session *s, char holder[CALLER_HOS
 		snprintf(why, WIRE_REASON_BYTES, "a process of this host has it");
 	else if (s->waiter.roomless)
 		snprintf(why, WIRE_REASON_BYTES, "this keeper holds as many leases as it can");
-	else if (lease && lease->taken)
+	else if (lease && lease->asking.taken)
 		keynote_taken(lease, why, WIRE_REASON_BYTES);
-	else if (lease && lease->resting)
+	else if (lease && lease->asking.resting)
 		snprintf(why, WIRE_REASON_BYTES, "its rest is not over (at_least_ms)");
 	else if (*holder)
 		snprintf(why, WIRE_REASON_BYTES, "host %.200s has it", holder);

@@ -93,9 +93,9 @@ static void deadlock_send_on(const struct lease *asking, const struct store_chas
 
 	snprintf(m.name, sizeof(m.name), "%s", asking->lock->file->name);
 	m.chase.range = asking->range;
-	for (size_t i = 0; i < asking->blocker_count; i++)
-		if (!asking->blockers[i].waiter) /* this host's own: another file of the name, or at_least_ms */
-			store_tell(k->store, asking->blockers[i].host, &m);
+	for (size_t i = 0; i < asking->asking.blocker_count; i++)
+		if (!asking->asking.blockers[i].waiter) /* this host's own: another file of the name, or at_least_ms */
+			store_tell(k->store, asking->asking.blockers[i].host, &m);
 }
 
 void deadlock_chase(struct session *s)

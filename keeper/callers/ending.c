@@ -84,7 +84,7 @@ void ending_give_back(struct keeper *k)
 	HASH_ITER (hh, k->leases, lease, next) {
 		if (lease->state != LEASE_HELD || lease_is_part(lease))
 			continue;
-		lease->recall = RECALL_LINGER;
+		lease->recalled.level = RECALL_LINGER;
 		queue_raise(lease, LEASE_EV_LINGERED);
 	}
 }

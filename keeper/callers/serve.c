@@ -107,10 +107,10 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 	room_leave(&s->waiter);
 	waiters_join(&s->waiter, lease);
 	waiting_for_lease(s);
-	if (!caller_is_nonblocking(s) && lease->queued && !deadlock_possible(s))
+	if (!caller_is_nonblocking(s) && lease->asking.queued && !deadlock_possible(s))
 		caller_tell_waiting(s);
 	/* Asks again: so that the holders answer, or that the store says which call waited first. */
-	if (fresh || deadlock_possible(s) || (caller_is_nonblocking(s) && lease->queued))
+	if (fresh || deadlock_possible(s) || (caller_is_nonblocking(s) && lease->asking.queued))
 		lease_acquire(lease, NULL, 0);
 }
 
@@ -119,7 +119,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 /* Its thread was called back out of the kernel, so that a probe can look (calledback.h). */
 static bool serve_awaits_probe(const struct session *s, const struct lease *lease, bool needed)
 {
-	return s->called_back && !needed && lease->recall >= RECALL_ASK &&
+	return s->called_back && !needed && lease->recalled.level >= RECALL_ASK &&
 	       (lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING); /* mutant: called-back-waits */
 }
 
@@ -134,8 +134,8 @@ static bool serve_awaits_probe(const struct session *s, const struct lease *leas
 static bool is_newcomer(const struct session *s, const struct lease *lease, bool needed)
 {
 	/* mutant: newcomer */
-	if ((lease->recall < RECALL_WAIT && !caller_keyed_is_due(lease)) || s->holds.exclusive || before_count(&s->before) ||
-	    needed || s->again || s->called_back || caller_is_nonblocking(s))
+	if ((lease->recalled.level < RECALL_WAIT && !caller_keyed_is_due(lease)) || s->holds.exclusive ||
+	    before_count(&s->before) || needed || s->again || s->called_back || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }
@@ -201,7 +201,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		pin(s, lease, now, sure_until);
 		return;
 	}
-	if ((lease->recall == RECALL_WAIT || caller_keyed_is_due(lease)) && range.mode == WIRE_SHARED &&
+	if ((lease->recalled.level == RECALL_WAIT || caller_keyed_is_due(lease)) && range.mode == WIRE_SHARED &&
 	    s->shared == SESSION_SHARED_UNTESTED && !needed && !caller_is_nonblocking(s)) {
 		lookup_test_shared(s);
 		return;
@@ -218,8 +218,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	if (lease->state == LEASE_DRAINING) { /* mutant: serve-draining */
 		pin(s, lease, now, sure_until);
 		/* The split was postponed for this caller; do it now. */
-		if (needed && s->state == SESSION_PINNED && lease->recall >= RECALL_ASK)
-			recall_split(lease, &lease->recall_range, lease->recall == RECALL_ASK);
+		if (needed && s->state == SESSION_PINNED && lease->recalled.level >= RECALL_ASK)
+			recall_split(lease, &lease->recalled.range, lease->recalled.level == RECALL_ASK);
 		return;
 	}
 	s->waiter.needs_pin = true;

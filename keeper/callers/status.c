@@ -117,14 +117,14 @@ static enum on_lost on_lost_of(const struct lease *lease)
 /* made: room for a note that is made up. */
 static const char *lease_note(const struct lease *lease, char made[STATUS_NOTE_BYTES])
 {
-	if (lease->state == LEASE_ASKING && lease->taken) {
+	if (lease->state == LEASE_ASKING && lease->asking.taken) {
 		keynote_taken(lease, made, STATUS_NOTE_BYTES);
 		return made;
 	}
 	if (lease->state == LEASE_ASKING)
-		return lease->resting  ? "waits until its rest is over (at_least_ms)"
-		       : lease->queued ? "waits for another host"
-				       : "being asked for";
+		return lease->asking.resting  ? "waits until its rest is over (at_least_ms)"
+		       : lease->asking.queued ? "waits for another host"
+					      : "being asked for";
 	if (table_is_hidden(lease->lock->file->keeper->table, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
 	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE)
@@ -136,11 +136,11 @@ static const char *lease_note(const struct lease *lease, char made[STATUS_NOTE_B
 		return reopen_trouble(lease->lock->file);
 	if (lease_is_unsure(lease->state))
 		return "was not renewed in time; closed until the store confirms it";
-	if (lease->recall == RECALL_RULE && lease->key)
+	if (lease->recalled.level == RECALL_RULE && lease->key)
 		return "its key is taken, too (redis_key)";
-	if (lease->recall == RECALL_RULE)
+	if (lease->recalled.level == RECALL_RULE)
 		return "for one lock; the next asks the store (at_least_ms)";
-	return lease->recall >= RECALL_ASK ? "wanted by another host" : "";
+	return lease->recalled.level >= RECALL_ASK ? "wanted by another host" : "";
 }
 
 /* Four states are one for people: "note" says what the lease waits for. */

@@ -125,11 +125,11 @@ static size_t find_silent(const struct lease *lease, int64_t dead_ms, struct sto
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++) {
-		if (lease->blockers[i].age_ms < dead_ms)
+	for (size_t i = 0; i < lease->asking.blocker_count && count < STORE_MAX_BLOCKERS; i++) {
+		if (lease->asking.blockers[i].age_ms < dead_ms)
 			return 0; /* this host lives, so the lock stays taken, even if the others are dead */
-		if (!lease->blockers[i].waiter)
-			silent[count++] = lease->blockers[i];
+		if (!lease->asking.blockers[i].waiter)
+			silent[count++] = lease->asking.blockers[i];
 	}
 	return count;
 }
@@ -144,7 +144,7 @@ static void question_timeout(struct session *s)
 
 	if (!lease)
 		return;
-	if (!lease->queued) { /* the store itself has not answered: connect_ms bounds that */
+	if (!lease->asking.queued) { /* the store itself has not answered: connect_ms bounds that */
 		waiting_start_timer(s, s->keeper->config->lease.probe_ms);
 		return;
 	}
@@ -207,7 +207,7 @@ static void room_timeout(struct session *s)
 static void wait_timeout(struct session *s)
 {
 	int64_t wait_ms = s->keeper->config->lease.store_wait_ms;
-	bool unanswered = s->waiter.lease && !s->waiter.lease->queued;
+	bool unanswered = s->waiter.lease && !s->waiter.lease->asking.queued;
 	char why[WIRE_REASON_BYTES];
 
 	if (s->away_ns && since_ms(s->away_ns) >= wait_ms && !caller_is_patient(s)) {

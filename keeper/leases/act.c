@@ -61,7 +61,7 @@ static void open_lease(struct lease *lease, enum lease_event event)
 		return;
 	if (is_superseded(lease))
 		queue_raise(lease, LEASE_EV_SUPERSEDED);
-	else if (lease->splitting && lease->range.mode == WIRE_SHARED)
+	else if (lease->split.running && lease->range.mode == WIRE_SHARED)
 		recall_split_done(lease); /* its parts asked for exclusive, and wait for hosts that share it */
 }
 
@@ -121,7 +121,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 	if (actions & LEASE_DO_TELL_IN_USE)
 		recall_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST)
-		lose(lease, lease->key_lost            ? TABLE_WHY_KEY
+		lose(lease, lease->keyed.lost          ? TABLE_WHY_KEY
 			    : event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
 			    : forgotten                ? TABLE_WHY_FORGOTTEN
 						       : TABLE_WHY_TAKEN);
@@ -161,7 +161,7 @@ static void enter(struct lease *lease, enum lease_state next)
 	else if (next == LEASE_HELD || next == LEASE_SHRINKING)
 		table_hold(k->table, lease->slot);
 	lease->since_ns = clock_now_ns();
-	if (next == LEASE_RELEASING && lease->recall == RECALL_WAIT)
+	if (next == LEASE_RELEASING && lease->recalled.level == RECALL_WAIT)
 		lease->lock->given_back_ns = lease->since_ns;
 	uv_timer_stop(&lease->timer);
 	if (next == LEASE_ENDED)
@@ -184,14 +184,14 @@ static void count_handover(struct lease *lease)
 	struct act_counts *counts = &lease_keeper(lease)->act;
 
 	counts->handovers[lease->range.space]++;
-	if (lease->recalled_ns)
-		histogram_observe(&counts->recalled[lease->range.space], clock_now_ns() - lease->recalled_ns);
+	if (lease->recalled.since_ns)
+		histogram_observe(&counts->recalled[lease->range.space], clock_now_ns() - lease->recalled.since_ns);
 }
 
 /* The lease has gone from one state to another. */
 static void count_step(struct lease *lease, enum lease_state from, enum lease_event event)
 {
-	bool wanted = lease->recall == RECALL_ASK || lease->recall == RECALL_WAIT;
+	bool wanted = lease->recalled.level == RECALL_ASK || lease->recalled.level == RECALL_WAIT;
 
 	if (event == LEASE_EV_GRANTED && lease->state == LEASE_HELD) {
 		lease->granted_ns = clock_now_ns();
@@ -207,7 +207,7 @@ static void count_step(struct lease *lease, enum lease_state from, enum lease_ev
 
 static void free_lease(struct lease *lease)
 {
-	free(lease->blockers);
+	free(lease->asking.blockers);
 	answers_forget(lease);
 	room_remove(lease);
 	lease_free(lease);
@@ -255,7 +255,7 @@ static bool still_holds(struct lease *lease, enum lease_event event)
 /* For the leases that this one is a part of, or that are parts of it. */
 static void tell_parts(struct lease *lease)
 {
-	if (lease->splitting && !lease_is_ours(lease->state))
+	if (lease->split.running && !lease_is_ours(lease->state))
 		recall_split_done(lease);
 	if (lease_is_part(lease) && lease->state != LEASE_ASKING && !lease_is_ours(lease->state))
 		recall_piece_ended(lease);
@@ -266,13 +266,13 @@ static void is_in_use(struct lease *lease)
 {
 	if (lease->state != LEASE_WAITING)
 		return;
-	if (lease->recall == RECALL_RULE) /* it will not linger */
+	if (lease->recalled.level == RECALL_RULE) /* it will not linger */
 		unseen_due(lease);
 	if (lease_is_probed(lease)) { /* it did not look free when the recall came */
-		recall_split(lease, &lease->recall_range, false);
+		recall_split(lease, &lease->recalled.range, false);
 		early_arm(lease);
 	} else /* without a description: reopen.c */
-		lease_start_timer(lease, lease->probe_pause_ms);
+		lease_start_timer(lease, lease->probed.pause_ms);
 }
 
 /* sent: its release is (early.h). */
@@ -290,7 +290,7 @@ static void apply(struct lease *lease, enum lease_event event, bool sent)
 	if (step.next != from)
 		count_step(lease, from, event);
 	if (event == LEASE_EV_EXPIRED)
-		lease->lapsed = true;
+		lease->asking.lapsed = true;
 	act(lease, sent ? step.actions & ~(unsigned)LEASE_DO_RELEASE : step.actions, from, event);
 	if (lease->state == LEASE_ENDED) {
 		table_vacate(lease_keeper(lease)->table, lease->slot);
@@ -299,7 +299,7 @@ static void apply(struct lease *lease, enum lease_event event, bool sent)
 	tell_parts(lease);
 	if (event == LEASE_EV_IN_USE)
 		is_in_use(lease);
-	if (lease->state == LEASE_HELD && lease->recall >= RECALL_ASK)
+	if (lease->state == LEASE_HELD && lease->recalled.level >= RECALL_ASK)
 		queue_obey(lease);
 }
 
@@ -344,7 +344,7 @@ static void lingered(struct lease *lease)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 		return;
 	}
-	lease->recall = RECALL_LINGER;
+	lease->recalled.level = RECALL_LINGER;
 	queue_raise(lease, LEASE_EV_LINGERED);
 }
 
@@ -355,7 +355,7 @@ static void lease_timeout(struct lease *lease)
 		lease_acquire(lease, NULL, 0);
 		break;
 	case LEASE_HELD:
-		if (lease->recall == RECALL_WAIT)
+		if (lease->recalled.level == RECALL_WAIT)
 			recall_obey(lease);
 		else
 			lingered(lease);
@@ -375,7 +375,7 @@ void lease_used(struct lease *lease)
 {
 	lease->linger_ns = lease_keeper(lease)->config->lease.linger_ms * NS_PER_MS;
 	room_used(lease);
-	if (lease->state == LEASE_HELD && lease->recall != RECALL_WAIT)
+	if (lease->state == LEASE_HELD && lease->recalled.level != RECALL_WAIT)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 }
 

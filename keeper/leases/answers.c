@@ -37,17 +37,18 @@ static bool is_before(const struct store_range *a, const struct store_range *b)
 
 bool answers_complete(const struct lease *lease)
 {
-	if (!lease->answers || !lease->blocker_count)
+	if (!lease->asking.answers || !lease->asking.blocker_count)
 		return false;
-	for (size_t i = 0; i < lease->blocker_count; i++)
-		if (!lease->blockers[i].waiter && !has_answered(lease->answers, lease->blockers[i].host))
+	for (size_t i = 0; i < lease->asking.blocker_count; i++)
+		if (!lease->asking.blockers[i].waiter &&
+		    !has_answered(lease->asking.answers, lease->asking.blockers[i].host))
 			return false;
 	return true;
 }
 
 const struct store_range *answers_first(const struct lease *lease)
 {
-	return lease->answers ? &lease->answers->first : NULL;
+	return lease->asking.answers ? &lease->asking.answers->first : NULL;
 }
 
 int64_t answers_reask_ms(const struct lease *lease)
@@ -57,7 +58,7 @@ int64_t answers_reask_ms(const struct lease *lease)
 
 void answers_look(struct lease *lease)
 {
-	if (!lease->answers)
+	if (!lease->asking.answers)
 		return;
 	waiters_in_use(lease);
 	if (waiters_ask(lease)) /* should all of them be answered now, the lease is unwanted */
@@ -66,10 +67,10 @@ void answers_look(struct lease *lease)
 
 void answers_add(struct lease *lease, const char *host, const struct store_range *in_use)
 {
-	struct answers *answers = lease->answers;
+	struct answers *answers = lease->asking.answers;
 
 	if (!answers) {
-		answers = lease->answers = calloc(1, sizeof(*answers));
+		answers = lease->asking.answers = calloc(1, sizeof(*answers));
 		if (!answers)
 			return; /* probe_ms end the question */
 		answers->first = *in_use;
@@ -83,6 +84,6 @@ void answers_add(struct lease *lease, const char *host, const struct store_range
 
 void answers_forget(struct lease *lease)
 {
-	free(lease->answers);
-	lease->answers = NULL;
+	free(lease->asking.answers);
+	lease->asking.answers = NULL;
 }

@@ -15,7 +15,7 @@ struct store_range;
 /* Takes a holder's answer to an asking lease: tells its waiters (WAITER_IN_USE). */
 void answers_add(struct lease *lease, const char *host, const struct store_range *in_use);
 
-/* The store has named the holders of an asking lease anew (lease->blockers): tells its waiters, too. */
+/* The store has named the holders of an asking lease anew (lease->asking.blockers): tells its waiters, too. */
 void answers_look(struct lease *lease);
 
 /* Have all holders that the store named answered? */

@@ -126,7 +126,7 @@ static void breaking_looked(struct keeper *k, uint64_t number, const struct brea
 
 static void breaking_closes(struct breaking *b, struct lease *lease)
 {
-	if (lease_is_part(lease) || lease->splitting || lease->state == LEASE_SHRINKING)
+	if (lease_is_part(lease) || lease->split.running || lease->state == LEASE_SHRINKING)
 		return;    /* that ends soon */
 	if (!b->allowed) { /* a user must not even close another one's lease */
 		if (breaking_look_start(lease, b->number, b->asker.uid, breaking_looked) == 0)

@@ -208,7 +208,7 @@ static bool owes_answer(const struct keeper *k)
 	const struct lease *lease, *next;
 
 	HASH_ITER (hh, k->leases, lease, next)
-		if (lease_is_ours(lease->state) && lease->asker_count)
+		if (lease_is_ours(lease->state) && lease->recalled.asker_count)
 			return true;
 	return k->inquiries.all != NULL;
 }

@@ -19,7 +19,7 @@
  * one like others.
  *
  * Answered early. The store's answer may be read before the loop has got the probe's last answer. Until the loop has disarmed,
- * lease->early is set, so on_release() raises LEASE_EV_FREE before LEASE_EV_RELEASED. The lease is freed only after
+ * lease->probed.early is set, so on_release() raises LEASE_EV_FREE before LEASE_EV_RELEASED. The lease is freed only after
  * both answers.
  *
  * Never sent, or lost. If the socket does not take all of it, nothing counts as sent (EARLY_RETURNED), and the loop is
@@ -66,7 +66,8 @@ void early_arm(struct lease *lease)
 {
 	struct early *early;
 
-	if (lease->early || !lease->probe || !lease->probed_for.wait || lease->probed_for.shared_will_do)
+	if (lease->probed.early || !lease->probed.probe || !lease->probed.want.wait ||
+	    lease->probed.want.shared_will_do)
 		return;
 	early = calloc(1, sizeof(*early));
 	if (!early)
@@ -74,8 +75,8 @@ void early_arm(struct lease *lease)
 	*early =
 		(struct early){.table = lease_keeper(lease)->table, .slot = lease->slot, .awaited = awaited_new(lease)};
 	early->shot = lease_prepare_release(lease, early->awaited);
-	if (early->shot && probe_arm(lease->probe, early_fire, early)) {
-		lease->early = early;
+	if (early->shot && probe_arm(lease->probed.probe, early_fire, early)) {
+		lease->probed.early = early;
 		return;
 	}
 	if (early->shot)
@@ -86,21 +87,21 @@ void early_arm(struct lease *lease)
 
 enum early_end early_disarm(struct lease *lease)
 {
-	struct early *early = lease->early;
+	struct early *early = lease->probed.early;
 	enum early_end end;
 
 	if (!early)
 		return EARLY_NOT;
-	if (lease->probe) /* else it has given its last answer */
-		probe_disarm(lease->probe);
+	if (lease->probed.probe) /* else it has given its last answer */
+		probe_disarm(lease->probed.probe);
 	end = !early->returned ? EARLY_NOT : early->sent ? EARLY_SENT : EARLY_RETURNED;
 	if (!early->sent)
 		drop_answer(early);
-	else if (lease->early_refused)
+	else if (lease->probed.early_refused)
 		end = EARLY_RETURNED;
 	store_shot_free(early->shot);
 	free(early);
-	lease->early = NULL;
-	lease->early_refused = false;
+	lease->probed.early = NULL;
+	lease->probed.early_refused = false;
 	return end;
 }

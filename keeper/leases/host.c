@@ -164,7 +164,7 @@ static void on_granted(struct keeper *k, struct lease *lease, const struct store
 {
 	if (!lease)
 		release_unknown(k, m);
-	else if (lease->state == LEASE_ASKING && (m->provisional || lease->lapsed))
+	else if (lease->state == LEASE_ASKING && (m->provisional || lease->asking.lapsed))
 		/* Lapsed: the grant may be from before the silence, and another host may have got the lease since. */
 		lease_acquire(lease, NULL, 0);
 	else if (lease->state == LEASE_ASKING)

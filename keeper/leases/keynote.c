@@ -14,21 +14,22 @@ const char *keynote_name(const struct lease *lease)
 
 void keynote_taken(const struct lease *lease, char *out, size_t size)
 {
-	int64_t left = (lease->taken_until_ns - clock_now_ns()) / NS_PER_MS;
+	int64_t left = (lease->asking.taken_until_ns - clock_now_ns()) / NS_PER_MS;
 	const char *key = keynote_name(lease);
 
-	if (!*lease->client)
+	if (!*lease->asking.client)
 		snprintf(out, size, "waits for a moment, in which its key %.200s is left free for Redis clients", key);
-	else if (!lease->taken_until_ns)
-		snprintf(out, size, "a Redis client (%s...) has its key %.200s, without an expiry", lease->client, key);
+	else if (!lease->asking.taken_until_ns)
+		snprintf(out, size, "a Redis client (%s...) has its key %.200s, without an expiry",
+			 lease->asking.client, key);
 	else
-		snprintf(out, size, "a Redis client (%s...) has its key %.200s, for another %lld s", lease->client, key,
-			 left > 0 ? (long long)(left + 999) / 1000 : 0);
+		snprintf(out, size, "a Redis client (%s...) has its key %.200s, for another %lld s",
+			 lease->asking.client, key, left > 0 ? (long long)(left + 999) / 1000 : 0);
 }
 
 const char *keynote_lost(const struct lease *lease)
 {
-	switch (lease->key_state) {
+	switch (lease->keyed.state) {
 	case STORE_KEY_TAKEN:
 		return "a Redis client has its key";
 	case STORE_KEY_EXPIRED:

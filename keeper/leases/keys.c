@@ -84,8 +84,8 @@ static void keys_pay(struct keeper *k)
 /* Its pins have ended: the parent ends the holders. */
 static void keys_doom(struct keeper *k, struct lease *lease)
 {
-	lease->key_slot = lease->slot;
-	lease->key_generation = table_generation(k->table, lease->slot);
+	lease->keyed.slot = lease->slot;
+	lease->keyed.generation = table_generation(k->table, lease->slot);
 	queue_raise(lease, LEASE_EV_DOOMED);
 }
 
@@ -100,7 +100,7 @@ static bool keys_look_at(struct keeper *k, struct lease *lease)
 	if (lease->state != LEASE_ENDING)
 		return false;
 	/* mutant: key-order */
-	if (lease->key_generation && !table_is_ending(k->table, lease->key_slot, lease->key_generation))
+	if (lease->keyed.generation && !table_is_ending(k->table, lease->keyed.slot, lease->keyed.generation))
 		queue_raise(lease, LEASE_EV_BEREFT);
 	return true;
 }
@@ -112,7 +112,7 @@ static void keys_on_timer(uv_timer_t *timer)
 	bool more = false;
 
 	HASH_ITER (hh, k->leases, lease, next)
-		more |= lease->key_lost && keys_look_at(k, lease);
+		more |= lease->keyed.lost && keys_look_at(k, lease);
 	keys_pay(k);
 	if ((more || k->keys.owed) && !k->leaving)
 		uv_timer_start(timer, keys_on_timer, KEYS_LOOK_MS, 0);
@@ -142,9 +142,9 @@ static void keys_lost(struct lease *which, enum store_key_state what)
 		DL_FOREACH (file->locks[i].leases, lease) {
 			if (lease != which && !keys_same(lease, which))
 				continue;
-			if (!lease->key_lost) /* later beats say STORE_KEY_LOST */
-				lease->key_state = what;
-			lease->key_lost = true;
+			if (!lease->keyed.lost) /* later beats say STORE_KEY_LOST */
+				lease->keyed.state = what;
+			lease->keyed.lost = true;
 			if (lease_is_unsure(lease->state))
 				keys_owe(k, file->name, lease->token);
 			queue_raise(lease, keys_event(lease));

@@ -275,12 +275,12 @@ struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_
 
 void lease_recall_by_rule(struct lease *lease)
 {
-	if (lease->recall < RECALL_ASK) {
-		lease->recall_range = lease->range;
-		lease->recall_shared = lease->recall_exclusive = false;
+	if (lease->recalled.level < RECALL_ASK) {
+		lease->recalled.range = lease->range;
+		lease->recalled.shared = lease->recalled.exclusive = false;
 	}
-	if (lease->recall < RECALL_RULE)
-		lease->recall = RECALL_RULE;
+	if (lease->recalled.level < RECALL_RULE)
+		lease->recalled.level = RECALL_RULE;
 }
 
 static void on_lease_timer_closed(uv_handle_t *handle)
@@ -294,9 +294,9 @@ void lease_free(struct lease *lease)
 
 	free(lease->key);
 	touched_add(lock);
-	free(lease->askers);
-	lease->askers = NULL;
-	lease->asker_count = 0;
+	free(lease->recalled.askers);
+	lease->recalled.askers = NULL;
+	lease->recalled.asker_count = 0;
 	lock->file->keeper->lease_states.count[lease->range.space][lease->state]--;
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);
@@ -372,7 +372,7 @@ bool lock_covered_without(const struct lease *lease)
 	while (at < lease->range.to && further) {
 		further = false;
 		DL_FOREACH (lease->lock->leases, other) {
-			if (other == lease || other->state != LEASE_HELD || other->splitting ||
+			if (other == lease || other->state != LEASE_HELD || other->split.running ||
 			    other->range.mode < lease->range.mode || other->range.from > at || other->range.to <= at)
 				continue;
 			at = other->range.to;

@@ -57,9 +57,60 @@ enum unseen_state {
 	UNSEEN_SAID /* the log says that the process cannot be stopped: no more looks */
 };
 
+/* Of a lease in LEASE_ASKING: requests.c, answers.c. */
+struct lease_asking {
+	uint64_t fence; /* that the store has granted it with; 0 */
+	bool queued;    /* the store has it in its queue; also with `insist` */
+	bool resting;   /* the name rests */
+	bool taken;     /* a Redis client has the key, or none has it, and it is left free for clients */
+	char client[STORE_CLIENT_BYTES]; /* taken: the beginning of its token; "": none has it */
+	int64_t pace_ms;                 /* taken: when to ask again at the latest (pace_question()) */
+	int64_t taken_until_ns;          /* taken: until then, unless it is renewed; 0: for ever */
+	bool insist;                     /* the holders must be asked, though they know of other hosts that wait */
+	bool lapsed;                     /* the deadline has passed since: a message that it was granted may be older */
+	struct store_blocker *blockers;  /* the hosts in the way at the last answer; blocker_count */
+	size_t blocker_count;
+	struct answers *answers; /* what holders said is in the way; NULL: none has said anything yet */
+};
+
+/* What other hosts want of it: recall.c. */
+struct lease_recalled {
+	enum recall_level level;
+	bool shared, exclusive;   /* a set: either, or both; not with RECALL_NONE or _LINGER */
+	struct store_range range; /* what is wanted, by the first asker */
+	int64_t since_ns;         /* since when another host wants it; 0: none does */
+	struct asker *askers;     /* room for LEASE_MAX_ASKERS; NULL: there were none */
+	unsigned asker_count;
+	int64_t keep_until_ns; /* no recall is obeyed before this: min_hold_ms */
+};
+
+/* Its key is not its own any more, and the lease ends: keys.c. */
+struct lease_keyed {
+	bool lost;
+	enum store_key_state state; /* what is with the key */
+	uint32_t slot;              /* ending, after lost: the slot in the table, with its generation */
+	uint64_t generation;        /* 0: it does not end because of its key */
+};
+
+/* probing.c */
+struct lease_probed {
+	struct probe *probe;     /* runs */
+	struct away_probe *away; /* runs, in a front, instead of that one */
+	struct probe_want want;  /* what the one that runs was asked */
+	struct early *early;     /* early.c: its release is prepared, and perhaps sent; NULL */
+	bool early_refused;      /* ... and answered with an error, or not at all */
+	int64_t pause_ms;        /* after the last probe, if the kernel refused; else 0 */
+};
+
+/* recall.c: parts of it are asked for, to take its place. */
+struct lease_split {
+	bool running;        /* the parts are those whose `whole` it is */
+	struct lease *whole; /* of a part: the lease that is being split; else NULL */
+};
+
 /*
- * What stays a flag beside `state` is true or false in several states, whatever else happens: that parts are asked for,
- * that something was logged, which modes others want. Fields with a state before the colon count in that state only.
+ * Each of its parts is written by the files that are named there. What stays a flag beside `state` is true or false in several states,
+ * whatever else happens: that parts are asked for, that something was logged, which modes others want.
  */
 struct lease {
 	struct lock *lock;
@@ -70,6 +121,7 @@ struct lease {
 	int64_t since_ns;          /* when the state was last entered; of those that are unsure, the first */
 	int64_t held_at;           /* unix seconds; 0: never granted */
 	int64_t granted_ns;        /* act.c; 0: not granted by the store to this keeper, or given back or lost since */
+	int64_t linger_ns;         /* given back after so long without use; doubles while it is used */
 	uid_t uid;                 /* whose call asked for it, or LEASE_OF_NOBODY: room.h */
 	uint32_t slot;             /* in the table, while it is a lease */
 	struct leases_slot *shown; /* its slot in the page; NULL: not shown, or closed */
@@ -82,52 +134,13 @@ struct lease {
 	unsigned requests; /* store requests under way, or waiting to be sent */
 	bool warned;       /* an error that repeats was logged */
 
-	/* requests.c */
-	uint64_t offered; /* asking: the fence that the store has granted it with; 0 */
-	bool queued;      /* asking: the store has it in its queue; also with `insist` */
-	bool resting;     /* asking: the name rests */
-	bool taken;       /* asking: a Redis client has the key, or none has it, and it is left free for clients */
-	char client[STORE_CLIENT_BYTES]; /* taken: the beginning of its token; "": none has it */
-	int64_t pace_ms;                 /* taken: when to ask again at the latest (pace_question()) */
-	int64_t taken_until_ns;          /* taken: until then, unless it is renewed; 0: for ever */
-	bool insist; /* asking: the holders must be asked, though they know of other hosts that wait */
-	bool lapsed; /* asking: the deadline has passed since: a message that it was granted may be older */
-	struct store_blocker *blockers; /* asking: the hosts in the way at the last answer; blocker_count */
-	size_t blocker_count;
-	struct answers *answers; /* asking: what holders said is in the way; NULL: none has said anything yet */
-
-	/* confirm.c */
+	struct lease_asking asking;
+	struct lease_recalled recalled;
+	struct lease_probed probed;
+	struct lease_split split;
+	struct lease_keyed keyed;
 	enum confirm_state confirm;
 	struct lease *confirm_prev, *confirm_next; /* keeper->confirms.waiting */
-
-	/* keys.c */
-	bool key_lost;                  /* the key is not its own any more: the lease ends */
-	enum store_key_state key_state; /* ... what is with it */
-	uint32_t key_slot;              /* ending, after key_lost: the slot in the table, with its generation */
-	uint64_t key_generation;        /* 0: it does not end because of its key */
-
-	/* recall.c */
-	bool splitting;      /* parts of it are asked for, to take its place: those whose `whole` it is */
-	struct lease *whole; /* of a part: the lease that is being split; else NULL */
-
-	/* recall.c: what other hosts want */
-	enum recall_level recall;
-	bool recall_shared, recall_exclusive; /* a set: either, or both; not with RECALL_NONE or _LINGER */
-	struct store_range recall_range;      /* what is wanted, by the first asker */
-	int64_t recalled_ns;                  /* since when another host wants it; 0: none does */
-	struct asker *askers; /* room for LEASE_MAX_ASKERS; NULL: there were none */
-	unsigned asker_count;
-	int64_t keep_until_ns; /* no recall is obeyed before this: min_hold_ms */
-	int64_t linger_ns;     /* given back after so long without use; doubles while it is used */
-
-	/* probing.c */
-	struct probe *probe;           /* runs */
-	struct away_probe *away_probe; /* runs, in a front, instead of that one */
-	struct probe_want probed_for;  /* what the one that runs was asked */
-	struct early *early;           /* early.c: its release is prepared, and perhaps sent; NULL */
-	bool early_refused;            /* ... and answered with an error, or not at all */
-	int64_t probe_pause_ms;        /* errno of the last probe, if the kernel refused; else 0 */
-
 	enum unseen_state unseen;
 
 	uv_timer_t timer;                        /* asking: ask again. held: linger. releasing: try again */
@@ -259,14 +272,14 @@ static inline struct keeper *lease_keeper(const struct lease *lease)
 
 static inline bool lease_is_probed(const struct lease *lease)
 {
-	return lease->probe || lease->away_probe;
+	return lease->probed.probe || lease->probed.away;
 }
 
 /* Is this a part of a lease that still stands (recall.h)? Then it stays open, whatever other hosts want, since the whole
  * is given up only when all parts are open. */
 static inline bool lease_is_part(const struct lease *lease)
 {
-	return lease->whole != NULL;
+	return lease->split.whole != NULL;
 }
 
 /* Its rule wants the lease back as soon as it is unused. */

@@ -25,41 +25,41 @@
 static bool shared_will_do(const struct lease *lease)
 {
 	/* mutant: shared-will-do */
-	return lease->range.mode == WIRE_EXCLUSIVE && lease->recall >= RECALL_ASK && lease->recall_shared &&
+	return lease->range.mode == WIRE_EXCLUSIVE && lease->recalled.level >= RECALL_ASK && lease->recalled.shared &&
 	       !lease->key; /* a key has no shared locks */
 }
 
 bool probe_waits_for_more(const struct lease *lease)
 {
-	return lease_is_probed(lease) && !lease->probed_for.shared_will_do && shared_will_do(lease);
+	return lease_is_probed(lease) && !lease->probed.want.shared_will_do && shared_will_do(lease);
 }
 
 /* The kernel will most likely refuse again what it refused once. */
 static void ask_again_later(struct lease *lease, int error)
 {
-	lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
-	if (lease->probe_pause_ms > PAUSE_MAX_MS)
-		lease->probe_pause_ms = PAUSE_MAX_MS;
+	lease->probed.pause_ms = lease->probed.pause_ms ? 2 * lease->probed.pause_ms : PAUSE_MS;
+	if (lease->probed.pause_ms > PAUSE_MAX_MS)
+		lease->probed.pause_ms = PAUSE_MAX_MS;
 	log_about(LINE_PROBE_FAILED, &(struct log_about){.lock = lease->lock->file->name},
 		  "%s: the kernel cannot tell whether it is in use: %s; trying again in %lld ms",
-		  lease->lock->file->path, strerror(error), (long long)lease->probe_pause_ms);
-	lease_start_timer(lease, lease->probe_pause_ms);
+		  lease->lock->file->path, strerror(error), (long long)lease->probed.pause_ms);
+	lease_start_timer(lease, lease->probed.pause_ms);
 }
 
 static void probe_said(struct lease *lease, enum probe_answer answer, int error, bool last)
 {
 	if (last) {
-		lease->probe = NULL;
-		lease->away_probe = NULL;
+		lease->probed.probe = NULL;
+		lease->probed.away = NULL;
 	}
 	if (answer == PROBE_FREE || answer == PROBE_SHARED)
-		lease->probe_pause_ms = 0;
+		lease->probed.pause_ms = 0;
 	if (last && lease->state == LEASE_STANDING)
 		return queue_raise(lease, LEASE_EV_STOPPED);
 	switch (answer) {
 	case PROBE_FREE:
 		/* The lock is free, but a local caller needs the lease and no other host waits for it. */
-		if (lease->state == LEASE_STOPPING && lease->recall < RECALL_WAIT)
+		if (lease->state == LEASE_STOPPING && lease->recalled.level < RECALL_WAIT)
 			return queue_raise(lease, LEASE_EV_STOPPED);
 		return queue_raise(lease, LEASE_EV_FREE);
 	case PROBE_SHARED:
@@ -72,9 +72,9 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 		if (last && lease->state == LEASE_STOPPING)
 			return queue_raise(lease, LEASE_EV_STOPPED);
 		if (shared_will_do(lease) &&
-		    !lease->probed_for.shared_will_do) /* the recall came after the probe was started */
+		    !lease->probed.want.shared_will_do) /* the recall came after the probe was started */
 			return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
-		if (lease->recall < RECALL_RULE)
+		if (lease->recalled.level < RECALL_RULE)
 			return queue_raise(lease, LEASE_EV_KEPT);
 		/* The recall came after a probe for a mere question was started: starts a probe that waits. */
 		return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
@@ -85,7 +85,7 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 {
 	struct lease *lease = arg;
 	struct keeper *k = lease_keeper(lease);
-	bool last = answer != PROBE_IN_USE || !lease->probed_for.wait;
+	bool last = answer != PROBE_IN_USE || !lease->probed.want.wait;
 
 	probe_said(lease, answer, error, last);
 	if (last)
@@ -95,10 +95,10 @@ static void on_probe(void *arg, enum probe_answer answer, int error)
 
 void lease_stop_probe(struct lease *lease)
 {
-	if (lease->probe)
-		probe_stop(lease->probe);
-	if (lease->away_probe)
-		away_probe_stop(lease->away_probe);
+	if (lease->probed.probe)
+		probe_stop(lease->probed.probe);
+	if (lease->probed.away)
+		away_probe_stop(lease->probed.away);
 }
 
 bool lock_stop_probes(struct lock *lock, const struct store_range *range)
@@ -121,7 +121,7 @@ void lease_start_probe(struct lease *lease)
 					.from = lease->range.from,
 					.to = lease->range.to,
 					.shared_will_do = shared_will_do(lease),
-					.wait = lease->recall >= RECALL_RULE,
+					.wait = lease->recalled.level >= RECALL_RULE,
 					.local = lease->lock->file->local};
 
 	if (lease_is_probed(lease)) /* an earlier one is stopping: its last answer starts this one */
@@ -130,11 +130,12 @@ void lease_start_probe(struct lease *lease)
 		reopen_to_probe(lease);
 		return;
 	}
-	lease->probed_for = want;
+	lease->probed.want = want;
 	if (lease->lock->file->away)
-		lease->away_probe = away_probe_start(lease->lock->file->away, &want, on_probe, lease);
+		lease->probed.away = away_probe_start(lease->lock->file->away, &want, on_probe, lease);
 	else
-		lease->probe = probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
+		lease->probed.probe =
+			probe_start(lease_keeper(lease)->probes, lease->lock->file->fd, &want, on_probe, lease);
 	if (!lease_is_probed(lease)) /* no thread could be started: tries again later */
 		lease_start_timer(lease, 100);
 }

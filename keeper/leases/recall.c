@@ -179,29 +179,29 @@ static bool inquiry_start(struct lease *lease, const struct asker *asker)
 /* Notes an asker. If there are too many, or no memory, leaves it out: the asker's own limit ends its question. */
 static void askers_add(struct lease *lease, const struct asker *asker)
 {
-	if (!lease->askers)
-		lease->askers = calloc(LEASE_MAX_ASKERS, sizeof(*lease->askers));
-	if (lease->askers && lease->asker_count < LEASE_MAX_ASKERS)
-		lease->askers[lease->asker_count++] = *asker;
+	if (!lease->recalled.askers)
+		lease->recalled.askers = calloc(LEASE_MAX_ASKERS, sizeof(*lease->recalled.askers));
+	if (lease->recalled.askers && lease->recalled.asker_count < LEASE_MAX_ASKERS)
+		lease->recalled.askers[lease->recalled.asker_count++] = *asker;
 }
 
 void recall_tell_in_use(struct lease *lease)
 {
 	unsigned kept = 0;
 
-	for (unsigned i = 0; i < lease->asker_count; i++) {
-		const struct asker *asker = &lease->askers[i];
+	for (unsigned i = 0; i < lease->recalled.asker_count; i++) {
+		const struct asker *asker = &lease->recalled.askers[i];
 		struct store_range in_use;
 
 		if (inquiry_needed(lease) && inquiry_start(lease, asker))
 			continue;
 		/* None: it has just become free, and the probe has not said so yet. */
 		if (lock_in_the_way(lease, &asker->range, &in_use) == 0)
-			lease->askers[kept++] = *asker;
+			lease->recalled.askers[kept++] = *asker;
 		else
 			tell_asker(lease, asker, &in_use);
 	}
-	lease->asker_count = kept;
+	lease->recalled.asker_count = kept;
 	queue_tell_in_use(lease);
 }
 
@@ -210,10 +210,10 @@ static void askers_forget_shared(struct lease *lease)
 {
 	unsigned kept = 0;
 
-	for (unsigned i = 0; i < lease->asker_count; i++)
-		if (lease->askers[i].range.mode != WIRE_SHARED)
-			lease->askers[kept++] = lease->askers[i];
-	lease->asker_count = kept;
+	for (unsigned i = 0; i < lease->recalled.asker_count; i++)
+		if (lease->recalled.askers[i].range.mode != WIRE_SHARED)
+			lease->recalled.askers[kept++] = lease->recalled.askers[i];
+	lease->recalled.asker_count = kept;
 }
 
 /* --- parts --- */
@@ -239,7 +239,7 @@ static bool ask_for_piece(struct lease *whole, int64_t from, int64_t to)
 	range.to = to;
 	if (lease_begin(whole->lock, &range, whole->uid, &piece) < 0)
 		return false;
-	piece->whole = whole;
+	piece->split.whole = whole;
 	piece->job = whole->job;
 	lease_acquire(piece, NULL, 0);
 	return true;
@@ -248,8 +248,8 @@ static bool ask_for_piece(struct lease *whole, int64_t from, int64_t to)
 static void recall_as_a_whole(struct lease *whole)
 {
 	recall_split_done(whole);
-	whole->recall = RECALL_WAIT;
-	whole->recall_exclusive = true;
+	whole->recalled.level = RECALL_WAIT;
+	whole->recalled.exclusive = true;
 	queue_raise(whole, LEASE_EV_RECALLED);
 }
 
@@ -257,11 +257,11 @@ void recall_split_done(struct lease *whole)
 {
 	struct lease *piece;
 
-	whole->splitting = false;
+	whole->split.running = false;
 	DL_FOREACH (whole->lock->leases, piece) {
-		if (piece->whole != whole)
+		if (piece->split.whole != whole)
 			continue;
-		piece->whole = NULL;
+		piece->split.whole = NULL;
 		if (piece->state == LEASE_ASKING && !waiters_exist(piece))
 			queue_raise(piece, LEASE_EV_UNWANTED);
 		else if (lock_covered_without(piece))
@@ -273,9 +273,9 @@ void recall_split_done(struct lease *whole)
 
 void recall_piece_ended(struct lease *piece)
 {
-	struct lease *whole = piece->whole;
+	struct lease *whole = piece->split.whole;
 
-	piece->whole = NULL;
+	piece->split.whole = NULL;
 	recall_as_a_whole(whole);
 }
 
@@ -313,10 +313,10 @@ bool recall_split(struct lease *lease, const struct store_range *wanted, bool as
 		return false;
 	if (is_idle(lease))
 		return false;
-	lease->asker_count = 0; /* the store asks for the parts */
-	if (lease->splitting)
+	lease->recalled.asker_count = 0; /* the store asks for the parts */
+	if (lease->split.running)
 		return true;
-	lease->splitting = true;
+	lease->split.running = true;
 	if (!ask_for_piece(lease, from, to) || !ask_for_piece(lease, lease->range.from, from) ||
 	    !ask_for_piece(lease, to, lease->range.to))
 		recall_as_a_whole(lease);
@@ -327,28 +327,28 @@ bool recall_split(struct lease *lease, const struct store_range *wanted, bool as
 
 static bool is_young(const struct lease *lease)
 {
-	return lease->state == LEASE_HELD && clock_now_ns() < lease->keep_until_ns;
+	return lease->state == LEASE_HELD && clock_now_ns() < lease->recalled.keep_until_ns;
 }
 
 /* Too young to be given back to somebody who waits: the timer obeys. */
 static bool is_kept(struct lease *lease)
 {
-	if (lease->recall != RECALL_WAIT || !is_young(lease))
+	if (lease->recalled.level != RECALL_WAIT || !is_young(lease))
 		return false;
-	lease_start_timer(lease, (lease->keep_until_ns - clock_now_ns()) / NS_PER_MS + 1);
+	lease_start_timer(lease, (lease->recalled.keep_until_ns - clock_now_ns()) / NS_PER_MS + 1);
 	return true;
 }
 
 void recall_obey(struct lease *lease)
 {
-	bool ask = lease->recall == RECALL_ASK;
+	bool ask = lease->recalled.level == RECALL_ASK;
 
-	if (lease->state != LEASE_HELD || lease->recall < RECALL_ASK || lease_is_part(lease) || is_kept(lease))
+	if (lease->state != LEASE_HELD || lease->recalled.level < RECALL_ASK || lease_is_part(lease) || is_kept(lease))
 		return;
-	if (!recall_split(lease, &lease->recall_range, ask))
+	if (!recall_split(lease, &lease->recalled.range, ask))
 		queue_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
-	else if (!lease->splitting) /* it was but a question, and is answered */
-		lease->recall = RECALL_NONE;
+	else if (!lease->split.running) /* it was but a question, and is answered */
+		lease->recalled.level = RECALL_NONE;
 }
 
 /* asker: only asks; NULL: another host waits for the range. */
@@ -364,22 +364,22 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 			askers_add(lease, asker);
 		if (lease_is_ours(lease->state) && !is_young(lease) && recall_split(lease, range, asker != NULL))
 			return;
-		if (!lease->recalled_ns)
-			lease->recalled_ns = clock_now_ns();
-		if (lease->recall < RECALL_ASK) /* that of the others comes again, for the parts */
-			lease->recall_range = *range;
-		if (lease->recall < RECALL_ASK)
-			lease->recall_shared = lease->recall_exclusive = false;
-		*(range->mode == WIRE_SHARED ? &lease->recall_shared : &lease->recall_exclusive) = true;
-		if (level > lease->recall)
-			lease->recall = level;
+		if (!lease->recalled.since_ns)
+			lease->recalled.since_ns = clock_now_ns();
+		if (lease->recalled.level < RECALL_ASK) /* that of the others comes again, for the parts */
+			lease->recalled.range = *range;
+		if (lease->recalled.level < RECALL_ASK)
+			lease->recalled.shared = lease->recalled.exclusive = false;
+		*(range->mode == WIRE_SHARED ? &lease->recalled.shared : &lease->recalled.exclusive) = true;
+		if (level > lease->recalled.level)
+			lease->recalled.level = level;
 		if (lease_is_part(lease))
 			return; /* recall_split_done() obeys */
 	}
 	if (is_kept(lease))
 		return;
 	/* It waits because of its rule: the probe that waits may be about to say that the lock has ended. So a new one looks. */
-	if (lease->state == LEASE_WAITING && asker && lease->recall == RECALL_RULE && lease_is_probed(lease))
+	if (lease->state == LEASE_WAITING && asker && lease->recalled.level == RECALL_RULE && lease_is_probed(lease))
 		return queue_raise(lease, LEASE_EV_NEEDED);
 	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
 		return queue_raise(lease, LEASE_EV_NEEDED);
@@ -403,19 +403,19 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 static bool recall_is_served(const struct lease *lease, enum lease_event event)
 {
 	if (event == LEASE_EV_SHRUNK)
-		return lease->recall < RECALL_ASK || !lease->recall_exclusive;
-	return event == LEASE_EV_KEPT && !lease->asker_count; /* else it came before the lease was open */
+		return lease->recalled.level < RECALL_ASK || !lease->recalled.exclusive;
+	return event == LEASE_EV_KEPT && !lease->recalled.asker_count; /* else it came before the lease was open */
 }
 
 void recall_opened(struct lease *lease, enum lease_event event)
 {
 	if (event == LEASE_EV_SHRUNK) { /* mutant: asked-shared */
 		askers_forget_shared(lease);
-		lease->recall_shared = false;
+		lease->recalled.shared = false;
 	}
 	if (!recall_is_served(lease, event))
 		return;
-	lease->recall = RECALL_NONE;
-	lease->recalled_ns = 0;
-	lease->asker_count = 0;
+	lease->recalled.level = RECALL_NONE;
+	lease->recalled.since_ns = 0;
+	lease->recalled.asker_count = 0;
 }

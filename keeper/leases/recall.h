@@ -1,5 +1,5 @@
 /*
- * What other hosts want of a lease: it is noted when the store says so (lease->recall and the fields below it), and obeyed
+ * What other hosts want of a lease: it is noted when the store says so (lease->recalled.level and the fields below it), and obeyed
  * when the lease is open and old enough, as a whole or in parts. Loop only.
  *
  * Parts. Record leases are given back in parts: when another host wants a part of one, leases for the parts take its place, so
@@ -56,7 +56,7 @@ bool recall_split(struct lease *lease, const struct store_range *wanted, bool as
 
 /* The whole has gone, or is not being split any more: its parts become leases like others. */
 void recall_split_done(struct lease *whole);
-/* A part (lease->whole is set) has ended or is given back: the whole cannot be split any more, and is recalled as a
+/* A part (lease->split.whole is set) has ended or is given back: the whole cannot be split any more, and is recalled as a
  * whole. */
 void recall_piece_ended(struct lease *piece);
 

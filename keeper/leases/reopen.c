@@ -129,12 +129,12 @@ static void reopen_answer(struct reopen *r, struct lease *lease)
 		queue_raise(lease, LEASE_EV_FREE);
 	} else {
 		say_trouble(r);
-		lease->probe_pause_ms = lease->probe_pause_ms ? 2 * lease->probe_pause_ms : PAUSE_MS;
-		if (lease->probe_pause_ms > PAUSE_MAX_MS)
-			lease->probe_pause_ms = PAUSE_MAX_MS;
-		if (lease->probe_pause_ms < took_ms * PAUSE_TIMES)
-			lease->probe_pause_ms = took_ms * PAUSE_TIMES;
-		queue_raise(lease, lease->recall >= RECALL_RULE ? LEASE_EV_IN_USE : LEASE_EV_KEPT);
+		lease->probed.pause_ms = lease->probed.pause_ms ? 2 * lease->probed.pause_ms : PAUSE_MS;
+		if (lease->probed.pause_ms > PAUSE_MAX_MS)
+			lease->probed.pause_ms = PAUSE_MAX_MS;
+		if (lease->probed.pause_ms < took_ms * PAUSE_TIMES)
+			lease->probed.pause_ms = took_ms * PAUSE_TIMES;
+		queue_raise(lease, lease->recalled.level >= RECALL_RULE ? LEASE_EV_IN_USE : LEASE_EV_KEPT);
 	}
 }
 
@@ -147,7 +147,7 @@ static void tell_lease(struct reopen *r, struct lease *lease)
 	} else if (is_free(r, lease->lock->space)) {
 		/* The lease was not closed at the time of the search, but it will not be used for long. */
 		lease->linger_ns = UNUSED_MS * NS_PER_MS;
-		if (lease->state == LEASE_HELD && lease->recall < RECALL_RULE)
+		if (lease->state == LEASE_HELD && lease->recalled.level < RECALL_RULE)
 			lease_start_timer(lease, UNUSED_MS);
 	} else {
 		say_trouble(r);

@@ -26,13 +26,13 @@
 
 static void keep_blockers(struct lease *lease, const struct store_reply *reply)
 {
-	free(lease->blockers);
-	lease->blocker_count = 0;
-	lease->blockers = malloc(reply->blocker_count * sizeof(*lease->blockers));
-	if (!lease->blockers)
+	free(lease->asking.blockers);
+	lease->asking.blocker_count = 0;
+	lease->asking.blockers = malloc(reply->blocker_count * sizeof(*lease->asking.blockers));
+	if (!lease->asking.blockers)
 		return;
-	memcpy(lease->blockers, reply->blockers, reply->blocker_count * sizeof(*lease->blockers));
-	lease->blocker_count = reply->blocker_count;
+	memcpy(lease->asking.blockers, reply->blockers, reply->blocker_count * sizeof(*lease->asking.blockers));
+	lease->asking.blocker_count = reply->blocker_count;
 }
 
 /* When to ask again: at a bounded interval, as soon as a silent host in the way may be named dead, and when the rest, or the
@@ -44,8 +44,8 @@ static void plan_reask(struct lease *lease, int64_t over_ms)
 	int64_t reask_ms = deadline_reask_ms(k);
 	int64_t at = now + (over_ms > 0 && over_ms < reask_ms ? over_ms : reask_ms) * NS_PER_MS;
 
-	for (size_t i = 0; i < lease->blocker_count; i++) {
-		int64_t dead = watch_dead_at(k->watch, lease->blockers[i].host, lease->blockers[i].beat);
+	for (size_t i = 0; i < lease->asking.blocker_count; i++) {
+		int64_t dead = watch_dead_at(k->watch, lease->asking.blockers[i].host, lease->asking.blockers[i].beat);
 
 		if (dead < at)
 			at = dead;
@@ -61,7 +61,7 @@ static void plan_reask(struct lease *lease, int64_t over_ms)
 
 void lease_granted(struct lease *lease, uint64_t fence)
 {
-	lease->offered = fence;
+	lease->asking.fence = fence;
 	queue_raise(lease, LEASE_EV_GRANTED);
 }
 
@@ -77,10 +77,10 @@ bool lease_take(struct lease *lease)
 		lease_acquire(lease, NULL, 0);
 		return false;
 	}
-	lease->fence = lease->offered;
+	lease->fence = lease->asking.fence;
 	/* This host wants the lease again as soon as another host has got it: both use it all the time. */
 	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
-		lease->keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
+		lease->recalled.keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
 	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
 	if (lease->rest_ms || lease->key)
 		lease_recall_by_rule(lease);
@@ -161,9 +161,9 @@ static void on_busy(struct lease *lease, const struct store_reply *reply)
 {
 	/* Hosts that were silent for long may be dead: so the question must be put to them first, although others
 	 * wait. */
-	bool insist = !lease->insist && all_silent(lease, reply);
+	bool insist = !lease->asking.insist && all_silent(lease, reply);
 
-	lease->insist = lease->insist || insist;
+	lease->asking.insist = lease->asking.insist || insist;
 	if (insist || waiters_block(lease)) /* a caller that waits came while the question was under way */
 		lease_acquire(lease, NULL, 0);
 	else
@@ -173,11 +173,11 @@ static void on_busy(struct lease *lease, const struct store_reply *reply)
 /* The store has it in its queue. */
 static void on_queued(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
-	lease->queued = true;
+	lease->asking.queued = true;
 	keep_blockers(lease, reply);
-	plan_reask(lease, !lease->taken                                              ? reply->rest_ms
-			  : reply->taken_ms >= 0 && reply->taken_ms < lease->pace_ms ? reply->taken_ms + 1
-										     : lease->pace_ms);
+	plan_reask(lease, !lease->asking.taken                                              ? reply->rest_ms
+			  : reply->taken_ms >= 0 && reply->taken_ms < lease->asking.pace_ms ? reply->taken_ms + 1
+											    : lease->asking.pace_ms);
 	waiters_queued(lease, sent_ns, reply->arrival);
 	answers_look(lease);
 }
@@ -197,7 +197,7 @@ static void on_rest(struct lease *lease, const struct store_reply *reply, int64_
 {
 	if (lease_is_part(lease))
 		return refuse_part(lease);
-	lease->resting = true;
+	lease->asking.resting = true;
 	on_not_now(lease, reply, sent_ns);
 }
 
@@ -207,27 +207,28 @@ static void on_rest(struct lease *lease, const struct store_reply *reply, int64_
 static void pace_question(struct lease *lease, const struct store_reply *reply, int64_t until_ns)
 {
 	int64_t most = deadline_reask_ms(lease_keeper(lease));
-	bool same = strcmp(lease->client, reply->client) == 0 && until_ns <= lease->taken_until_ns + PACE_SAME_NS;
+	bool same = strcmp(lease->asking.client, reply->client) == 0 &&
+		    until_ns <= lease->asking.taken_until_ns + PACE_SAME_NS;
 
-	if (!lease->pace_ms)
-		lease->pace_ms = most;
+	if (!lease->asking.pace_ms)
+		lease->asking.pace_ms = most;
 	if (!*reply->client) /* nobody had it */
 		return;
-	lease->pace_ms = same ? lease->pace_ms * 2 : lease->pace_ms / 2;
-	if (lease->pace_ms > most)
-		lease->pace_ms = most;
-	if (lease->pace_ms < PACE_LEAST_MS)
-		lease->pace_ms = PACE_LEAST_MS;
+	lease->asking.pace_ms = same ? lease->asking.pace_ms * 2 : lease->asking.pace_ms / 2;
+	if (lease->asking.pace_ms > most)
+		lease->asking.pace_ms = most;
+	if (lease->asking.pace_ms < PACE_LEAST_MS)
+		lease->asking.pace_ms = PACE_LEAST_MS;
 }
 
 static void on_taken(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
 	int64_t until_ns = reply->taken_ms < 0 ? 0 : clock_now_ns() + reply->taken_ms * NS_PER_MS;
 
-	lease->taken = true;
+	lease->asking.taken = true;
 	pace_question(lease, reply, until_ns);
-	lease->taken_until_ns = until_ns;
-	memcpy(lease->client, reply->client, sizeof(lease->client));
+	lease->asking.taken_until_ns = until_ns;
+	memcpy(lease->asking.client, reply->client, sizeof(lease->asking.client));
 	if (reply->arrival && *reply->client) /* mutant: key-watch */
 		store_watch_key(lease_keeper(lease)->store, lease->key);
 	on_not_now(lease, reply, sent_ns);
@@ -238,7 +239,7 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 	struct keeper *k = lease_keeper(lease);
 	char why[WIRE_REASON_BYTES];
 
-	lease->resting = lease->taken = false;
+	lease->asking.resting = lease->asking.taken = false;
 	switch (reply->status) {
 	case STORE_OK:
 		if (reply->to) {
@@ -297,7 +298,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 		deadline_given_up(k, reply->arrival);
 	if (lease->state == LEASE_ASKING) { /* else it is too late */
 		/* The answer was too late to renew anything, or there was none. */
-		lease->lapsed = lease->lapsed || k->deadline.expired;
+		lease->asking.lapsed = lease->asking.lapsed || k->deadline.expired;
 		take_acquire(lease, reply, sent_ns);
 	}
 	queue_settle(k);
@@ -317,9 +318,9 @@ static size_t find_dead(const struct lease *lease, const struct store_blocker *s
 		dead[count] = silent[count];
 		count++;
 	}
-	for (size_t i = 0; i < lease->blocker_count && count < STORE_MAX_BLOCKERS; i++)
-		if (watch_is_dead(watch, lease->blockers[i].host, lease->blockers[i].beat, now))
-			dead[count++] = lease->blockers[i];
+	for (size_t i = 0; i < lease->asking.blocker_count && count < STORE_MAX_BLOCKERS; i++)
+		if (watch_is_dead(watch, lease->asking.blockers[i].host, lease->asking.blockers[i].beat, now))
+			dead[count++] = lease->asking.blockers[i];
 	return count + watch_dead(watch, now, dead + count, STORE_MAX_BLOCKERS - count);
 }
 
@@ -344,7 +345,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 		.job = job,
 		.range = lease->range,
 		.ask = !blocking,
-		.insist = lease->insist,
+		.insist = lease->asking.insist,
 		.pass = !blocking || lease_is_part(lease) || waiters_may_pass(lease) ||
 			(passes && unfair), /* mutant: pass */
 		.grow = lease->range.space == WIRE_RECORD && !lease_is_part(lease),
@@ -366,7 +367,8 @@ void lease_ask_for_key(struct keeper *k, const char *key)
 	bool asked = false;
 
 	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_ASKING && lease->taken && lease->queued && strcmp(lease->key, key) == 0) {
+		if (lease->state == LEASE_ASKING && lease->asking.taken && lease->asking.queued &&
+		    strcmp(lease->key, key) == 0) {
 			lease_acquire(lease, NULL, 0);
 			asked = true;
 		}
@@ -384,13 +386,13 @@ static void on_release(void *arg, const struct store_reply *reply)
 	bool done = reply->status == STORE_OK || reply->status == STORE_GONE ||
 		    (reply->status == STORE_ERROR && !lease->fence);
 
-	if (lease->early) { /* mutant: early-answer */
-		lease->early_refused = !done;
+	if (lease->probed.early) { /* mutant: early-answer */
+		lease->probed.early_refused = !done;
 		queue_raise(lease, LEASE_EV_FREE);
 	}
 	if (done)
 		queue_raise(lease, LEASE_EV_RELEASED);
-	else if (reply->status == STORE_ERROR && !lease->early)
+	else if (reply->status == STORE_ERROR && !lease->probed.early)
 		awaited_try_again(lease, "given back", reply);
 	queue_settle(k);
 }

@@ -98,10 +98,10 @@ static bool may_help(const struct keeper *k, const struct lease *lease)
 /* True: the lease goes back, if the kernel says that it is unused. */
 static bool give_back(struct lease *lease)
 {
-	if (lease->state != LEASE_HELD || lease->recall > RECALL_LINGER || lease_is_part(lease) || lease->splitting ||
-	    waiters_rest_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
+	if (lease->state != LEASE_HELD || lease->recalled.level > RECALL_LINGER || lease_is_part(lease) ||
+	    lease->split.running || waiters_rest_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
 		return false;
-	lease->recall = RECALL_LINGER;
+	lease->recalled.level = RECALL_LINGER;
 	queue_raise(lease, LEASE_EV_LINGERED);
 	return true;
 }

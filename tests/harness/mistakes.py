@@ -57,7 +57,7 @@ SIMULATOR = {
     "an unknown token is not given back": [skip("unknown-token")],
     "a waiter asks only once": [skip("ask-again")],
     "what was to be shrunk is exclusive again": [become("unshrunk", "lease->range.mode = reply->mode;")],
-    "a caller that was to have its pin is a newcomer": [condition("newcomer", "lease->recall < RECALL_WAIT || s->holds.exclusive || before_count(&s->before)")],
+    "a caller that was to have its pin is a newcomer": [condition("newcomer", "lease->recalled.level < RECALL_WAIT || s->holds.exclusive || before_count(&s->before)")],
     "no lock rests": [become("rest-left", "return 0")],
     "a rest ends with its lock": [put("rest-unused", "ARGV[3] == '1' and ", "")],
     "two callers have a lock by one grant": [become("once", "return true;")],
@@ -86,7 +86,7 @@ MODEL = {
     "does not show locks of other hosts": [
         before("would-block", "if (s->request.op == WIRE_TEST) { session_reply(s, WIRE_GRANTED, NULL, -1); return; }")],
     "lets nobody pass waiters": [become("pass", ".pass = false && (passes || unfair),")],
-    "waits for more than a downgrade": [put("shared-will-do", "lease->recall_shared", "lease->recall_shared && !lease->recall_exclusive")],
+    "waits for more than a downgrade": [put("shared-will-do", "lease->recalled.shared", "lease->recalled.shared && !lease->recalled.exclusive")],
 }
 
 # Found in what a crowd of programs wrote down, with the line that fits: cluster/test_history.py.

@@ -298,8 +298,8 @@ void check_describe(void)
 			       lease->token, lease_state_name(lease->state),
 			       lease->range.space == WIRE_FLOCK ? "flock" : "record",
 			       lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", (long long)lease->range.from,
-			       (long long)lease->range.to, lease->recall, lease->requests,
-			       lease->probe ? " probe" : "");
+			       (long long)lease->range.to, lease->recalled.level, lease->requests,
+			       lease->probed.probe ? " probe" : "");
 	}
 	for (int i = 0; i < sim_program_count; i++) {
 		const struct program *p = &sim_programs[i];

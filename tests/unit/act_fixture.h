@@ -207,7 +207,7 @@ static struct probe *a_probe = (struct probe *)said; /* only compared */
 void lease_start_probe(struct lease *lease)
 {
 	ck_assert_int_eq(lease->state, LEASE_PROBING);
-	lease->probe = a_probe;
+	lease->probed.probe = a_probe;
 	say("probe");
 }
 
@@ -301,7 +301,7 @@ static inline void clean(void)
 	struct lease *lease, *next;
 
 	HASH_ITER (hh, k.leases, lease, next)
-		lease->probe = NULL;
+		lease->probed.probe = NULL;
 	act_free_all(&k);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);

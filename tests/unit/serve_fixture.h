@@ -364,7 +364,11 @@ static inline void prepare(void)
 					   .store_wait_ms = STORE_WAIT_MS,
 					   .dead_ms = DEAD_MS}};
 	sessions = (struct sessions){0};
-	k = (struct keeper){.loop = &loop, .config = &config, .table = &no_calls, .sessions = &sessions, .host_in_store.tried = true};
+	k = (struct keeper){.loop = &loop,
+			    .config = &config,
+			    .table = &no_calls,
+			    .sessions = &sessions,
+			    .host_in_store.tried = true};
 	k.queue.work = &work;
 	k.queue.news = &news;
 	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);
@@ -387,7 +391,7 @@ static inline void clean(void)
 	end_caller(&one);
 	end_caller(&two);
 	HASH_ITER (hh, k.leases, l, next) {
-		free(l->blockers);
+		free(l->asking.blockers);
 		lease_free(l);
 	}
 	file_free(file);

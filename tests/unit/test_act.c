@@ -33,7 +33,7 @@ START_TEST(table_before_release)
 {
 	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
 
-	lease->recall = RECALL_WAIT;
+	lease->recalled.level = RECALL_WAIT;
 	happens(lease, LEASE_EV_FREE);
 	check_said("table: returned, release");
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
@@ -49,8 +49,8 @@ START_TEST(given_back_by_the_probe)
 						  LEASE_EV_EXPIRED};
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
-	lease->probe = a_probe;
-	lease->recall = RECALL_WAIT;
+	lease->probed.probe = a_probe;
+	lease->recalled.level = RECALL_WAIT;
 	early = EARLY_SENT;
 	happens(lease, events[_i]);
 	check_said("table: returned");
@@ -64,7 +64,7 @@ START_TEST(given_back_and_forgotten)
 {
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
-	lease->probe = a_probe;
+	lease->probed.probe = a_probe;
 	early = EARLY_SENT;
 	happens(lease, LEASE_EV_FORGOTTEN);
 	check_said("table: returned, table: free");
@@ -76,7 +76,7 @@ START_TEST(returned_but_not_sent)
 {
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
-	lease->probe = a_probe;
+	lease->probed.probe = a_probe;
 	early = EARLY_RETURNED;
 	happens(lease, LEASE_EV_EXPIRED);
 	check_said("table: returned, release");
@@ -89,8 +89,8 @@ START_TEST(still_armed)
 {
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
-	lease->probe = a_probe;
-	lease->recall = RECALL_WAIT;
+	lease->probed.probe = a_probe;
+	lease->recalled.level = RECALL_WAIT;
 	early = EARLY_SENT;
 	recall(lease, WIRE_EXCLUSIVE, false);
 	happens(lease, LEASE_EV_ASKED);
@@ -196,13 +196,13 @@ START_TEST(parts_are_not_superseded)
 {
 	struct lease *whole = lease_in(LEASE_HELD, 0, 100), *part = lease_in(LEASE_ASKING, 0, 10);
 
-	part->whole = whole;
+	part->split.whole = whole;
 	happens(part, LEASE_EV_GRANTED);
 	check_said("take, table: held");
 	recall(part, WIRE_EXCLUSIVE, false);
 	check_said("");
 	ck_assert_int_eq(part->state, LEASE_HELD);
-	part->whole = NULL;
+	part->split.whole = NULL;
 }
 END_TEST
 
@@ -219,10 +219,10 @@ START_TEST(freed_when_nothing_refers_to_it)
 	ck_assert_int_eq(lease->state, LEASE_ENDED);
 	ck_assert_uint_eq(lease->slot, TABLE_NO_SLOT);
 	lease->requests = 0;
-	lease->probe = a_probe;
+	lease->probed.probe = a_probe;
 	queue_settle(&k);
 	check_said("");
-	lease->probe = NULL;
+	lease->probed.probe = NULL;
 	queue_settle(&k);
 	check_said("freed, file freed");
 	ck_assert_ptr_null(k.files);
@@ -273,7 +273,7 @@ START_TEST(counts_of_a_life)
 	lease->granted_ns -= 3600 * 1000 * NS_PER_MS;
 	recall(lease, WIRE_EXCLUSIVE, false);
 	recall(lease, WIRE_EXCLUSIVE, false); /* the store says it again */
-	lease->recalled_ns -= 20 * 1000 * NS_PER_MS;
+	lease->recalled.since_ns -= 20 * 1000 * NS_PER_MS;
 	happens(lease, LEASE_EV_FREE);
 	check_counts(1, 1, 1, 1);
 	ck_assert_int_eq(k.act.held[WIRE_RECORD].sum_ns / 1000 / 1000 / 1000, 3600);
@@ -300,7 +300,7 @@ START_TEST(counts_of_a_shrink)
 	check_counts(1, 1, 0, 1);
 	happens(lease, LEASE_EV_SHRUNK);
 	ck_assert_int_eq(lease->state, LEASE_HELD);
-	ck_assert_int_eq(lease->recalled_ns, 0);
+	ck_assert_int_eq(lease->recalled.since_ns, 0);
 	happens(lease, LEASE_EV_EXPIRED);
 	happens(lease, LEASE_EV_GONE); /* lost */
 	check_counts(1, 1, 1, 1);

@@ -7,12 +7,12 @@ START_TEST(recalled_while_young)
 {
 	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
 
-	lease->keep_until_ns = clock_now_ns() + LONG_NS;
+	lease->recalled.keep_until_ns = clock_now_ns() + LONG_NS;
 	recall(lease, WIRE_EXCLUSIVE, false);
 	check_said("");
 	ck_assert_int_eq(lease->state, LEASE_HELD);
 	ck_assert_int_gt(timer_ms(lease), LONG_NS / NS_PER_MS - 10000);
-	lease->keep_until_ns = 0;
+	lease->recalled.keep_until_ns = 0;
 	ring(lease);
 	check_said("page: closed, probe");
 }
@@ -39,10 +39,10 @@ START_TEST(recalled_for_shared)
 	lease->range.mode = WIRE_SHARED;
 	recall(lease, WIRE_SHARED, false);
 	check_said(""); /* late: it is shared already */
-	ck_assert_int_eq(lease->recall, RECALL_NONE);
+	ck_assert_int_eq(lease->recalled.level, RECALL_NONE);
 	recall(lease, WIRE_EXCLUSIVE, false);
 	check_said("page: closed, probe");
-	ck_assert(lease->recall_exclusive && !lease->recall_shared);
+	ck_assert(lease->recalled.exclusive && !lease->recalled.shared);
 }
 END_TEST
 
@@ -55,10 +55,10 @@ START_TEST(recalled_and_split)
 	lease_recall(lease, &m);
 	queue_settle(&k);
 	check_said("acquire, acquire");
-	ck_assert(lease->splitting && lease->next->whole == lease);
+	ck_assert(lease->split.running && lease->next->split.whole == lease);
 	ck_assert_int_eq(lease->next->range.from, 5);
 	ck_assert_int_eq(lease->state, LEASE_HELD);
-	ck_assert_int_eq(lease->recall, RECALL_NONE);
+	ck_assert_int_eq(lease->recalled.level, RECALL_NONE);
 }
 END_TEST
 
@@ -68,12 +68,12 @@ START_TEST(asked_and_in_use)
 
 	recall(lease, WIRE_EXCLUSIVE, true);
 	check_said("page: closed, probe");
-	ck_assert_uint_eq(lease->asker_count, 1);
-	lease->probe = NULL;
+	ck_assert_uint_eq(lease->recalled.asker_count, 1);
+	lease->probed.probe = NULL;
 	happens(lease, LEASE_EV_KEPT);
 	check_said("table: held, asker told, in use");
 	ck_assert_int_eq(lease->state, LEASE_HELD);
-	ck_assert_int_eq(lease->recall, RECALL_NONE); /* it is answered */
+	ck_assert_int_eq(lease->recalled.level, RECALL_NONE); /* it is answered */
 }
 END_TEST
 
@@ -85,13 +85,13 @@ START_TEST(asked_by_two_and_shrunk)
 
 	recall(lease, WIRE_SHARED, true);
 	recall(lease, WIRE_EXCLUSIVE, true);
-	lease->probe = NULL;
+	lease->probed.probe = NULL;
 	happens(lease, LEASE_EV_SHARED);
 	ck_assert_int_eq(lease->state, LEASE_SHRINKING);
-	ck_assert_uint_eq(lease->asker_count, 2);
+	ck_assert_uint_eq(lease->recalled.asker_count, 2);
 	happens(lease, LEASE_EV_SHRUNK);
-	ck_assert_uint_eq(lease->asker_count, 1);
-	ck_assert(!lease->recall_shared && lease->recall_exclusive);
+	ck_assert_uint_eq(lease->recalled.asker_count, 1);
+	ck_assert(!lease->recalled.shared && lease->recalled.exclusive);
 }
 END_TEST
 
@@ -100,7 +100,7 @@ START_TEST(recalled_while_the_probe_waits)
 {
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
-	lease->probe = a_probe;
+	lease->probed.probe = a_probe;
 	recall(lease, WIRE_EXCLUSIVE, false);
 	check_said("in use");
 	needs_more = true;
@@ -129,7 +129,7 @@ START_TEST(lingers)
 	in_use = false;
 	ring(lease);
 	check_said("page: closed, probe");
-	ck_assert_int_eq(lease->recall, RECALL_LINGER);
+	ck_assert_int_eq(lease->recalled.level, RECALL_LINGER);
 }
 END_TEST
 

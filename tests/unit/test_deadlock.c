@@ -95,10 +95,10 @@ void session_reply(struct session *s, enum wire_verdict verdict, const char *rea
 	(void)s, (void)verdict, (void)reason, (void)fd;
 }
 
-void store_tell(struct store *s, const char *host, const struct store_message *message)
+void store_tell(struct store *s, const char *host, const struct store_message *m)
 {
 	(void)s;
-	ck_assert_int_eq(message->kind, STORE_MSG_CHASE);
+	ck_assert_int_eq(m->kind, STORE_MSG_CHASE);
 	ck_assert_str_eq(host, blocker.host);
 	sent++;
 }
@@ -120,8 +120,9 @@ static void setup(void)
 	held = (struct lease){
 		.lock = &file.locks[WIRE_RECORD], .state = LEASE_HELD, .range = {.space = WIRE_RECORD, .to = 100}};
 	DL_APPEND(file.locks[WIRE_RECORD].leases, &held);
-	asking = (struct lease){
-		.lock = &file.locks[WIRE_RECORD], .state = LEASE_ASKING, .blockers = &blocker, .blocker_count = 1};
+	asking = (struct lease){.lock = &file.locks[WIRE_RECORD],
+				.state = LEASE_ASKING,
+				.asking = {.blockers = &blocker, .blocker_count = 1}};
 	waits = (struct session){.keeper = &k,
 				 .state = SESSION_WAITING,
 				 .peer.pid = 7,

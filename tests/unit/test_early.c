@@ -87,7 +87,7 @@ static int waits(void)
 	const struct probe_want want = {.to = WIRE_EOF, .wait = true, .local = true};
 	int fd = holder(LOCK_EX), own = asked.fd;
 
-	lease = (struct lease){.lock = &lock, .slot = SLOT, .state = LEASE_WAITING, .probed_for = want};
+	lease = (struct lease){.lock = &lock, .slot = SLOT, .state = LEASE_WAITING, .probed.want = want};
 	k.table = (struct table *)&lease; /* only compared */
 	shot.refuses = no_store = false;
 	atomic_store(&returned, 0);
@@ -96,7 +96,7 @@ static int waits(void)
 	atomic_store(&held_up, 0);
 	asked = (struct asked){.fd = own};
 	start_want(&asked, &want);
-	lease.probe = asked.probe;
+	lease.probed.probe = asked.probe;
 	until_in_use(&asked);
 	return fd;
 }
@@ -113,7 +113,7 @@ static void until_told(void)
 	while (!asked.last)
 		uv_run(&loop, UV_RUN_NOWAIT);
 	check_answer(&asked, PROBE_FREE);
-	lease.probe = NULL;
+	lease.probed.probe = NULL;
 }
 
 START_TEST(fired_and_told_later)
@@ -121,7 +121,7 @@ START_TEST(fired_and_told_later)
 	int fd = waits();
 
 	early_arm(&lease);
-	ck_assert_ptr_nonnull(lease.early);
+	ck_assert_ptr_nonnull(lease.probed.early);
 	ck_assert_uint_eq(lease.requests, 1);
 	close(fd);
 	until_sent();
@@ -130,7 +130,7 @@ START_TEST(fired_and_told_later)
 	until_told();
 	if (!_i)
 		ck_assert_int_eq(early_disarm(&lease), EARLY_SENT);
-	ck_assert_ptr_null(lease.early);
+	ck_assert_ptr_null(lease.probed.early);
 	ck_assert_uint_eq(lease.requests, 1); /* the store answers */
 	ck_assert_uint_eq(freed, 1);
 	ck_assert_int_eq(early_disarm(&lease), EARLY_NOT);
@@ -193,7 +193,7 @@ START_TEST(stopped_while_armed)
 	probe_stop(asked.probe);
 	until_last(&asked);
 	check_answer(&asked, PROBE_STOPPED);
-	lease.probe = NULL;
+	lease.probed.probe = NULL;
 	ck_assert_int_eq(early_disarm(&lease), EARLY_NOT);
 	ck_assert_uint_eq(returned + sent, 0);
 	close(fd);
@@ -210,7 +210,7 @@ START_TEST(refused)
 	early_arm(&lease);
 	close(fd);
 	until_last(&asked);
-	lease.probe = NULL;
+	lease.probed.probe = NULL;
 	ck_assert_int_eq(early_disarm(&lease), EARLY_RETURNED);
 	ck_assert_uint_eq(returned, 1);
 	ck_assert_uint_eq(lease.requests, 0);
@@ -226,9 +226,9 @@ START_TEST(answered_with_an_error)
 	early_arm(&lease);
 	close(fd);
 	until_sent();
-	lease.early_refused = true;
+	lease.probed.early_refused = true;
 	ck_assert_int_eq(early_disarm(&lease), EARLY_RETURNED);
-	ck_assert(!lease.early_refused);
+	ck_assert(!lease.probed.early_refused);
 	until_told();
 	close(asked.fd);
 }
@@ -243,14 +243,14 @@ START_TEST(not_armed)
 		no_store = true;
 		break;
 	case 1:
-		lease.probed_for.shared_will_do = true;
+		lease.probed.want.shared_will_do = true;
 		break;
 	case 2:
-		lease.probed_for.wait = false;
+		lease.probed.want.wait = false;
 		break;
 	}
 	early_arm(&lease);
-	ck_assert_ptr_null(lease.early);
+	ck_assert_ptr_null(lease.probed.early);
 	ck_assert_uint_eq(lease.requests, 0);
 	close(fd);
 	until_last(&asked);

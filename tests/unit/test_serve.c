@@ -175,7 +175,7 @@ START_TEST(queued)
 	told(&one, WAITER_QUEUED);
 	ck_assert_int_eq(verdict(&one), 0); /* once is enough */
 	check_said("begin, acquire, chase, chase");
-	one.s.waiter.lease->queued = true;
+	one.s.waiter.lease->asking.queued = true;
 	ask_all(&two, 0);
 	ck_assert_int_eq(verdict(&two), WIRE_WAITING);
 }
@@ -235,11 +235,11 @@ END_TEST
 /* Whether another host waits for it decides. */
 START_TEST(closed)
 {
-	all_of(LEASE_DRAINING)->recall = RECALL_ASK;
+	all_of(LEASE_DRAINING)->recalled.level = RECALL_ASK;
 	ask_all(&one, 0);
 	check_pinned(&one);
 	said[0] = '\0';
-	lease->recall = RECALL_WAIT;
+	lease->recalled.level = RECALL_WAIT;
 	ask_all(&two, 0); /* a newcomer: behind that host */
 	check_said("begin, acquire");
 	check_waits(&two, 1000);
@@ -248,7 +248,7 @@ END_TEST
 
 START_TEST(no_newcomers)
 {
-	all_of(LEASE_DRAINING)->recall = RECALL_WAIT;
+	all_of(LEASE_DRAINING)->recalled.level = RECALL_WAIT;
 	one.s.holds.exclusive = true;
 	ask_all(&one, 0);
 	check_pinned(&one);
@@ -261,7 +261,7 @@ END_TEST
 /* To share what is shared is nothing new; a conversion is. */
 START_TEST(holds_shared)
 {
-	all_of(LEASE_DRAINING)->recall = RECALL_WAIT;
+	all_of(LEASE_DRAINING)->recalled.level = RECALL_WAIT;
 	one.s.holds.shared = true;
 	ask_all(&one, 0);
 	check_said("begin, acquire");
@@ -273,13 +273,13 @@ END_TEST
 
 START_TEST(probed)
 {
-	all_of(LEASE_PROBING)->recall = RECALL_ASK;
+	all_of(LEASE_PROBING)->recalled.level = RECALL_ASK;
 	ask_all(&one, 0);
 	check_said("needed"); /* stops the probe */
 	check_waits(&one, 0);
 	ck_assert(one.s.waiter.needs_pin);
 	lease->state = LEASE_DRAINING;
-	lease->recall = RECALL_WAIT; /* meanwhile: its pin was due before */
+	lease->recalled.level = RECALL_WAIT; /* meanwhile: its pin was due before */
 	serve_again();
 	check_said("used, table: pin, split");
 	check_pinned(&one);

@@ -101,11 +101,11 @@ END_TEST
 
 static void put_blockers(struct lease *of, int64_t age_ms, int64_t other_age_ms, bool other_waits)
 {
-	of->blockers = calloc(2, sizeof(*of->blockers));
-	of->blocker_count = 2;
-	of->blockers[0] = (struct store_blocker){.host = "a", .age_ms = age_ms};
-	of->blockers[1] = (struct store_blocker){.host = "b", .age_ms = other_age_ms, .waiter = other_waits};
-	of->queued = true;
+	of->asking.blockers = calloc(2, sizeof(*of->asking.blockers));
+	of->asking.blocker_count = 2;
+	of->asking.blockers[0] = (struct store_blocker){.host = "a", .age_ms = age_ms};
+	of->asking.blockers[1] = (struct store_blocker){.host = "b", .age_ms = other_age_ms, .waiter = other_waits};
+	of->asking.queued = true;
 }
 
 START_TEST(no_answer)

@@ -85,12 +85,12 @@ START_TEST(notes)
 	struct lease *lease = add_lease(LEASE_ASKING);
 
 	check_note("being asked for");
-	lease->queued = true;
+	lease->asking.queued = true;
 	check_note("waits for another host");
 	lease->state = LEASE_HELD;
-	lease->recall = RECALL_LINGER;
+	lease->recalled.level = RECALL_LINGER;
 	check_note("");
-	lease->recall = RECALL_ASK;
+	lease->recalled.level = RECALL_ASK;
 	check_note("wanted by another host");
 	lease->state = LEASE_UNSURE;
 	check_note("was not renewed in time; closed until the store confirms it");
