@@ -17,7 +17,6 @@
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
 #include "keeper/callers/hangup.h"
-#include "keeper/callers/finding.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/deadline.h"
@@ -293,8 +292,6 @@ static int keeper_start(struct life *life)
 	if (ret == 0)
 		ret = deadlock_init(k);
 	if (ret == 0)
-		ret = finding_start(k);
-	if (ret == 0)
 		ret = who_init(k);
 	if (ret == 0)
 		ret = longwait_start(k);
@@ -374,7 +371,6 @@ static void keeper_clean_up(struct keeper *k)
 	longwait_stop(k);
 	metrics_stop(k);
 	past_stop(k);
-	finding_stop(k);
 	toolong_stop(k);
 	host_stop(k);
 	room_stop(k);
@@ -405,7 +401,6 @@ static void keeper_clean_up(struct keeper *k)
 	sessions_free(k);
 	deadlock_free(k);
 	who_free(k);
-	finding_free(k);
 	ending_free(k);
 	hangup_free(k);
 	orphan_free(k);

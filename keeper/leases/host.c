@@ -23,7 +23,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/recall.h"
 #include "keeper/leases/requests.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/leases/survey.h"
 #include "keeper/leases/waiters.h"
 
 #define SWEEPS_PER_PERIOD 24
@@ -284,7 +284,7 @@ int host_start(struct keeper *k)
 	lost_start(k);
 	breaking_open(k);
 	keys_open(k);
-	unseen_start(k);
+	survey_start(k);
 	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);
 	deadline_start(k);
 	queue_settle(k);
@@ -293,6 +293,7 @@ int host_start(struct keeper *k)
 
 void host_stop(struct keeper *k)
 {
+	survey_stop(k); /* while there is a store: answers go to other hosts */
 	deadline_stop(k);
 	absence_stop(k);
 	uv_close((uv_handle_t *)&k->grace.timer, NULL);
@@ -303,5 +304,4 @@ void host_stop(struct keeper *k)
 	lost_stop(k);
 	breaking_close(k);
 	keys_close(k);
-	unseen_stop(k);
 }

@@ -37,6 +37,7 @@
 #include "keeper/leases/seeing.h"
 #include "keeper/leases/toolong.h"
 #include "keeper/leases/touched.h"
+#include "keeper/leases/survey.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/rules/watch.h"
@@ -52,7 +53,7 @@ struct ending;
 struct hangup;
 struct events;
 struct fronts;
-struct finding_searches;
+struct finding_search;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -77,7 +78,8 @@ struct keeper {
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
-	struct finding_searches *finding_searches;
+	struct finding_search *findings; /* whose search has not begun: finding.c */
+	unsigned finding_count;          /* that wait for these */
 	struct whos *whos;
 	struct ending *ending;
 	struct hangup *hangup;
@@ -125,6 +127,7 @@ struct keeper {
 	struct keys keys;
 	struct lost lost;
 	struct breakings breakings;
+	struct surveys surveys;
 	struct unseen unseen;
 	struct past past;
 	struct grants grants;
