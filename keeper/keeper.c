@@ -16,7 +16,6 @@
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/ending.h"
-#include "keeper/callers/finding.h"
 #include "keeper/fronts/door.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/leases/deadline.h"
@@ -274,8 +273,8 @@ static void keeper_end(struct keeper *k, const char *why)
 /* What needs only the loop and the configuration. */
 static int start_parts(struct keeper *k)
 {
-	static int (*const starts[])(struct keeper *) = {event_start,   sessions_init, deadlock_init,
-							 finding_start, who_init,      metrics_start};
+	static int (*const starts[])(struct keeper *) = {event_start, sessions_init, deadlock_init, who_init,
+							 metrics_start};
 	int ret = 0;
 
 	act_start(k);
@@ -359,9 +358,8 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 static void keeper_free(struct keeper *k)
 {
-	static void (*const frees[])(struct keeper *) = {configfile_free, listener_free, sessions_free,
-							 deadlock_free,   who_free,      finding_free,
-							 ending_free,     metrics_free,  event_free};
+	static void (*const frees[])(struct keeper *) = {configfile_free, listener_free, sessions_free, deadlock_free,
+							 who_free,        ending_free,   metrics_free,  event_free};
 
 	for (size_t i = 0; i < sizeof(frees) / sizeof(*frees); i++)
 		frees[i](k);
@@ -370,9 +368,9 @@ static void keeper_free(struct keeper *k)
 
 static void keeper_clean_up(struct keeper *k)
 {
-	static void (*const stops[])(struct keeper *) = {orphan_close, event_stop,   metrics_stop,     past_stop,
-							 finding_stop, toolong_stop, host_stop,        room_stop,
-							 seeing_stop,  ending_close, configwatch_close};
+	static void (*const stops[])(struct keeper *) = {orphan_close, event_stop,       metrics_stop, past_stop,
+							 toolong_stop, host_stop,        room_stop,    seeing_stop,
+							 ending_close, configwatch_close};
 
 	struct life *life = life_of(k);
 	sigset_t signals;

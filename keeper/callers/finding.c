@@ -5,47 +5,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 #include <utlist.h>
-#include <uv.h>
 
-#include "keeper/clock.h"
+#include "keeper/array.h"
 #include "keeper/kernel/comm.h"
-#include "keeper/kernel/census.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
-#include "keeper/leases/queue.h"
 #include "keeper/leases/seeing.h"
+#include "keeper/leases/survey.h"
 
-#define PAUSE 2 /* times as long as a search ran on a processor: until the next one */
-
-struct finding_search {
-	uv_work_t work;
-	struct keeper *keeper;
-	char name[LOCK_NAME_BYTES];
+struct finding_asker {
 	finding_cb *cb;
 	void *arg;
-	pid_t self;
-	int64_t ran_ns;            /* on a processor */
-	struct claims claims;      /* tag: since when there is the lease, Unix time */
+};
+
+/* One search answers all that ask for the name before it begins: a host that asks again, since the answer was late, makes no
+ * later ones. */
+struct finding_search {
+	struct survey survey; /* the first member; a claim's tag: since when there is the lease, Unix time */
+	struct keeper *keeper;
+	char name[LOCK_NAME_BYTES];
+	UT_array askers; /* struct finding_asker */
+	bool begun;
 	struct finding_list calls; /* under way, that keep a lease which is wanted elsewhere */
 	struct finding_list list;
-	struct finding_search *also;        /* others that asked for the name before this search began */
-	struct finding_search *prev, *next; /* findings.waiting, or `also` of another */
+	struct finding_search *prev, *next; /* k->findings */
 };
-
-struct finding_searches {
-	struct finding_search *waiting;
-	unsigned count; /* of those */
-	bool running, stopped;
-	int64_t not_before_ns; /* the next search */
-	uv_timer_t timer;
-};
-
-static void finding_run(struct finding_searches *h);
-
-/* --- in a worker: only the search is touched --- */
 
 static void finding_add(struct finding_list *list, const struct store_job *job, const struct store_range *range)
 {
@@ -54,15 +39,16 @@ static void finding_add(struct finding_list *list, const struct store_job *job, 
 	list->count++;
 }
 
-static int finding_on_holder(void *arg, const struct holder *h)
+/* In a worker: only the search is touched. */
+static int finding_on_holder(struct survey *survey, const struct holder *h)
 {
-	struct finding_search *search = arg;
+	struct finding_search *search = (struct finding_search *)survey;
 	const struct store_range range = {.space = h->space, .mode = h->mode, .from = h->from, .to = h->to};
 	struct store_job job = {.pid = h->pid, .since = INT64_MAX};
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
-	while ((claim = claims_next(&search->claims, h->file, h->space, h->from, h->to, &next)))
+	while ((claim = survey_claim(survey, h, &next)))
 		if ((int64_t)claim->tag < job.since)
 			job.since = (int64_t)claim->tag;
 	if (job.since == INT64_MAX)
@@ -77,58 +63,41 @@ static int finding_on_holder(void *arg, const struct holder *h)
 	return 0;
 }
 
-/* Waiting for a processor does not count: on a busy machine the pauses would grow with it. */
-static int64_t finding_ran_ns(void)
+static int finding_end(struct survey *survey)
 {
-	struct timespec t;
+	struct finding_search *search = (struct finding_search *)survey;
 
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
-static void finding_work(uv_work_t *req)
-{
-	struct finding_search *search = req->data;
-	struct holders_search ask = {.ignore_pid = search->self, .cb = finding_on_holder, .arg = search};
-	int64_t before = finding_ran_ns();
-	int ret = claims_build(&search->claims);
-
-	if (ret == 0)
-		ret = census_take(&search->claims, &ask);
 	/* Else a call waits for a holder, or has ended. */
-	if (ret == 0 && !search->list.count) /* mutant: finding-calls */
+	if (!search->list.count) /* mutant: finding-calls */
 		search->list = search->calls;
-	search->list.error = ret;
-	search->ran_ns = finding_ran_ns() - before;
+	return 0;
 }
 
 /* --- in the loop --- */
 
-static void finding_tell(struct finding_search *search)
+/* Nobody joins this search any more. */
+static void finding_leave(struct finding_search *search)
 {
-	struct finding_search *other, *next;
+	struct keeper *k = search->keeper;
 
-	search->cb(search->arg, &search->list);
-	DL_FOREACH_SAFE (search->also, other, next) {
-		other->cb(other->arg, &search->list);
-		free(other);
-	}
-	claims_free(&search->claims);
-	free(search);
+	if (search->begun)
+		return;
+	search->begun = true;
+	DL_DELETE(k->findings, search);
+	k->finding_count -= utarray_len(&search->askers);
 }
 
-static void finding_done(uv_work_t *req, int status)
+static void finding_done(struct survey *survey)
 {
-	struct finding_search *search = req->data;
-	struct keeper *k = search->keeper;
-	struct finding_searches *h = k->finding_searches;
+	struct finding_search *search = (struct finding_search *)survey;
+	const struct finding_asker *asker = NULL;
 
-	(void)status;
-	h->running = false;
-	h->not_before_ns = clock_now_ns() + PAUSE * search->ran_ns;
-	finding_tell(search);
-	finding_run(h);
-	queue_settle(k);
+	finding_leave(search);
+	search->list.error = survey->error;
+	while ((asker = utarray_next(&search->askers, asker)))
+		asker->cb(asker->arg, &search->list);
+	utarray_done(&search->askers);
+	free(search);
 }
 
 static void finding_add_calls(struct finding_search *search, const struct lease *lease)
@@ -146,130 +115,60 @@ static void finding_add_calls(struct finding_search *search, const struct lease 
 }
 
 /* A lease that is asked for, or on its way back, has no holder. */
-static void finding_add_claims(struct finding_search *search)
+static int finding_begin(struct survey *survey)
 {
-	const struct keeper *k = search->keeper;
+	struct finding_search *search = (struct finding_search *)survey;
 	const struct lease *lease, *next;
+	int ret = 0;
 
-	HASH_ITER (hh, k->leases, lease, next) {
+	finding_leave(search);
+	HASH_ITER (hh, search->keeper->leases, lease, next) {
 		struct holders_file file = file_searched(lease->lock->file);
 
 		if (!lease_is_ours(lease->state) || strcmp(lease->lock->file->name, search->name) != 0)
 			continue;
-		if (claims_add(&search->claims, &file, lease->range.space, lease->range.from, lease->range.to,
-			       (uint64_t)lease->held_at) < 0)
-			search->list.error = -ENOMEM;
+		ret = claims_add(&survey->claims, &file, lease->range.space, lease->range.from, lease->range.to,
+				 (uint64_t)lease->held_at);
+		if (ret)
+			break;
 		finding_add_calls(search, lease);
 	}
+	return ret;
 }
 
-/* One search answers all that wait for the name: a host that asks again, since the answer was late, makes no later ones. */
-static struct finding_search *finding_take(struct finding_searches *h)
+static struct finding_search *finding_new(struct keeper *k, const char *name)
 {
-	struct finding_search *search = h->waiting, *other, *next;
+	struct finding_search *search = calloc(1, sizeof(*search));
 
-	DL_DELETE(h->waiting, search);
-	h->count--;
-	DL_FOREACH_SAFE (h->waiting, other, next) {
-		if (strcmp(other->name, search->name) != 0)
-			continue;
-		DL_DELETE(h->waiting, other);
-		h->count--;
-		DL_APPEND(search->also, other);
+	if (!search)
+		return NULL;
+	search->keeper = k;
+	snprintf(search->name, sizeof(search->name), "%s", name);
+	search->survey = (struct survey){
+		.begin = finding_begin, .row = finding_on_holder, .end = finding_end, .done = finding_done};
+	if (survey_ask(k, &search->survey) == 0) {
+		DL_APPEND(k->findings, search);
+		return search;
 	}
-	return search;
-}
-
-static void finding_begin(struct finding_searches *h)
-{
-	struct finding_search *search = finding_take(h);
-
-	search->work.data = search;
-	finding_add_claims(search);
-	if (!search->list.error)
-		search->list.error =
-			uv_queue_work(search->keeper->loop, &search->work, finding_work, finding_done) ? -ENOMEM : 0;
-	if (search->list.error)
-		finding_tell(search);
-	else
-		h->running = true;
-}
-
-static void on_finding_timer(uv_timer_t *timer)
-{
-	finding_run(timer->data);
-}
-
-/* Never begins a search from inside finding_find(), whose caller expects no answer then. */
-static void finding_plan(struct finding_searches *h, int64_t now)
-{
-	int64_t ms = (h->not_before_ns - now) / NS_PER_MS + 1;
-
-	if (!h->running && !h->stopped && h->waiting && !uv_is_active((uv_handle_t *)&h->timer))
-		uv_timer_start(&h->timer, on_finding_timer, (uint64_t)(ms > 0 ? ms : 0), 0);
-}
-
-static void finding_run(struct finding_searches *h)
-{
-	int64_t now = clock_now_ns();
-
-	while (h->waiting && !h->running && !h->stopped && h->not_before_ns <= now)
-		finding_begin(h);
-	finding_plan(h, now);
+	free(search);
+	return NULL;
 }
 
 int finding_find(struct keeper *k, const char *name, finding_cb *cb, void *arg)
 {
-	struct finding_searches *h = k->finding_searches;
+	const struct finding_asker asker = {.cb = cb, .arg = arg};
 	struct finding_search *search;
+	int ret;
 
-	if (h->stopped || h->count == FINDING_QUEUE)
+	if (k->finding_count >= FINDING_QUEUE)
 		return -EAGAIN;
-	search = calloc(1, sizeof(*search));
+	DL_FOREACH (k->findings, search)
+		if (strcmp(search->name, name) == 0)
+			break;
 	if (!search)
-		return -ENOMEM;
-	search->keeper = k;
-	search->cb = cb;
-	search->arg = arg;
-	search->self = getpid();
-	snprintf(search->name, sizeof(search->name), "%s", name);
-	DL_APPEND(h->waiting, search);
-	h->count++;
-	finding_plan(h, clock_now_ns());
-	return 0;
-}
-
-int finding_start(struct keeper *k)
-{
-	struct finding_searches *h = k->finding_searches = calloc(1, sizeof(*h));
-
-	if (!h)
-		return -ENOMEM;
-	uv_timer_init(k->loop, &h->timer);
-	h->timer.data = h;
-	return 0;
-}
-
-void finding_stop(struct keeper *k)
-{
-	struct finding_searches *h = k->finding_searches;
-
-	if (!h)
-		return;
-	h->stopped = true;
-	uv_close((uv_handle_t *)&h->timer, NULL);
-	while (h->waiting) {
-		struct finding_search *search = h->waiting;
-
-		DL_DELETE(h->waiting, search);
-		search->list.error = -ECANCELED;
-		finding_tell(search);
-	}
-	h->count = 0;
-}
-
-void finding_free(struct keeper *k)
-{
-	free(k->finding_searches);
-	k->finding_searches = NULL;
+		search = finding_new(k, name);
+	ret = search ? array_push(&search->askers, &asker, sizeof(asker)) : -ENOMEM;
+	if (ret == 0)
+		k->finding_count++;
+	return ret;
 }

@@ -2,8 +2,7 @@
  * Which processes of this host hold locks under the leases of a lock name? The one place that finds them by a name: for
  * who.h, and for all that acts on the holders of a name. Loop only.
  *
- * A worker looks through /proc (census.h), for one name at a time, and for at most a third of the time of one
- * processor, however many ask. The processes may have ended, and others may have got the lock, when the answer is read.
+ * All names that wait share a search (survey.h).
  */
 #ifndef DFLOCK_KEEPER_FINDING_H
 #define DFLOCK_KEEPER_FINDING_H
@@ -15,7 +14,7 @@
 struct keeper;
 
 #define FINDING_MAX   64 /* findings in one answer */
-#define FINDING_QUEUE 64 /* names that wait to be looked for */
+#define FINDING_QUEUE 64 /* that wait for a search to begin */
 
 /* One lock of one process; or, where no process holds any, a call under way that keeps the lock (seeing_next_keeping()). */
 struct finding {
@@ -35,14 +34,8 @@ struct finding_list {
 /* `list` is valid during the call. */
 typedef void finding_cb(void *arg, const struct finding_list *list);
 
-/* cb is called once, later, from the loop; also while the keeper ends. -EAGAIN: too many names wait; -ENOMEM. Then it is
+/* cb is called once, later, from the loop; also while the keeper ends. -EAGAIN: too many wait; -ENOMEM, also after survey_stop(). Then it is
  * not called. */
 int finding_find(struct keeper *k, const char *name, finding_cb *cb, void *arg);
-
-/* k->finding_searches. start: 0 or -ENOMEM. stop: no search starts any more; those that wait are answered with -ECANCELED. free:
- * after the loop has ended. */
-int finding_start(struct keeper *k);
-void finding_stop(struct keeper *k);
-void finding_free(struct keeper *k);
 
 #endif

@@ -19,9 +19,10 @@
 struct claim {
 	struct holders_file file;
 	enum wire_space space;
-	int64_t from, to; /* half open */
-	uint64_t tag;     /* the owner's */
-	int64_t reach;    /* claims_build(): the largest `to` up to here, of this file and space */
+	int64_t from, to;  /* half open */
+	uint64_t tag;      /* the owner's */
+	const void *whose; /* the owner, where a search has several; else NULL */
+	int64_t reach;     /* claims_build(): the largest `to` up to here, of this file and space */
 };
 
 struct claims {

@@ -13,22 +13,20 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <uv.h>
 
-#include "keeper/kernel/census.h"
 #include "keeper/kernel/family.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/survey.h"
 
 struct breaking_job {
-	uv_work_t work;
+	struct survey survey; /* the first member */
 	struct keeper *keeper;
 	uint64_t number;
 	breaking_look_cb *cb;
 	uid_t uid;
 	bool any; /* whichever user's they are */
 	pid_t self;
-	struct claims claims;
 	struct family family;
 	struct breaking_found found;
 };
@@ -51,12 +49,12 @@ static void breaking_judge_process(struct breaking_job *job, pid_t pid)
 }
 
 /* Only the locks in the lease's range count: the census shows all on the file. */
-static int breaking_on_lock(void *arg, const struct holder *h)
+static int breaking_on_lock(struct survey *survey, const struct holder *h)
 {
-	struct breaking_job *job = arg;
+	struct breaking_job *job = (struct breaking_job *)survey;
 	size_t next = SIZE_MAX;
 
-	if (h->how == HOLDER_MAPPER || !claims_next(&job->claims, h->file, h->space, h->from, h->to, &next))
+	if (h->how == HOLDER_MAPPER || !survey_claim(survey, h, &next))
 		return 0;
 	if (h->how != HOLDER_SHOWN && h->sight == SIGHT_BEYOND) {
 		job->found.unstoppable = true;
@@ -66,30 +64,26 @@ static int breaking_on_lock(void *arg, const struct holder *h)
 	return family_add(&job->family, h->pid);
 }
 
-static void breaking_look(uv_work_t *req)
+/* In the worker, too. */
+static int breaking_judge_all(struct survey *survey)
 {
-	struct breaking_job *job = req->data;
-	struct holders_search ask = {.ignore_pid = job->self, .cb = breaking_on_lock, .arg = job};
-	int ret = claims_build(&job->claims);
+	struct breaking_job *job = (struct breaking_job *)survey;
+	int ret;
 
-	if (!ret)
-		ret = census_take(&job->claims, &ask);
-	if (!ret && !family_count(&job->family) && !job->any)
+	if (!family_count(&job->family) && !job->any)
 		job->found.not_yours = true;
-	if (!ret)
-		ret = family_add_descendants(&job->family, job->self);
+	ret = family_add_descendants(&job->family, job->self);
 	for (size_t i = 0; !ret && i < family_count(&job->family); i++)
 		breaking_judge_process(job, family_at(&job->family, i));
-	job->found.error = ret;
+	return ret;
 }
 
-static void breaking_done(uv_work_t *req, int status)
+static void breaking_done(struct survey *survey)
 {
-	struct breaking_job *job = req->data;
+	struct breaking_job *job = (struct breaking_job *)survey;
 
-	(void)status;
+	job->found.error = survey->error;
 	job->cb(job->keeper, job->number, &job->found);
-	claims_free(&job->claims);
 	family_free(&job->family);
 	free(job);
 }
@@ -102,19 +96,20 @@ int breaking_look_start(struct lease *lease, uint64_t number, uid_t uid, breakin
 
 	if (!job)
 		return ret;
-	*job = (struct breaking_job){.keeper = lease_keeper(lease),
-				     .number = number,
-				     .cb = cb,
-				     .uid = uid,
-				     .any = uid == 0 || uid == geteuid(),
-				     .self = getpid()};
-	job->work.data = job;
-	ret = claims_add(&job->claims, &file, lease->range.space, lease->range.from, lease->range.to, 0);
+	*job = (struct breaking_job){
+		.survey = {.row = breaking_on_lock, .end = breaking_judge_all, .done = breaking_done},
+		.keeper = lease_keeper(lease),
+		.number = number,
+		.cb = cb,
+		.uid = uid,
+		.any = uid == 0 || uid == geteuid(),
+		.self = getpid()};
+	ret = claims_add(&job->survey.claims, &file, lease->range.space, lease->range.from, lease->range.to, 0);
 	if (!ret)
-		ret = uv_queue_work(job->keeper->loop, &job->work, breaking_look, breaking_done);
+		ret = survey_ask(job->keeper, &job->survey);
 	if (!ret)
 		return 0;
-	claims_free(&job->claims);
+	claims_free(&job->survey.claims);
 	free(job);
 	return ret;
 }

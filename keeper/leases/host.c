@@ -24,7 +24,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/recall.h"
 #include "keeper/leases/requests.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/leases/survey.h"
 #include "keeper/leases/waiters.h"
 
 #define SWEEPS_PER_PERIOD 24
@@ -316,7 +316,7 @@ int host_start(struct keeper *k)
 	lost_start(k);
 	breaking_open(k);
 	keys_open(k);
-	unseen_start(k);
+	survey_start(k);
 	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);
 	deadline_start(k);
 	queue_settle(k);
@@ -325,6 +325,7 @@ int host_start(struct keeper *k)
 
 void host_stop(struct keeper *k)
 {
+	survey_stop(k); /* while there is a store: answers go to other hosts */
 	deadline_stop(k);
 	uv_close((uv_handle_t *)&k->grace.timer, NULL);
 	uv_close((uv_handle_t *)&k->host_in_store.sweep, NULL);
@@ -334,5 +335,4 @@ void host_stop(struct keeper *k)
 	lost_stop(k);
 	breaking_close(k);
 	keys_close(k);
-	unseen_stop(k);
 }

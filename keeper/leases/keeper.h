@@ -36,6 +36,7 @@
 #include "keeper/leases/seeing.h"
 #include "keeper/leases/toolong.h"
 #include "keeper/leases/touched.h"
+#include "keeper/leases/survey.h"
 #include "keeper/leases/unseen.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/rules/watch.h"
@@ -50,7 +51,7 @@ struct deadlock;
 struct ending;
 struct events;
 struct fronts;
-struct finding_searches;
+struct finding_search;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -79,7 +80,8 @@ struct keeper {
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
-	struct finding_searches *finding_searches;
+	struct finding_search *findings; /* whose search has not begun: finding.c */
+	unsigned finding_count;          /* that wait for these */
 	struct whos *whos;
 	struct ending *ending;
 	struct metrics *metrics;
@@ -124,6 +126,7 @@ struct keeper {
 	struct keys keys;
 	struct lost lost;
 	struct breakings breakings;
+	struct surveys surveys;
 	struct unseen unseen;
 	struct past past;
 	struct grants grants;

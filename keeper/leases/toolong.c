@@ -9,9 +9,9 @@
 
 #include "keeper/array.h"
 #include "keeper/clock.h"
-#include "keeper/kernel/holders.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/event.h"
+#include "keeper/leases/survey.h"
 #include "keeper/leases/toolong_end.h"
 #include "keeper/log.h"
 
@@ -25,16 +25,14 @@
 #define TOOLONG_SAY_NS   (60000 * NS_PER_MS) /* between two lines of the log about one file */
 
 struct toolong_look {
-	uv_work_t work;
+	struct survey survey; /* the first member; a claim's tag: the index of the file */
 	struct keeper *keeper;
 	int64_t begun_ns; /* running clock */
-	struct holders_file files[TOOLONG_FILES];
 	struct file_key keys[TOOLONG_FILES];
 	size_t count;
 	struct toolong_line *lines;
 	size_t line_count;
 	bool partial; /* not all that there is */
-	int64_t took_ns;
 };
 
 bool toolong_is(const struct grant *grant)
@@ -44,25 +42,22 @@ bool toolong_is(const struct grant *grant)
 
 /* --- in a worker --- */
 
-static int64_t toolong_thread_ns(void)
+static int toolong_on_holder(struct survey *survey, const struct holder *h)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
-static int toolong_on_holder(void *arg, const struct holder *h)
-{
-	struct toolong_look *look = arg;
+	struct toolong_look *look = (struct toolong_look *)survey;
+	const struct claim *claim;
 	struct toolong_line *line;
+	size_t next = SIZE_MAX;
 
+	claim = h->how == HOLDER_SHOWN ? survey_claim(survey, h, &next) : NULL;
+	if (!claim)
+		return 0;
 	if (look->line_count == TOOLONG_LINES) {
 		look->partial = true;
 		return 0;
 	}
 	line = &look->lines[look->line_count++];
-	*line = (struct toolong_line){.file = h->file,
+	*line = (struct toolong_line){.file = claim->tag,
 				      .space = h->space,
 				      .pid = h->pid,
 				      .fd = h->fd,
@@ -70,22 +65,6 @@ static int toolong_on_holder(void *arg, const struct holder *h)
 				      .start_ticks = h->start_ticks};
 	snprintf(line->command, sizeof(line->command), "%s", h->command);
 	return 0;
-}
-
-static void toolong_work(uv_work_t *work)
-{
-	struct toolong_look *look = work->data;
-	int64_t begun_ns = toolong_thread_ns();
-	struct holders_search ask = {.files = look->files,
-				     .count = look->count,
-				     .ignore_pid = getpid(),
-				     .how = HOLDERS_COMMANDS,
-				     .cb = toolong_on_holder,
-				     .arg = look};
-
-	if (holders_search(&ask) < 0)
-		look->partial = true;
-	look->took_ns = toolong_thread_ns() - begun_ns;
 }
 
 /* --- warnings --- */
@@ -208,15 +187,15 @@ static void toolong_judge(const struct toolong_look *look, size_t at, struct loc
 	}
 }
 
-static void on_toolong_looked(uv_work_t *work, int status)
+static void on_toolong_looked(struct survey *survey)
 {
-	struct toolong_look *look = work->data;
+	struct toolong_look *look = (struct toolong_look *)survey;
 	struct keeper *k = look->keeper;
 	struct grant *h, *next;
 
-	(void)status;
+	look->partial = look->partial || survey->error;
 	k->toolong.looking = false;
-	k->toolong.rest_until_ns = clock_now_ns() + TOOLONG_SHARE * look->took_ns;
+	k->toolong.rest_until_ns = clock_now_ns() + TOOLONG_SHARE * survey->ran_ns;
 	for (size_t i = 0; k->toolong.on && !k->leaving && i < look->count; i++) {
 		struct file *file = file_find(k, look->keys[i].dev, look->keys[i].ino);
 
@@ -257,13 +236,18 @@ static bool toolong_is_due(const struct lock *lock)
 	return false;
 }
 
-static void toolong_add_file(struct toolong_look *look, const struct file *file)
+static int toolong_add_file(struct toolong_look *look, const struct file *file)
 {
+	const struct holders_file searched = file_searched(file);
+	int ret = 0;
+
 	for (size_t i = 0; i < look->count; i++)
 		if (memcmp(&look->keys[i], &file->key, sizeof(file->key)) == 0)
-			return;
-	look->files[look->count] = file_searched(file);
+			return 0;
+	for (int space = 0; !ret && space < WIRE_SPACES; space++)
+		ret = claims_add(&look->survey.claims, &searched, space, 0, WIRE_EOF, look->count);
 	look->keys[look->count++] = file->key;
+	return ret;
 }
 
 static void toolong_begin(struct keeper *k)
@@ -275,21 +259,25 @@ static void toolong_begin(struct keeper *k)
 		return;
 	look->keeper = k;
 	look->begun_ns = grants_now_ns(k);
-	look->work.data = look;
+	look->survey.commands = true;
+	look->survey.row = toolong_on_holder;
+	look->survey.done = on_toolong_looked;
 	for (lock = k->grants.locks; lock && look->count < TOOLONG_FILES; lock = lock == last ? NULL : next) {
 		next = lock->held_next;
 		if (!toolong_is_due(lock))
 			continue;
-		toolong_add_file(look, lock->file);
+		if (toolong_add_file(look, lock->file) < 0)
+			look->partial = true;
 		lock->looked_ns = clock_now_ns();
 		/* The others come first the next time. */
 		DL_DELETE2(k->grants.locks, lock, held_prev, held_next);
 		DL_APPEND2(k->grants.locks, lock, held_prev, held_next);
 	}
 	look->lines = look->count ? calloc(TOOLONG_LINES, sizeof(*look->lines)) : NULL;
-	k->toolong.looking = look->lines && uv_queue_work(k->loop, &look->work, toolong_work, on_toolong_looked) == 0;
+	k->toolong.looking = look->lines && survey_ask(k, &look->survey) == 0;
 	if (k->toolong.looking)
 		return;
+	claims_free(&look->survey.claims);
 	free(look->lines);
 	free(look);
 }

@@ -7,24 +7,23 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
-#include <uv.h>
 
-struct keeper;
+#include "keeper/leases/survey.h"
+
 struct lease;
+struct unseen_row;
 
 /* Part of struct keeper. */
 struct unseen {
-	uv_timer_t timer; /* the next look */
-	bool looking;     /* a worker looks now */
-	size_t due_count;
-	int64_t not_before_ns; /* the next look */
+	struct survey survey;
+	struct unseen_row *rows; /* the leases of the survey that runs; a claim's tag is the index */
+	size_t count;
+	size_t due_count; /* leases that wait for the next */
+	bool asked;
 };
 
 /* A lease was found in use: looks soon which process holds its lock. If that process cannot be stopped, the log says
- * so, once for each lease. One worker looks at all leases that are due, for at most a twentieth of the time. */
+ * so, once for each lease. A lazy survey (survey.h) looks at all leases that are due. */
 void unseen_due(struct lease *lease);
-void unseen_start(struct keeper *k);
-void unseen_stop(struct keeper *k);
 
 #endif

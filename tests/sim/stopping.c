@@ -192,16 +192,6 @@ void unseen_due(struct lease *lease)
 	(void)lease;
 }
 
-void unseen_start(struct keeper *k)
-{
-	(void)k;
-}
-
-void unseen_stop(struct keeper *k)
-{
-	(void)k;
-}
-
 /* --- keeper/kernel/holders.h --- */
 
 struct reading {
