@@ -16,7 +16,7 @@ CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
 PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) smartcols 2>/dev/null))
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
-CLI_LIBS := $(shell pkg-config --libs libconfig jansson smartcols 2>/dev/null) -lZydis
+CLI_LIBS := $(shell pkg-config --libs libconfig jansson smartcols 2>/dev/null)
 ifdef SAN
 CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_OBJ := $(BUILD)/tests/san/options.o
@@ -92,14 +92,13 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
-$(BUILD)/unit/test_cli: $(BUILD)/cli/files.o $(BUILD)/cli/show.o $(BUILD)/cli/grid.o
-$(BUILD)/unit/test_cli: LIBS += $(CLI_LIBS)
+$(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: $(CLI)
+$(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: LIBS += $(CLI_LIBS)
 $(BUILD)/unit/test_growth: private CFLAGS += -fsanitize-coverage=trace-pc # counts the basic blocks that run
-$(BUILD)/unit/test_metrics_print: $(BUILD)/cli/metrics_print.o $(BUILD)/cli/metrics_table.o
 $(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(filter %.o,$^) $(CORE) $(LIBS) $(shell pkg-config --libs check)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(filter %/libcli.a,$^) $(CORE) $(LIBS) $(shell pkg-config --libs check)
 $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)

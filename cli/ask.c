@@ -1,3 +1,4 @@
+/* See ask.h. */
 #include "cli/ask.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/field.h"
 #include "procfs/procfs_locks.h"
 #include "wire/leases.h"
 #include "wire/rundir.h"
@@ -121,6 +123,8 @@ int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BY
 
 	ask->fd = -1;
 	ask->flags = ask->space = 0;
+	ask->started = false;
+	ask->place = place;
 	ask->from = 0;
 	ask->to = WIRE_EOF;
 	ask->deadline_s = ASK_DEADLINE_S;
@@ -238,13 +242,7 @@ static int ask_send(struct ask *ask, const struct wire_request *request, const c
 	return ret ? ask_fail(why, ret, "cannot ask the keeper (pid %d): %s", (int)ask->pid, strerror(ret)) : 0;
 }
 
-int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES])
-{
-	return ask_about(ask, op, NULL, place, memfd, why);
-}
-
-int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct place *place, int *memfd,
-	      char why[CLI_LINE_BYTES])
+int ask_about(struct ask *ask, enum wire_op op, const char *text, int *memfd, char why[CLI_LINE_BYTES])
 {
 	struct wire_request request = {.magic = WIRE_MAGIC,
 				       .version = WIRE_VERSION,
@@ -261,9 +259,9 @@ int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct p
 	clock_gettime(CLOCK_BOOTTIME, &now);
 	request.sent_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 	/* Without a configuration, or if it cannot be examined, the keeper sees zeros, as from a program. */
-	if (place->config[0]) {
-		(void)place_config_id(place->config, &request.config);
-		request.config_path = leases_hash(place->config);
+	if (ask->place->config[0]) {
+		(void)place_config_id(ask->place->config, &request.config);
+		request.config_path = leases_hash(ask->place->config);
 	}
 	ret = ask_send(ask, &request, text, why);
 	if (ret)
@@ -313,11 +311,11 @@ static int ask_read_status(int fd, char **json, size_t *len, char why[CLI_LINE_B
 	return 0;
 }
 
-static int ask_text(struct ask *ask, enum wire_op op, const char *text, const struct place *place, char **json,
-		    size_t *len, char why[CLI_LINE_BYTES])
+static int ask_text(struct ask *ask, enum wire_op op, const char *text, char **json, size_t *len,
+		    char why[CLI_LINE_BYTES])
 {
 	int fd = -1;
-	int ret = ask_about(ask, op, text, place, &fd, why);
+	int ret = ask_about(ask, op, text, &fd, why);
 
 	if (!ret)
 		ret = ask_read_status(fd, json, len, why);
@@ -335,8 +333,7 @@ int ask_once(enum wire_op op, const char *text, char **answer, size_t *len, char
 	cli_place(&place, NULL);
 	ret = ask_connect(&place, &ask, why);
 	if (!ret)
-		ret = answer ? ask_text(&ask, op, text, &place, answer, len, why)
-			     : ask_about(&ask, op, text, &place, NULL, why);
+		ret = answer ? ask_text(&ask, op, text, answer, len, why) : ask_about(&ask, op, text, NULL, why);
 	ask_close(&ask);
 	return ret;
 }
@@ -353,21 +350,37 @@ json_t *ask_parse(const char *answer, size_t len, char why[CLI_LINE_BYTES])
 	return NULL;
 }
 
-json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, const struct place *place,
-		 char why[CLI_LINE_BYTES])
+json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, char why[CLI_LINE_BYTES])
 {
 	json_t *parsed;
 	char *answer;
 	size_t len;
 
-	if (ask_text(ask, op, text, place, &answer, &len, why))
+	if (ask_text(ask, op, text, &answer, &len, why))
 		return NULL;
 	parsed = ask_parse(answer, len, why);
 	free(answer);
 	return parsed;
 }
 
-json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES])
+json_t *ask_status_json(struct ask *ask, char why[CLI_LINE_BYTES])
 {
-	return ask_json(ask, WIRE_STATUS, NULL, place, why);
+	return ask_json(ask, WIRE_STATUS, NULL, why);
+}
+
+#define PAUSE_MS 50
+
+json_t *store_await(struct ask *ask, char why[CLI_LINE_BYTES])
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
+	int64_t deadline = cli_now_ms() + STORE_PATIENCE_MS;
+	json_t *status = ask_status_json(ask, why);
+
+	/* While the store is away, each answer may take a second: the keeper asks the store for the cluster's part. */
+	while (status && !field_flag(json_object_get(status, "store"), "up") && cli_now_ms() < deadline) {
+		json_decref(status);
+		nanosleep(&pause, NULL);
+		status = ask_status_json(ask, why);
+	}
+	return status;
 }

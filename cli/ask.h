@@ -18,11 +18,13 @@
 #define ASK_NEXT_S     3 /* for which the next keeper is waited for */
 
 struct ask {
+	const struct place *place;
 	char dir[PLACE_DIR_BYTES]; /* its runtime directory */
 	int fd;
 	pid_t pid; /* of the keeper; 0 if it is in a pid namespace that cannot be seen from here */
 	uid_t uid;
 	int deadline_s;
+	bool started;  /* by start_connect() */
 	uint8_t flags; /* of the questions that follow; 0 at first */
 	uint8_t space; /* ditto: WIRE_BREAK and WIRE_END_REST, as are the next two */
 	int64_t from, to;
@@ -32,7 +34,7 @@ struct ask {
  * Connects to the keeper of the runtime directory, which root or this user must run. When a keeper ends, its parent
  * starts the next one: this waits for it, ASK_NEXT_S at most. Returns 0; -ENOENT: no keeper runs; else -errno with one
  * line in why. dir is filled after 0 and -ENOENT, with "" if there is no runtime directory.
- * After 0, end it with ask_close(), which may be called after an error too.
+ * After 0, end it with ask_close(), which may be called after an error too. place must live until then.
  */
 int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES]);
 void ask_close(struct ask *ask);
@@ -40,14 +42,11 @@ void ask_close(struct ask *ask);
 void ask_patience(struct ask *ask, int seconds);
 
 /*
- * One question and its answer. 0: the keeper said WIRE_OK; *memfd (memfd may be NULL) is the descriptor that came
+ * One question, with the text that follows it (NULL: none), and its answer. 0: the keeper said WIRE_OK; *memfd (memfd may be NULL) is the descriptor that came
  * with the answer, or -1, and the caller closes it; why is the line that came with it, mostly "". -ENOLCK: the keeper refused, why has its reason; -EAGAIN: the same, and
  * WIRE_FIT may be asked again, and of what is to be broken nothing is there. Else -errno with one line in why.
  */
-int ask_question(struct ask *ask, enum wire_op op, const struct place *place, int *memfd, char why[CLI_LINE_BYTES]);
-/* The same with the text that follows the question: WIRE_WHO. NULL: none. */
-int ask_about(struct ask *ask, enum wire_op op, const char *text, const struct place *place, int *memfd,
-	      char why[CLI_LINE_BYTES]);
+int ask_about(struct ask *ask, enum wire_op op, const char *text, int *memfd, char why[CLI_LINE_BYTES]);
 
 /*
  * One question about `text` to the keeper of this user, with a connection of its own. answer: the text that came with it, of len
@@ -60,9 +59,43 @@ int ask_once(enum wire_op op, const char *text, char **answer, size_t *len, char
 json_t *ask_parse(const char *answer, size_t len, char why[CLI_LINE_BYTES]);
 /* An answer that is JSON, parsed, which the caller ends with json_decref(): to WIRE_STATUS (text NULL), or to WIRE_WHO about
  * `text`. NULL with why. */
-json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, const struct place *place,
-		 char why[CLI_LINE_BYTES]);
+json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, char why[CLI_LINE_BYTES]);
 /* The status, so. */
-json_t *ask_status_json(struct ask *ask, const struct place *place, char why[CLI_LINE_BYTES]);
+json_t *ask_status_json(struct ask *ask, char why[CLI_LINE_BYTES]);
+
+/* --- a keeper that runs (start.c) --- */
+
+/*
+ * ask_connect(); if no keeper runs, starts one with place's configuration and connects to that one. 0, or -errno with
+ * one line in why. ask->dir is filled as by ask_connect(). Waits up to ASK_DEADLINE_S.
+ */
+int start_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES]);
+
+/*
+ * The keeper's status. A keeper serves before it has reached the store, and connects again every 2 s to a store that
+ * was down: until then its status may be old. So it is asked again until the store is up, for at most
+ * STORE_PATIENCE_MS. The caller releases the answer (json_decref()). NULL: why has one line.
+ */
+#define STORE_PATIENCE_MS 3000
+json_t *store_await(struct ask *ask, char why[CLI_LINE_BYTES]);
+
+/* How long a keeper that has just started may take to reach the store. */
+#define REQUIRE_PATIENCE_MS 1000
+
+/*
+ * Is everything there that protects a job: a valid configuration that is in force, a keeper (one is started if none
+ * runs), and a store that grants new locks? And is each of the `count` files protected? True, or false with one line in
+ * why: what is missing, and what to do. Waits at most REQUIRE_PATIENCE_MS for the store, and as long as
+ * start_connect() for the keeper.
+ */
+bool require_fit(const struct place *place, const char *const *files, size_t count, char why[CLI_LINE_BYTES]);
+
+/*
+ * Asks about the file or lock name `lock`, as an operator writes it: a file, if a rule protects it; else a lock name; else
+ * the NAME of a `dflock lock`. The answer (keeper/callers/whoreport.h has its form), which the caller ends with
+ * json_decref(). NULL with one line in why, also for a file that no rule protects. Takes two seconds for each of these if
+ * a host does not answer.
+ */
+json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES]);
 
 #endif

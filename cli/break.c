@@ -12,11 +12,353 @@
 #include <unistd.h>
 
 #include "cli/ask.h"
-#include "cli/break.h"
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/start.h"
-#include "cli/store.h"
+#include "cli/status.h"
+#include "config/config.h"
+
+#define BREAK_PATIENCE_S 30 /* for one lease: more than the keeper has for it */
+
+struct break_options {
+	const char *lock, *host; /* one of them */
+	bool yes, force;
+};
+
+/* Asks the operator on the terminal. False: not agreed, which has been said. */
+static bool break_agreed(const struct break_options *options, const char *question)
+{
+	char answer[16] = "";
+
+	if (options->yes)
+		return true;
+	if (!isatty(STDIN_FILENO)) {
+		cli_error("nothing was changed: standard input is no terminal, so it cannot ask; --yes does it without "
+			  "asking");
+		return false;
+	}
+	printf("%s [y/N] ", question);
+	fflush(stdout);
+	if (fgets(answer, sizeof(answer), stdin) && (!strcmp(answer, "y\n") || !strcmp(answer, "yes\n")))
+		return true;
+	puts("nothing was changed");
+	return false;
+}
+
+/* ask_about(), and says so if the keeper is too old for the question. */
+static int break_ask(struct ask *ask, enum wire_op op, const char *text, char why[CLI_LINE_BYTES])
+{
+	int ret = ask_about(ask, op, text, NULL, why);
+
+	/* A keeper that does not know the question takes it for a malformed one. */
+	if (ret == -ECONNRESET)
+		snprintf(why, CLI_LINE_BYTES,
+			 "the keeper (pid %d) has ended, or is of a version that does not know `dflock break': see "
+			 "`dflock status', and run it again",
+			 (int)ask->pid);
+	return ret;
+}
+
+/* --- a host --- */
+
+static int break_host_agreed(struct ask *ask, const struct break_options *options, int64_t ttl_ms,
+			     char why[CLI_LINE_BYTES])
+{
+	int ret;
+
+	ask->flags = options->force ? WIRE_F_FORCE : 0;
+	ask_patience(ask, BREAK_PATIENCE_S + (int)(ttl_ms / 1000));
+	ret = break_ask(ask, WIRE_GIVE_UP, options->host, why);
+	if (!ret) {
+		fputs("given up: ", stdout);
+		show_text(stdout, options->host);
+		puts("; what it had in the store is released");
+		return CLI_OK;
+	}
+	cli_error("%s", why);
+	return ret == -EAGAIN ? CLI_BREAK_NOBODY : CLI_FAILED;
+}
+
+/* Tells how long it has been silent, and what it has. */
+static void break_host_show(const json_t *cluster, const char *host, int64_t age_ms)
+{
+	const json_t *lock, *entry;
+	char age[SHOW_TIME_BYTES];
+	size_t i, n;
+
+	fputs("host ", stdout);
+	show_text(stdout, host);
+	printf(" was heard of %s ago, by the clock of the store; it has leases of\n", show_ms(age_ms, age));
+	json_array_foreach (json_object_get(cluster, "locks"), i, lock)
+		json_array_foreach (json_object_get(lock, "leases"), n, entry) {
+			if (strcmp(field_text(entry, "host"), host) != 0)
+				continue;
+			fputs("    ", stdout);
+			show_text(stdout, field_text(lock, "name"));
+			printf(", %s, fence %" PRId64 "\n", field_text(entry, "mode"), field_number(entry, "fence"));
+		}
+}
+
+static int break_host(struct ask *ask, const struct break_options *options, const json_t *status)
+{
+	const json_t *cluster = json_object_get(status, "cluster");
+	const json_t *about = json_object_get(json_object_get(cluster, "hosts"), options->host);
+	int64_t ttl_ms = field_number(json_object_get(status, "store"), "ttl_ms");
+	char why[CLI_LINE_BYTES], ttl[SHOW_TIME_BYTES];
+
+	if (!json_is_object(about)) {
+		cli_error("the store knows no host %s; `dflock status --all' lists those that it knows", options->host);
+		return CLI_BREAK_NOBODY;
+	}
+	break_host_show(cluster, options->host, field_number(about, "age_ms"));
+	if (options->force)
+		puts("with --force its leases are released even if it lives: until it hears of that, its programs and the "
+		     "next holders run at the same time");
+	else
+		printf("it is watched until it has been silent for %s here, if it was not watched for so long before\n",
+		       show_ms(ttl_ms, ttl));
+	if (!break_agreed(options, "Is it off, and shall it be given up?"))
+		return CLI_FAILED;
+	fflush(stdout);
+	return break_host_agreed(ask, options, ttl_ms < INT32_MAX ? ttl_ms : INT32_MAX, why);
+}
+
+/* --- a lock --- */
+
+struct break_lock {
+	struct ask *ask;
+	char name[LOCK_NAME_BYTES];
+	const json_t *lock; /* of this name; NULL: nothing is known of it */
+	int64_t limit;      /* the largest fence number of the store when this was shown */
+	unsigned failed;    /* leases that could not be taken away */
+	unsigned gone;      /* ... that had ended meanwhile */
+};
+
+static const json_t *break_find(const json_t *status, const char *name)
+{
+	const json_t *lock;
+	size_t i;
+
+	json_array_foreach (json_object_get(json_object_get(status, "cluster"), "locks"), i, lock)
+		if (!strcmp(field_text(lock, "name"), name))
+			return lock;
+	return NULL;
+}
+
+/* The lock name of what the operator wrote: a name that the store knows, or a file by the rules. */
+static void break_name(const char *word, const struct place *place, const json_t *status, char name[LOCK_NAME_BYTES])
+{
+	char path[PATH_MAX], why[CLI_LINE_BYTES];
+	struct config *config = NULL;
+
+	snprintf(name, LOCK_NAME_BYTES, "%s", word);
+	if (break_find(status, word) || files_resolve(word, path) != 0 || !place->config[0])
+		return;
+	if (config_load_rules(place->config, &config, why, sizeof(why)) == 0 &&
+	    config_lock_name(config, path, name) != 0)
+		snprintf(name, LOCK_NAME_BYTES, "%s", word);
+	config_free(config);
+}
+
+/* --- what would be hit --- */
+
+static void break_show_holders(const json_t *status, int64_t fence)
+{
+	const json_t *lease, *p;
+	bool any = false;
+	size_t i, n;
+
+	json_array_foreach (json_object_get(status, "leases"), i, lease) {
+		if (field_number(lease, "fence") != fence)
+			continue;
+		json_array_foreach (json_object_get(lease, "holders"), n, p) {
+			char since[SHOW_TIME_BYTES];
+
+			any = true;
+			printf("        pid %" PRId64 ", running since %s: ", field_number(p, "pid"),
+			       show_when(field_number(p, "started"), since));
+			show_text(stdout, field_text(p, "command"));
+			putchar('\n');
+		}
+	}
+	if (!any)
+		puts("        no process holds the lock now: the host gives the lease back by itself when it is wanted");
+}
+
+/* Those of another host, as its keeper tells them: for all leases that the host has of this name. */
+static void break_show_elsewhere(const json_t *who, const char *name)
+{
+	const json_t *host, *found = NULL, *p;
+	char since[SHOW_TIME_BYTES];
+	int64_t count;
+	size_t i;
+
+	json_array_foreach (json_object_get(who, "hosts"), i, host)
+		if (!strcmp(field_text(host, "host"), name))
+			found = host;
+	if (strcmp(field_text(found, "state"), "answered") != 0) {
+		puts("        which processes hold the lock is not known: the host has not answered");
+		return;
+	}
+	count = field_number(found, "count");
+	json_array_foreach (json_object_get(found, "holders"), i, p) {
+		printf("        pid %" PRId64 ", since %s: ", field_number(p, "pid"),
+		       show_when(field_number(p, "since"), since));
+		show_text(stdout, field_text(p, "command"));
+		putchar('\n');
+		count--;
+	}
+	if (count > 0)
+		printf("        %" PRId64 " %sprocesses, of which it tells no more (show_jobs)\n", count,
+		       i ? "more " : "");
+	else if (!i)
+		puts("        no process holds the lock now: the host gives the lease back by itself when it is wanted");
+}
+
+static void break_show(const struct break_lock *b, const json_t *status)
+{
+	const char *own = field_text(status, "host"), *space;
+	char range[STATUS_RANGE_BYTES], left[SHOW_TIME_BYTES];
+	char why[CLI_LINE_BYTES];
+	json_t *rest, *who = who_ask(b->ask, b->name, why);
+	const json_t *e;
+	size_t i;
+
+	show_text(stdout, b->name);
+	puts(" is held by");
+	json_array_foreach (json_object_get(b->lock, "leases"), i, e) {
+		bool here = !strcmp(field_text(e, "host"), own);
+
+		fputs("    host ", stdout);
+		show_text(stdout, field_text(e, "host"));
+		printf("%s, %s %s, %s, fence %" PRId64 "\n", here ? " (this host)" : "", field_text(e, "space"),
+		       field_text(e, "mode"), status_leases_range(e, range), field_number(e, "fence"));
+		if (here)
+			break_show_holders(status, field_number(e, "fence"));
+		else
+			break_show_elsewhere(who, field_text(e, "host"));
+	}
+	json_object_foreach (json_object_get(b->lock, "resting"), space, rest)
+		printf("    a rest, %s, for %s more (at_least_ms)\n", space, show_ms(json_integer_value(rest), left));
+	fflush(stdout);
+	json_decref(who);
+}
+
+/* --- doing it --- */
+
+static void break_lease(struct break_lock *b, const json_t *e)
+{
+	char why[CLI_LINE_BYTES];
+	int64_t fence = field_number(e, "fence");
+	int ret;
+
+	b->ask->from = fence;
+	b->ask->to = b->limit;
+	ret = break_ask(b->ask, WIRE_BREAK, b->name, why);
+	if (!ret) {
+		printf("taken away: fence %" PRId64 " of host ", fence);
+		show_text(stdout, field_text(e, "host"));
+		putchar('\n');
+		return;
+	}
+	b->gone += ret == -EAGAIN;
+	b->failed += ret != -EAGAIN;
+	cli_error("fence %" PRId64 " of host %s %s: %s", fence, field_text(e, "host"),
+		  ret == -EAGAIN ? "was not there any more" : "was not taken away", why);
+}
+
+static void break_rest(struct break_lock *b, const char *space)
+{
+	char why[CLI_LINE_BYTES];
+	int ret;
+
+	b->ask->space = strcmp(space, "flock") ? WIRE_RECORD : WIRE_FLOCK;
+	b->ask->to = b->limit;
+	ret = break_ask(b->ask, WIRE_END_REST, b->name, why);
+	b->ask->space = 0;
+	if (!ret || ret == -EAGAIN) { /* it ended with its lease, or by itself */
+		printf("the rest (%s) is over\n", space);
+		return;
+	}
+	b->failed++;
+	cli_error("the rest was not ended: %s", why);
+}
+
+/* Leases that are younger than what was shown, where one that was shown had gone before it could be taken away. */
+static int break_report_younger(const struct break_lock *b)
+{
+	char why[CLI_LINE_BYTES];
+	json_t *status = ask_status_json(b->ask, why);
+	const json_t *e;
+	int exit = CLI_OK;
+	size_t i;
+
+	json_array_foreach (json_object_get(status ? break_find(status, b->name) : NULL, "leases"), i, e) {
+		if (field_number(e, "fence") <= b->limit)
+			continue;
+		cli_error("meanwhile host %s has got the lock (fence %" PRId64
+			  "), and keeps it: run `dflock break' again "
+			  "to take it away from there",
+			  field_text(e, "host"), field_number(e, "fence"));
+		exit = CLI_FAILED;
+	}
+	if (!status)
+		cli_error("%s", why);
+	json_decref(status);
+	return status ? exit : CLI_FAILED;
+}
+
+static int break_all(struct break_lock *b)
+{
+	const char *space;
+	const json_t *e;
+	json_t *rest;
+	size_t i;
+
+	ask_patience(b->ask, BREAK_PATIENCE_S);
+	json_array_foreach (json_object_get(b->lock, "leases"), i, e)
+		break_lease(b, e);
+	json_object_foreach (json_object_get(b->lock, "resting"), space, rest)
+		break_rest(b, space);
+	if (b->gone && break_report_younger(b) != CLI_OK)
+		return CLI_FAILED;
+	return b->failed ? CLI_FAILED : CLI_OK;
+}
+
+static int64_t break_limit(const struct break_lock *b, const json_t *status)
+{
+	int64_t limit = field_number(json_object_get(status, "cluster"), "fence");
+	const json_t *e;
+	size_t i;
+
+	json_array_foreach (json_object_get(b->lock, "leases"), i, e)
+		if (field_number(e, "fence") > limit)
+			limit = field_number(e, "fence");
+	return limit;
+}
+
+static int break_lock(struct ask *ask, const struct break_options *options, const json_t *status)
+{
+	struct break_lock b = {.ask = ask};
+
+	break_name(options->lock, ask->place, status, b.name);
+	b.lock = break_find(status, b.name);
+	if (!json_array_size(json_object_get(b.lock, "leases")) &&
+	    !json_object_size(json_object_get(b.lock, "resting"))) {
+		cli_error("%s: no host holds a lock of this name; `dflock status' shows those that are held (%s is "
+			  "called lock:%s if `dflock lock' took it)",
+			  b.name, options->lock, options->lock);
+		return CLI_BREAK_NOBODY;
+	}
+	b.limit = break_limit(&b, status);
+	break_show(&b, status);
+	if (!break_agreed(options,
+			  "Take it away? These processes, those of the other hosts, and all that they started, are "
+			  "killed."))
+		return CLI_FAILED;
+	return break_all(&b);
+}
+
+/* --- the command --- */
 
 static const char break_doc[] =
 	"Takes a lock away from its holders: they, and all that they started, are killed, and then those that wait get "
@@ -56,76 +398,10 @@ static error_t break_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* --- a host --- */
-
-static int break_host_agreed(struct ask *ask, const struct break_options *options, const struct place *place,
-			     int64_t ttl_ms, char why[CLI_LINE_BYTES])
-{
-	int ret;
-
-	ask->flags = options->force ? WIRE_F_FORCE : 0;
-	ask_patience(ask, BREAK_PATIENCE_S + (int)(ttl_ms / 1000));
-	ret = break_ask(ask, WIRE_GIVE_UP, options->host, place, why);
-	if (!ret) {
-		fputs("given up: ", stdout);
-		show_text(stdout, options->host);
-		puts("; what it had in the store is released");
-		return CLI_OK;
-	}
-	cli_error("%s", why);
-	return ret == -EAGAIN ? CLI_BREAK_NOBODY : CLI_FAILED;
-}
-
-/* Tells how long it has been silent, and what it has. */
-static void break_host_show(const json_t *cluster, const char *host, int64_t age_ms)
-{
-	const json_t *lock, *entry;
-	char age[SHOW_TIME_BYTES];
-	size_t i, n;
-
-	fputs("host ", stdout);
-	show_text(stdout, host);
-	printf(" was heard of %s ago, by the clock of the store; it has leases of\n", show_ms(age_ms, age));
-	json_array_foreach (json_object_get(cluster, "locks"), i, lock)
-		json_array_foreach (json_object_get(lock, "leases"), n, entry) {
-			if (strcmp(field_text(entry, "host"), host) != 0)
-				continue;
-			fputs("    ", stdout);
-			show_text(stdout, field_text(lock, "name"));
-			printf(", %s, fence %" PRId64 "\n", field_text(entry, "mode"), field_number(entry, "fence"));
-		}
-}
-
-int break_host(struct ask *ask, const struct break_options *options, const struct place *place, const json_t *status)
-{
-	const json_t *cluster = json_object_get(status, "cluster");
-	const json_t *about = json_object_get(json_object_get(cluster, "hosts"), options->host);
-	int64_t ttl_ms = field_number(json_object_get(status, "store"), "ttl_ms");
-	char why[CLI_LINE_BYTES], ttl[SHOW_TIME_BYTES];
-
-	if (!json_is_object(about)) {
-		cli_error("the store knows no host %s; `dflock status --all' lists those that it knows", options->host);
-		return CLI_BREAK_NOBODY;
-	}
-	break_host_show(cluster, options->host, field_number(about, "age_ms"));
-	if (options->force)
-		puts("with --force its leases are released even if it lives: until it hears of that, its programs and the "
-		     "next holders run at the same time");
-	else
-		printf("it is watched until it has been silent for %s here, if it was not watched for so long before\n",
-		       show_ms(ttl_ms, ttl));
-	if (!break_agreed(options, "Is it off, and shall it be given up?"))
-		return CLI_FAILED;
-	fflush(stdout);
-	return break_host_agreed(ask, options, place, ttl_ms < INT32_MAX ? ttl_ms : INT32_MAX, why);
-}
-
-/* --- the command --- */
-
-static int break_run(struct ask *ask, const struct break_options *options, const struct place *place)
+static int break_run(struct ask *ask, const struct break_options *options)
 {
 	char why[CLI_LINE_BYTES];
-	json_t *status = store_await(ask, place, why);
+	json_t *status = store_await(ask, why);
 	int exit = CLI_FAILED;
 
 	if (!status)
@@ -133,8 +409,7 @@ static int break_run(struct ask *ask, const struct break_options *options, const
 	else if (!json_is_object(json_object_get(status, "cluster")))
 		cli_error("nothing was changed: the store cannot be read: %s", field_text(status, "cluster_error"));
 	else
-		exit = options->host ? break_host(ask, options, place, status)
-				     : break_lock(ask, options, place, status);
+		exit = options->host ? break_host(ask, options, status) : break_lock(ask, options, status);
 	json_decref(status);
 	return exit;
 }
@@ -151,18 +426,17 @@ int cmd_break(int argc, char **argv)
 		.options = known, .parser = break_parse, .args_doc = "[LOCK]", .doc = break_doc};
 	struct break_options options = {.lock = NULL};
 	char why[CLI_LINE_BYTES];
-	bool started = false;
 	struct place place;
 	struct ask ask;
 	int exit;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	cli_place(&place, NULL);
-	if (start_connect(&place, &ask, &started, why)) {
+	if (start_connect(&place, &ask, why)) {
 		cli_error("nothing was changed: %s", why);
 		return CLI_FAILED;
 	}
-	exit = break_run(&ask, &options, &place);
+	exit = break_run(&ask, &options);
 	ask_close(&ask);
 	return exit;
 }

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/files.h"
 #include "cli/show.h"
 #include "config/config.h"
 #include "tls/tls_context.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/show.h"
+#include "config/internal.h" /* resolve_path() */
 
 void cli_error(const char *format, ...)
 {
@@ -24,38 +25,56 @@ void cli_error(const char *format, ...)
 	fputc('\n', stderr);
 }
 
-struct flags {
+int cli_fail(const char *why)
+{
+	cli_error("%s", why);
+	return CLI_FAILED;
+}
+
+struct options {
 	const struct argp_option *known;
-	bool *given;
+	void *const *into;
+	const char **lock;
 };
 
 static error_t cli_parse(int key, char *arg, struct argp_state *state)
 {
-	const struct flags *flags = state->input;
+	const struct options *options = state->input;
 
-	if (key == ARGP_KEY_ARG)
+	if (key == ARGP_KEY_NO_ARGS && options->lock)
+		argp_usage(state);
+	if (key == ARGP_KEY_ARG && options->lock)
+		cli_take_lock(state, arg, options->lock);
+	else if (key == ARGP_KEY_ARG)
 		argp_error(state, "it takes no arguments, but got %s", arg);
-	for (size_t i = 0; flags->known[i].name; i++)
-		if (key == flags->known[i].key) {
-			flags->given[i] = true;
-			return 0;
-		}
+	if (key == ARGP_KEY_ARG)
+		return 0;
+	for (size_t i = 0; options->known[i].name; i++) {
+		if (key != options->known[i].key)
+			continue;
+		if (options->known[i].arg)
+			*(const char **)options->into[i] = arg;
+		else
+			*(bool *)options->into[i] = true;
+		return 0;
+	}
 	return ARGP_ERR_UNKNOWN;
 }
 
-void cli_flags(int argc, char **argv, const char *doc, const struct argp_option *known, bool *given)
+void cli_options(int argc, char **argv, const char *doc, const struct argp_option *known, void *const *into,
+		 const char **lock)
 {
-	const struct argp argp = {.options = known, .parser = cli_parse, .doc = doc};
-	struct flags flags = {.known = known, .given = given};
+	const struct argp argp = {.options = known, .parser = cli_parse, .args_doc = lock ? "LOCK" : NULL, .doc = doc};
+	struct options options = {.known = known, .into = into, .lock = lock};
 
-	argp_parse(&argp, argc, argv, 0, NULL, &flags);
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
 }
 
 void cli_no_arguments(int argc, char **argv, const char *doc)
 {
 	static const struct argp_option none[] = {{0}};
 
-	cli_flags(argc, argv, doc, none, NULL);
+	cli_options(argc, argv, doc, none, NULL, NULL);
 }
 
 bool cli_force(int argc, char **argv, const char *doc, const char *help)
@@ -63,7 +82,7 @@ bool cli_force(int argc, char **argv, const char *doc, const char *help)
 	const struct argp_option known[] = {{"force", 'f', NULL, 0, help, 0}, {0}};
 	bool force = false;
 
-	cli_flags(argc, argv, doc, known, &force);
+	cli_options(argc, argv, doc, known, (void *[]){&force}, NULL);
 	return force;
 }
 
@@ -125,4 +144,35 @@ void cli_find(const char *name, const char *folder, const char *installed, char 
 		}
 	}
 	snprintf(path, PATH_MAX, "%s", installed);
+}
+
+/* Makes `file` absolute, with its directory resolved if that exists ("../x"). */
+static int files_make_absolute(const char *file, char absolute[PATH_MAX])
+{
+	const char *slash = strrchr(file, '/');
+	char given[PATH_MAX], dir[PATH_MAX];
+	const char *base = slash ? slash + 1 : file;
+
+	if (strlen(file) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	snprintf(given, sizeof(given), "%.*s", (int)(base - file), file);
+	if (!realpath(slash ? given : ".", dir)) {
+		if (file[0] != '/' && !getcwd(dir, sizeof(dir)))
+			return -errno;
+		base = file;
+	}
+	return snprintf(absolute, PATH_MAX, "%s/%s", base[0] == '/' ? "" : dir, base) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+int files_resolve(const char *file, char path[PATH_MAX])
+{
+	char absolute[PATH_MAX];
+	int r;
+
+	if (realpath(file, path))
+		return 0;
+	if (errno != ENOENT || !*file)
+		return -errno;
+	r = files_make_absolute(file, absolute);
+	return r ? r : resolve_path(absolute, path);
 }

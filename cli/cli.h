@@ -48,11 +48,18 @@ int cmd_stop(int argc, char **argv);
 /* "dflock: MESSAGE" on standard error, with control characters made visible. */
 void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Reads the command line of a subcommand that has no arguments, and only options without a value: `known`, which ends
- * with {0}. given[i] becomes true if known[i] was given. doc is the subcommand's help. */
-void cli_flags(int argc, char **argv, const char *doc, const struct argp_option *known, bool *given);
+/* The same for a line that is there already. Returns CLI_FAILED. */
+int cli_fail(const char *why);
 
-/* The same for a subcommand without options. */
+/*
+ * Reads the command line of a subcommand. known ends with {0}; for known[i] into[i] is a const char ** that gets the option's
+ * value, or, of an option without one, a bool * that becomes true. lock gets its one argument, which must be there; NULL: it has no
+ * arguments. doc is the subcommand's help. What makes no sense ends the process with a line.
+ */
+void cli_options(int argc, char **argv, const char *doc, const struct argp_option *known, void *const *into,
+		 const char **lock);
+
+/* The same for a subcommand without options and arguments. */
 void cli_no_arguments(int argc, char **argv, const char *doc);
 
 /* The same for a subcommand whose only option is --force, which does what `help` says. Was it given? */
@@ -76,5 +83,22 @@ void cli_place(struct place *place, const char *config);
  * ("lib" for PREFIX/bin/dflock and PREFIX/lib/NAME), else `installed`, whether that exists or not.
  */
 void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX]);
+
+/*
+ * Asks the keeper that runs (it starts none) for the lease of `lock`, a file or a lock name, under which process pid or one
+ * above it holds the lock. any: else the only lease that any process on this host holds. True with *fence; else false with
+ * one line in why. Waits as long as ask_status() does.
+ */
+bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[CLI_LINE_BYTES]);
+
+/* The name as a file name, behind which the lock is (its lock name is CONFIG_NAMES and this): what could be a path, or hide
+ * the file, becomes %XX. False: it is too long for one. */
+bool lock_file_name(const char *name, char file[NAME_MAX + 1]);
+
+/*
+ * The path as the kernel shows it for an open descriptor of the file: links are resolved as far as they exist, and what
+ * does not exist yet follows as it is written. 0 or -errno.
+ */
+int files_resolve(const char *file, char path[PATH_MAX]);
 
 #endif

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "tls/tls_stream.h"
 
 #define READ_BYTES 16384
@@ -27,14 +27,6 @@ struct dial {
 
 /* ---- waiting ---- */
 
-static int64_t dial_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
-
 /* 0 or -errno; -ETIMEDOUT: the limit has passed. */
 static int dial_wait(const struct dial *d, short events)
 {
@@ -42,7 +34,7 @@ static int dial_wait(const struct dial *d, short events)
 	int ret;
 
 	do {
-		int64_t left = d->until_ms - dial_now_ms();
+		int64_t left = d->until_ms - cli_now_ms();
 
 		ret = poll(&poller, 1, left > 0 ? (int)left : 0);
 	} while (ret < 0 && errno == EINTR);
@@ -171,16 +163,20 @@ static redisReply *dial_answer(struct dial *d, char why[DIAL_WHY_BYTES])
 	return NULL;
 }
 
-/* Frees the command, which hiredis has made. */
-static redisReply *dial_exchange(struct dial *d, char why[DIAL_WHY_BYTES], char *command, long long len)
+redisReply *dial_ask(struct dial *d, char why[DIAL_WHY_BYTES], const char *format, ...)
 {
-	int ret = -1;
+	char *command = NULL;
+	int ret = -1, len;
+	va_list args;
 
+	va_start(args, format);
+	len = redisvFormatCommand(&command, format, args);
+	va_end(args);
 	if (len < 0) {
 		dial_fail(why, "out of memory");
 		return NULL;
 	}
-	d->until_ms = dial_now_ms() + d->limit_ms;
+	d->until_ms = cli_now_ms() + d->limit_ms;
 	if (!d->tls)
 		ret = dial_send_bytes(d, command, (size_t)len, why);
 	else if (tls_stream_write(d->tls, command, (size_t)len) < 0)
@@ -189,26 +185,6 @@ static redisReply *dial_exchange(struct dial *d, char why[DIAL_WHY_BYTES], char 
 		ret = dial_flush(d, why);
 	redisFreeCommand(command);
 	return ret < 0 ? NULL : dial_answer(d, why);
-}
-
-redisReply *dial_ask(struct dial *d, char why[DIAL_WHY_BYTES], const char *format, ...)
-{
-	char *command = NULL;
-	va_list args;
-	int len;
-
-	va_start(args, format);
-	len = redisvFormatCommand(&command, format, args);
-	va_end(args);
-	return dial_exchange(d, why, command, len);
-}
-
-redisReply *dial_ask_words(struct dial *d, char why[DIAL_WHY_BYTES], int argc, const char *const *argv)
-{
-	char *command = NULL;
-	long long len = redisFormatCommandArgv(&command, argc, (const char **)argv, NULL);
-
-	return dial_exchange(d, why, command, len);
 }
 
 /* ---- connecting ---- */
@@ -249,7 +225,7 @@ static int dial_connect_host(struct dial *d, const char *host, int port, char wh
 	ret = getaddrinfo(host, service, &hints, &list);
 	if (ret != 0)
 		return dial_fail(why, gai_strerror(ret));
-	d->until_ms = dial_now_ms() + d->limit_ms;
+	d->until_ms = cli_now_ms() + d->limit_ms;
 	for (const struct addrinfo *a = list; a; a = a->ai_next) {
 		if (d->fd >= 0)
 			close(d->fd);
@@ -271,7 +247,7 @@ struct dial *dial_open(const struct config_store *store, const char *host, int p
 	if (!d)
 		return NULL;
 	*d = (struct dial){.fd = -1, .limit_ms = store->connect_ms, .reader = redisReaderCreate()};
-	d->until_ms = dial_now_ms() + d->limit_ms;
+	d->until_ms = cli_now_ms() + d->limit_ms;
 	if (tls)
 		d->tls = tls_stream_new(tls, store->tls.server_name ? store->tls.server_name : host);
 	if (!d->reader || (tls && !d->tls))

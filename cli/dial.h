@@ -20,8 +20,6 @@ struct dial *dial_open(const struct config_store *store, const char *host, int p
 /* One question, in hiredis's format. The caller frees the reply. NULL, also after an error reply: why says what was wrong. */
 redisReply *dial_ask(struct dial *d, char why[DIAL_WHY_BYTES], const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The same for words, which are sent as they are. */
-redisReply *dial_ask_words(struct dial *d, char why[DIAL_WHY_BYTES], int argc, const char *const *argv);
 /* Of the connection, for its life. NULL: no TLS. */
 const struct tls_stream *dial_tls(const struct dial *d);
 /* NULL is allowed. */

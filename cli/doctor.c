@@ -8,6 +8,98 @@
 #include <unistd.h>
 
 #include "cli/program.h"
+#include "cli/show.h"
+#include "config/rights.h"
+
+/*
+ * --- dflock doctor --acl: the rights that dflock needs in the store, as commands to give there ---
+ *
+ * The form is that of Redis 6.2, which newer versions take, too: nothing that only 7 has (selectors, %R~) would make the set
+ * smaller, because the scripts read and write the same keys.
+ */
+
+#define ACL_USER "dflock"
+
+/* A word of a command. A name that the parser let through may have blanks; redis-cli takes quotes. */
+static void acl_word(const char *prefix, const char *word)
+{
+	bool quote = strpbrk(word, " \t\"'\\") != NULL;
+
+	printf(" %s%s", quote ? "\"" : "", prefix);
+	for (const char *c = word; *c; c++) {
+		char one[3] = {*c == '"' || *c == '\\' ? '\\' : *c, *c == '"' || *c == '\\' ? *c : '\0', '\0'};
+		show_text(stdout, one);
+	}
+	printf("%s", quote ? "\"" : "");
+}
+
+/* The key as a pattern that matches nothing else. */
+static void acl_pattern(const char *prefix, const char *key)
+{
+	char pattern[2 * CONFIG_KEY_BYTES], *end = pattern;
+
+	for (; *key && end < pattern + sizeof(pattern) - 2; key++) {
+		if (strchr("*?[]\\", *key))
+			*end++ = '\\';
+		*end++ = *key;
+	}
+	*end = '\0';
+	acl_word(prefix, pattern);
+}
+
+/* The keys of the rules, and the channels on which it may be said that they are free. */
+static void acl_keys(const struct config *config)
+{
+	char keyspace[32];
+
+	snprintf(keyspace, sizeof(keyspace), "&__keyspace@%d__:", config->store.database);
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const char *key = config->rules[i].redis_key, *name = key ? strchr(key, ' ') + 1 : NULL;
+		char channel[CONFIG_KEY_BYTES + 2];
+
+		if (!key)
+			continue;
+		acl_pattern("~", name);
+		acl_pattern(keyspace, name);
+		if (strncmp(key, "redisson ", 9) != 0)
+			continue;
+		snprintf(channel, sizeof(channel), strchr(name, '{') ? "%s" : "{%s}", name);
+		acl_pattern("&redisson_lock__channel:", channel);
+	}
+}
+
+static void acl_print(const char *user, const char *beyond, const struct config *config, const char *const *words,
+		      size_t count)
+{
+	printf("ACL SETUSER");
+	acl_word("", user);
+	printf(" reset on >PASSWORD resetchannels%s", beyond);
+	if (config)
+		acl_keys(config);
+	printf(" -@all");
+	for (size_t i = 0; i < count; i++)
+		printf(" +%s", words[i]);
+	putchar('\n');
+}
+
+static int doctor_acl(const struct config *config)
+{
+	const struct config_store *store = config ? &config->store : NULL;
+	const char *words[RIGHTS_MAX];
+
+	puts("# On the server, and on each replica, which may become the master. Write the password for PASSWORD, and the same");
+	puts("# one into the file that password_file names. Then ACL SAVE, or CONFIG REWRITE where there is no aclfile.");
+	acl_print(store && store->user ? store->user : ACL_USER, " " RIGHTS_KEYS " " RIGHTS_CHANNELS, config, words,
+		  rights_of_server(store, words));
+	if (store && (store->sentinel_count == 0 || store->cluster))
+		return CLI_OK;
+	puts("# On each sentinel.");
+	acl_print(store && store->sentinel_user ? store->sentinel_user : ACL_USER, "", NULL, words,
+		  rights_of_sentinel(words));
+	return CLI_OK;
+}
+
+/* --- the command --- */
 
 static const char doctor_doc[] = "Looks at the installation, the configuration, the keeper, the store and the "
 				 "protected files, and says line by line what is in order (ok:), what may surprise "
@@ -99,7 +191,7 @@ static void check_program(struct doctor *d, const char *name)
 
 	if (program_shim(shim))
 		return; /* the finding about the installation says it */
-	program_examine(name, shim, &program);
+	program_examine(name, NULL, shim, true, &program);
 	doctor_find(d, levels[program.reach], "%s", program.line);
 }
 
@@ -109,10 +201,8 @@ static int print_acl(struct doctor *d)
 	char why[CLI_LINE_BYTES];
 	int ret;
 
-	if (d->place.config[0] && config_load_rules(d->place.config, &d->config, why, sizeof(why))) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (d->place.config[0] && config_load_rules(d->place.config, &d->config, why, sizeof(why)))
+		return cli_fail(why);
 	ret = doctor_acl(d->config);
 	config_free(d->config);
 	return ret;

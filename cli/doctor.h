@@ -30,19 +30,28 @@ void doctor_find(struct doctor *d, enum finding level, const char *format, ...) 
 bool doctor_keeper_reads(struct doctor *d, const char *why);
 /* doctor_keeper.c: runtime directory, keeper, which configuration it has, store. May start a keeper. */
 void doctor_keeper(struct doctor *d);
-/* doctor_past.c: locks that the keeper's status says were taken past dflock. */
-void doctor_past(struct doctor *d, const json_t *status);
-/* doctor_tls.c: the files of TLS; fills d->tls, which the caller frees. */
+/* doctor_replicas.c: the files of TLS; fills d->tls, which the caller frees. */
 void doctor_tls(struct doctor *d);
-/* doctor_tls.c: a server that was reached by TLS: how long is its certificate still valid? */
-void doctor_tls_server(struct doctor *d, const char *at, const struct tls_stream *tls);
-/* doctor_acl.c: prints the rights that dflock needs in the store (NULL: of whatever kind). Returns the exit status. */
-int doctor_acl(const struct config *config);
 /* doctor_replicas.c: sentinels, the master's replicas. Waits for their answers. */
 void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */
 void doctor_files(struct doctor *d);
 /* doctor_preloads.c: crontabs, units and similar files that preload a libdflock.so that does not exist. */
 void doctor_preloads(struct doctor *d);
+
+enum files_locks {
+	FILES_LOCAL,         /* an ordinary file system of this machine */
+	FILES_UNKNOWN,       /* not known to this program */
+	FILES_NETWORK_LOCAL, /* a network file system that keeps locks on this machine */
+	FILES_NETWORK,       /* one that asks its server for every lock */
+	FILES_FUSE,
+	FILES_UNFIT, /* locks mean nothing there */
+};
+
+#define FILES_LINE_BYTES 512
+
+/* doctor_files.c: what a file system of that type, mounted with those options, does with flock(): the file system and what that
+ * means, in words. Pure. */
+enum files_locks files_judge(const char *type, const char *options, char line[FILES_LINE_BYTES]);
 
 #endif

@@ -1,8 +1,10 @@
+/* dflock doctor: runtime directory, keeper, configuration in force, store, and what the keeper's status warns of. */
 #include "cli/doctor.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +13,8 @@
 #include <unistd.h>
 
 #include "cli/ask.h"
-#include "cli/elsewhere.h"
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/start.h"
-#include "cli/store.h"
 #include "wire/page.h"
 #include "wire/rundir.h"
 
@@ -59,7 +58,7 @@ bool doctor_keeper_reads(struct doctor *d, const char *why)
 	if (ask_connect(&d->place, &ask, ignored))
 		return false;
 	if (ask.uid != geteuid())
-		status = store_await(&ask, &d->place, ignored);
+		status = store_await(&ask, ignored);
 	reads = status && is_same_config(field_text(status, "config"), d->place.config) &&
 		!*field_text(json_object_get(status, "rules"), "why");
 	if (reads)
@@ -183,25 +182,192 @@ static void check_priority(struct doctor *d, pid_t pid)
 			    nice_value, policy == SCHED_IDLE ? " and SCHED_IDLE" : "");
 }
 
+/* --- locks that the keeper's status says were taken past dflock --- */
+
+#define SHOWN_MAX 10 /* `dflock status` shows all */
+
+static void find_one(struct doctor *d, const json_t *lock)
+{
+	char since[SHOW_TIME_BYTES];
+
+	show_when(field_number(lock, "since"), since);
+	if (field_flag(lock, "before"))
+		doctor_find(d, FINDING_WARNING,
+			    "%s was locked by pid %" PRId64
+			    " (%s) before the keeper or the rule came, and no lease covers the "
+			    "lock; start the program again, with `dflock run`",
+			    field_text(lock, "path"), field_number(lock, "pid"), field_text(lock, "command"));
+	else
+		doctor_find(d, FINDING_PROBLEM,
+			    "%s is locked past dflock by pid %" PRId64
+			    " (%s), seen since %s: another host may have the lock, "
+			    "too; start the program with `dflock run`, and see `dflock doctor PROGRAM`",
+			    field_text(lock, "path"), field_number(lock, "pid"), field_text(lock, "command"), since);
+}
+
+/* A keeper of root's may look into all processes. */
+static void find_none(struct doctor *d, const json_t *status)
+{
+	const json_t *looks = json_object_get(status, "past_looks");
+	int64_t hidden = field_number(status, "uid") ? field_number(looks, "not_found") : 0;
+	char note[128] = "";
+
+	if (!looks)
+		return; /* an older keeper */
+	if (!field_number(looks, "every_ms")) {
+		doctor_find(d, FINDING_WARNING,
+			    "the keeper does not look for locks that are taken past dflock: past_look_ms is 0");
+		return;
+	}
+	if (hidden)
+		snprintf(note, sizeof(note), "; %" PRId64 " locks belong to processes that it may not look into",
+			 hidden);
+	doctor_find(d, FINDING_OK, "the keeper has found no lock that was taken past dflock%s", note);
+}
+
+/* Those that are past dflock, or those from before. How many there are. */
+static size_t find_those(struct doctor *d, json_t *const *list, size_t count, bool before)
+{
+	size_t found = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (field_flag(list[i], "before") == before && found++ < SHOWN_MAX)
+			find_one(d, list[i]);
+	if (found > SHOWN_MAX)
+		doctor_find(d, before ? FINDING_WARNING : FINDING_PROBLEM,
+			    "%zu more locks like these: `dflock status` shows them", found - SHOWN_MAX);
+	return found;
+}
+
+static void doctor_past(struct doctor *d, const json_t *status)
+{
+	const json_t *looks = json_object_get(status, "past_looks");
+	size_t count;
+	json_t **list = field_sorted(json_object_get(status, "taken_past"), "name", "pid", &count);
+
+	if (!find_those(d, list, count, false))
+		find_none(d, status);
+	find_those(d, list, count, true);
+	if (field_number(looks, "left_out"))
+		doctor_find(d, FINDING_WARNING, "%" PRId64 " locks were not looked at: more than the keeper watches",
+			    field_number(looks, "left_out"));
+	free(list);
+}
+
+/* --- what other hosts name or protect differently --- */
+
+#define OLD_MS      (2 * 3600 * 1000) /* a keeper that runs has said by which rules it goes since then */
+#define HOSTS_BYTES 512
+#define RULE_BYTES  (PATH_MAX + 32)
+
+static bool is_what(const json_t *difference, const char *what)
+{
+	return strcmp(field_text(difference, "what"), what) == 0;
+}
+
+/* "host web2-1a2b", "hosts web2-1a2b, web3-4c5d and 7 others", and since when, if that is long ago. */
+static const char *elsewhere_hosts(const json_t *difference, char out[HOSTS_BYTES])
+{
+	const json_t *hosts = json_object_get(difference, "hosts"), *host;
+	int64_t others = field_number(difference, "others"), age_ms = field_number(difference, "age_ms");
+	size_t i, count = json_array_size(hosts), used = 0;
+	char age[SHOW_TIME_BYTES];
+
+	used += (size_t)snprintf(out, HOSTS_BYTES, "host%s", count + (size_t)others == 1 ? "" : "s");
+	json_array_foreach (hosts, i, host)
+		if (i < 3 && json_is_string(host))
+			used += (size_t)snprintf(out + used, HOSTS_BYTES - used, "%s %.127s",
+						 i == 0                    ? ""
+						 : others || i + 1 < count ? ","
+									   : " and",
+						 json_string_value(host));
+	if (others > 0)
+		used += (size_t)snprintf(out + used, HOSTS_BYTES - used, " and %" PRId64 " other%s", others,
+					 others == 1 ? "" : "s");
+	if (age_ms > OLD_MS && used < HOSTS_BYTES)
+		snprintf(out + used, HOSTS_BYTES - used, " (%s ago)", show_ms(age_ms, age));
+	return out;
+}
+
+/* `tree /srv/app` as "app/..."; cut where it is very long. */
+static const char *elsewhere_rule(const json_t *difference, const char *rule, const char *as, char out[RULE_BYTES])
+{
+	snprintf(out, RULE_BYTES, "%.2000s as \"%.1500s\"", field_text(difference, rule), field_text(difference, as));
+	return out;
+}
+
+static void elsewhere_find(struct doctor *d, const json_t *difference)
+{
+	char hosts[HOSTS_BYTES], here[RULE_BYTES], there[RULE_BYTES];
+
+	elsewhere_hosts(difference, hosts);
+	elsewhere_rule(difference, "here", "here_as", here);
+	elsewhere_rule(difference, "there", "there_as", there);
+	if (is_what(difference, "renamed"))
+		doctor_find(
+			d, FINDING_WARNING,
+			"named differently: %s here, and %s on %s: these locks do not exclude each other; give both "
+			"rules the same `name`",
+			here, there, hosts);
+	else if (is_what(difference, "keyed"))
+		doctor_find(
+			d, FINDING_WARNING,
+			"another redis_key: %s here, and %s on %s: Redis clients are excluded by some of these hosts "
+			"only; give both rules the same `redis_key` and `redis_key_format`",
+			here, there, hosts);
+	else if (is_what(difference, "only_here"))
+		doctor_find(
+			d, FINDING_WARNING,
+			"protected only here: %s, and nothing of that name on %s: if jobs there take this lock, add "
+			"the rule there; is a path misspelt on one of the two?",
+			here, hosts);
+	else if (is_what(difference, "only_there"))
+		doctor_find(d, FINDING_WARNING,
+			    "not protected here: %s on %s, and nothing of that name here: if jobs here take this lock, "
+			    "add the rule here; is a path misspelt on one of the two?",
+			    there, hosts);
+}
+
+static void elsewhere_doctor(struct doctor *d, const json_t *elsewhere)
+{
+	const json_t *list = json_object_get(elsewhere, "differences"), *difference;
+	int64_t same = field_number(elsewhere, "same"), unknown = field_number(elsewhere, "unknown"),
+		left_out = field_number(elsewhere, "left_out");
+	size_t i;
+
+	json_array_foreach (list, i, difference)
+		elsewhere_find(d, difference);
+	if (left_out > 0)
+		doctor_find(d, FINDING_WARNING, "%" PRId64 " more rules differ between this host and others", left_out);
+	if (*field_text(elsewhere, "error"))
+		doctor_find(d, FINDING_WARNING, "the rules of other hosts cannot be compared with these: %s",
+			    field_text(elsewhere, "error"));
+	else if (same > 0 && !json_array_size(list))
+		doctor_find(d, FINDING_OK, "%" PRId64 " other keeper%s %s and protect%s the same", same,
+			    same == 1 ? "" : "s", same == 1 ? "names" : "name", same == 1 ? "s" : "");
+	if (unknown > 0)
+		doctor_find(d, FINDING_OK, "the rules of %" PRId64 " other keeper%s are not known", unknown,
+			    unknown == 1 ? "" : "s");
+}
+
 void doctor_keeper(struct doctor *d)
 {
 	char why[CLI_LINE_BYTES];
-	bool started = false;
 	struct ask ask;
 	json_t *status;
 	int ret;
 
 	check_runtime_dir(d);
 	/* Without a valid configuration no keeper can be started, but one may run already. */
-	ret = d->config ? start_connect(&d->place, &ask, &started, why) : ask_connect(&d->place, &ask, why);
+	ret = d->config ? start_connect(&d->place, &ask, why) : ask_connect(&d->place, &ask, why);
 	if (ret) {
 		doctor_find(d, d->config || ret != -ENOENT ? FINDING_PROBLEM : FINDING_WARNING, "%s", why);
 		return;
 	}
-	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", started ? "no keeper ran; a" : "the",
-		    started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
+	doctor_find(d, FINDING_OK, "%s keeper %s (pid %d, uid %u)", ask.started ? "no keeper ran; a" : "the",
+		    ask.started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
 	check_priority(d, ask.pid);
-	status = store_await(&ask, &d->place, why);
+	status = store_await(&ask, why);
 	if (status && d->place.config[0])
 		check_same_config(d, status);
 	if (status)

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/libraries.h"
+#include "cli/elf.h"
 
 #define MAX_FILES    5000
 #define MAX_BYTES    (64u << 10)
@@ -32,11 +32,12 @@ static void check_list(struct search *s, const char *path, int line, char *list)
 	char *rest = list, *name;
 
 	while ((name = strsep(&rest, ": \t\r\n"))) {
+		char why[ELF_ANSWER_BYTES];
 		int ret;
 
 		if (!strstr(name, OURS) || s->findings >= MAX_FINDINGS)
 			continue;
-		ret = libraries_can_preload(name);
+		ret = elf_can_preload(NULL, NULL, name, why);
 		if (ret == 1)
 			continue;
 		s->findings++;

@@ -1,4 +1,4 @@
-/* The few things about an ELF file that decide whether a library can be preloaded into it, and where its code is. */
+/* What an ELF file's headers, and the dynamic linker of this machine, say about a preload into it. */
 #ifndef DFLOCK_CLI_ELF_H
 #define DFLOCK_CLI_ELF_H
 
@@ -7,27 +7,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ELF_MAX_CODE 16
-
-/* A part of the file, and its address relative to the place where the file is loaded. */
-struct elf_part {
-	uint64_t offset, bytes, address;
-};
-
 struct elf_facts {
 	unsigned char class, data; /* EI_CLASS, EI_DATA */
-	uint16_t type, machine;
+	uint16_t machine;
+	/* Of files of this program's own class and byte order alone: */
 	bool dynamic;               /* it has a dynamic linker */
 	char interpreter[PATH_MAX]; /* that linker; "" if not dynamic */
 	bool go;                    /* made by the Go tool chain, whose programs make system calls without libc */
-	/* Executable parts; more_code: there are more than these. A file of the other byte order has none here. */
-	struct elf_part code[ELF_MAX_CODE];
-	unsigned code_count;
-	bool more_code;
-	struct elf_part frames; /* the table of functions for unwinding (.eh_frame_hdr); bytes 0: there is none */
+	bool alone;                 /* it imports nothing, so not libc's functions either */
+	bool by_number;             /* it imports syscall() */
 };
 
 /* Reads the facts from an open file. 0; -ENOEXEC: no ELF file, or a malformed one; else -errno. */
 int elf_read(int fd, struct elf_facts *out);
+
+#define ELF_ANSWER_BYTES 1024
+
+/*
+ * Can the dynamic linker preload a library, by this name or path, into a program (NULL: this program)? interpreter: the
+ * program's dynamic linker, which is run with --list: that reads the files and executes nothing of them. It must be
+ * the dynamic linker of this program: a file that the examined program names must not be run. 1: yes; 0: no, and the
+ * linker's line is in why; -EXDEV: it is another linker; -ETIMEDOUT (10 s); -EIO: unexpected output; other -errno.
+ */
+int elf_can_preload(const char *program, const char *interpreter, const char *library, char why[ELF_ANSWER_BYTES]);
 
 #endif

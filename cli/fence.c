@@ -4,7 +4,6 @@
  * Of the leases of a file or name, the one counts that the process which asks relies on: one that a process above it
  * holds (its script, or the flock(1) around it). Without such a process, the only one that has a holder at all.
  */
-#include "cli/fence.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +15,6 @@
 
 #include "cli/ask.h"
 #include "cli/field.h"
-#include "cli/files.h"
 #include "procfs/procfs_process.h"
 
 static const char fence_doc[] =
@@ -192,7 +190,7 @@ bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[
 		snprintf(why, CLI_LINE_BYTES,
 			 "%.512s: no keeper runs for %s, so no process on this host holds this lock", lock, ask.dir);
 	else if (!ret)
-		status = ask_status_json(&ask, &place, why);
+		status = ask_status_json(&ask, why);
 	found = status && fence_choose(lock, pid, any, status, fence, why);
 	json_decref(status);
 	ask_close(&ask);
@@ -209,10 +207,8 @@ int cmd_fence(int argc, char **argv)
 	int64_t fence;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	if (!fence_find(options.lock, options.pid ? options.pid : getpid(), !options.pid, &fence, why)) {
-		cli_error("%s", why);
-		return CLI_FAILED;
-	}
+	if (!fence_find(options.lock, options.pid ? options.pid : getpid(), !options.pid, &fence, why))
+		return cli_fail(why);
 	printf("%" PRId64 "\n", fence);
 	return CLI_OK;
 }

@@ -7,7 +7,6 @@
  * in which a child inherits the lock are flock(1)'s. flock(1) starts this program again (--taken), which sets
  * DFLOCK_FENCE and becomes the job.
  */
-#include "cli/lock.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -20,9 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
-#include "cli/fence.h"
-#include "cli/start.h"
+#include "cli/ask.h"
 #include "config/config.h"
 #include "wire/rundir.h"
 
@@ -211,7 +208,6 @@ static int lock_open(const char *name, int64_t at_least_ms)
 {
 	char why[CLI_LINE_BYTES], file[NAME_MAX + 1], path[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + NAME_MAX + 3];
 	struct place place;
-	bool started;
 	struct ask ask;
 	int fd;
 
@@ -220,7 +216,7 @@ static int lock_open(const char *name, int64_t at_least_ms)
 		return -1;
 	}
 	cli_place(&place, NULL);
-	if (start_connect(&place, &ask, &started, why)) {
+	if (start_connect(&place, &ask, why)) {
 		cli_error("not started: %s", why);
 		return -1;
 	}

@@ -20,7 +20,275 @@
 #include <unistd.h>
 
 #include "cli/ask.h"
-#include "cli/cli.h"
+
+enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM };
+
+#define METRIC_LABELS 2
+
+struct metric {
+	const char *name; /* without "dflock_": also its key in the keeper's JSON */
+	enum metric_type type;
+	const char *labels[METRIC_LABELS]; /* NULL: no more */
+	const char *help;
+};
+#define PAGE                                                                                                                    \
+	" Lock calls that a lease of this host covers already go through the shared page and never reach the keeper: they are " \
+	"not counted."
+
+static const struct metric metrics_table[] = {
+	/* dflock itself */
+	{"up", METRIC_GAUGE, {NULL}, "1: the keeper answered. 0: none runs, or it does not answer."},
+	{"build_info", METRIC_GAUGE, {"program", "version"}, "Always 1; which versions of dflock and dflockd run."},
+
+	/* the keeper */
+	{"start_time_seconds", METRIC_GAUGE, {NULL}, "When the keeper started. Its counters begin at 0 then."},
+	{"keeper_restarts_total",
+	 METRIC_COUNTER,
+	 {NULL},
+	 "Keepers that died and were started again. Survives a keeper: the parent counts."},
+	{"keeper_hangs_total",
+	 METRIC_COUNTER,
+	 {NULL},
+	 "Keepers that did nothing and were killed. Survives a keeper: the parent counts."},
+	{"unsupervised", METRIC_GAUGE, {NULL}, "1: the keeper's parent was killed and none can be started."},
+	{"connections", METRIC_GAUGE, {NULL}, "Connections of programs and operators, one for each question or pin."},
+	{"connections_max", METRIC_GAUGE, {NULL}, "How many connections there may be; one user gets a quarter."},
+	{"connections_accepted_total", METRIC_COUNTER, {NULL}, "Connections that were accepted."},
+
+	/* leases */
+	{"leases", METRIC_GAUGE, {"space", "state"}, "Leases of this host; docs/design.md, section 5, has the states."},
+	{"leases_max", METRIC_GAUGE, {NULL}, "How many leases there may be, of all spaces and states."},
+	{"page_leases",
+	 METRIC_GAUGE,
+	 {NULL},
+	 "Open leases in the shared page. Which programs use them is not known: reading a page tells no other process."},
+	{"lease_grants_total", METRIC_COUNTER, {"space"}, "Leases that the store granted to this host."},
+	{"lease_hold_seconds",
+	 METRIC_HISTOGRAM,
+	 {"space"},
+	 "From the grant of a lease until it was given back or lost. A lock under it was held for at most so long; how long "
+	 "exactly is not known, since unlocking needs no message."},
+	{"lease_recall_seconds",
+	 METRIC_HISTOGRAM,
+	 {"space"},
+	 "From the moment that another host wanted a lease until it was handed over: the time for which holders here kept "
+	 "other hosts waiting."},
+	{"handovers_total",
+	 METRIC_COUNTER,
+	 {"space"},
+	 "Leases that were given back, or shrunk to shared, because another host wanted them."},
+	{"leases_lost_total",
+	 METRIC_COUNTER,
+	 {"reason"},
+	 "Leases that were lost: taken (not renewed in time), forgotten (the store lost its memory), broken (by dflock "
+	 "break), damaged (the table of a dead keeper could not be read). Their holders end as on_lost says."},
+	{"held_too_long_total", METRIC_COUNTER, {NULL}, "Locks that were held for longer than warn_after_ms."},
+
+	/* lock calls */
+	{"waiters", METRIC_GAUGE, {"space"}, "Lock calls that wait for a lease." PAGE},
+	{"lock_wait_seconds",
+	 METRIC_HISTOGRAM,
+	 {"space"},
+	 "Lock calls that the keeper granted, and how long each waited for the answer." PAGE},
+	{"lock_busy_total",
+	 METRIC_COUNTER,
+	 {"space"},
+	 "Lock calls that did not wait and got EWOULDBLOCK because another host had the lock."},
+	{"lock_refusals_total",
+	 METRIC_COUNTER,
+	 {"reason"},
+	 "Lock calls and tests that the keeper refused (ENOLCK), and connections that it turned away."},
+	{"lock_deadlocks_total", METRIC_COUNTER, {NULL}, "Lock calls that got EDEADLK because of a circle over hosts."},
+	{"lock_abandoned_total", METRIC_COUNTER, {NULL}, "Lock calls whose program went away while it waited."},
+	{"calls_under_way",
+	 METRIC_GAUGE,
+	 {NULL},
+	 "Lock calls of programs under the net that were granted, and whose threads were not seen out of them: most have ended."},
+	{"calls_seen_out_total",
+	 METRIC_COUNTER,
+	 {NULL},
+	 "Threads that were seen out of such calls, since another host wanted the lock."},
+	{"waited_too_long_total", METRIC_COUNTER, {NULL}, "Lock calls that waited for longer than wait_warn_ms."},
+
+	/* past dflock */
+	{"locks_past", METRIC_GAUGE, {NULL}, "Locks on protected files that are held without a lease."},
+	{"taken_past_total", METRIC_COUNTER, {NULL}, "Locks on protected files that were found without a lease."},
+
+	/* renewing */
+	{"beats_total",
+	 METRIC_COUNTER,
+	 {"result"},
+	 "Beats that renew the leases of this host; requests for leases renew, too, and are not counted."},
+	{"deadline_left_seconds",
+	 METRIC_GAUGE,
+	 {NULL},
+	 "For how long the leases are sure. 0: over. Without leases nothing is renewed, and it runs down to 0."},
+	{"ttl_seconds", METRIC_GAUGE, {NULL}, "ttl_ms of the configuration: leases are renewed three times in it."},
+	{"frozen_processes", METRIC_GAUGE, {NULL}, "Processes that are stopped until the store answers."},
+	{"freezes_total",
+	 METRIC_COUNTER,
+	 {NULL},
+	 "How often holders were frozen. Survives a keeper: the parent counts."},
+	{"ended_processes_total",
+	 METRIC_COUNTER,
+	 {"reason", "signal"},
+	 "Processes that got a signal to end: lost (their lease was), broken (by dflock break), stuck (could not be frozen "
+	 "in time), expired (on_lost is kill), held_too_long (kill_after_ms). One that gets SIGTERM and then SIGKILL counts "
+	 "under both. All but held_too_long survive a keeper."},
+
+	/* the store */
+	{"store_up", METRIC_GAUGE, {NULL}, "1: connected to the store."},
+	{"store_grace", METRIC_GAUGE, {NULL}, "1: the store is in grace and grants nothing new."},
+	{"store_connects_total", METRIC_COUNTER, {NULL}, "Connections to the store that were made."},
+	{"store_disconnects_total", METRIC_COUNTER, {NULL}, "Connections to the store that broke."},
+	{"store_requests_total", METRIC_COUNTER, {"operation"}, "Round trips to the store that began."},
+	{"store_request_failures_total",
+	 METRIC_COUNTER,
+	 {"reason"},
+	 "Round trips that ended with an error, or without an answer (with replicas: too few have acknowledged it)."},
+	{"store_request_seconds",
+	 METRIC_HISTOGRAM,
+	 {NULL},
+	 "Round trips that were answered, and how long that took; with replicas, until enough of them have it."},
+	{"store_memory_losses_total",
+	 METRIC_COUNTER,
+	 {NULL},
+	 "How often the store came back without its memory, as another incarnation."},
+
+	/* rules */
+	{"rules_hosts",
+	 METRIC_GAUGE,
+	 {"rules"},
+	 "Other keepers in the store whose rules have the same digest as this one's, another one, or are not known."},
+	{"rules_compared_timestamp_seconds",
+	 METRIC_GAUGE,
+	 {NULL},
+	 "When dflock_rules_hosts was found out; 0: not so far. Looked at when metrics are read, every 15 minutes at most."},
+	{"config_refused", METRIC_GAUGE, {NULL}, "1: the configuration file is not in force, and older rules are."},
+	{.name = NULL}};
+
+/* --- from the keeper's JSON (keeper/callers/metrics.h) to text: a value of the wrong kind is left out, a text is escaped --- */
+
+static const char *const metric_types[] = {
+	[METRIC_GAUGE] = "gauge", [METRIC_COUNTER] = "counter", [METRIC_HISTOGRAM] = "histogram"};
+
+/* The labels of the samples to print. */
+struct metric_place {
+	const struct metric *metric;
+	const char *values[METRIC_LABELS];
+	size_t count;
+	FILE *f;
+};
+
+/* As in a label's value; a HELP needs no more. */
+static void print_escaped(const char *text, FILE *f)
+{
+	for (; *text; text++)
+		if (*text == '\n')
+			fputs("\\n", f);
+		else if (*text == '\\' || *text == '"')
+			fprintf(f, "\\%c", *text);
+		else
+			fputc(*text, f);
+}
+
+/* One sample up to its value. suffix: of a histogram; le: NULL, or its bucket. */
+static void print_sample(const struct metric_place *at, const char *suffix, const char *le)
+{
+	const char *before = "{";
+
+	fprintf(at->f, "dflock_%s%s", at->metric->name, suffix);
+	for (size_t i = 0; i < at->count; i++, before = ",") {
+		fprintf(at->f, "%s%s=\"", before, at->metric->labels[i]);
+		print_escaped(at->values[i], at->f);
+		fputc('"', at->f);
+	}
+	if (le)
+		fprintf(at->f, "%sle=\"%s\"", before, le);
+	fputs(le || at->count ? "} " : " ", at->f);
+}
+
+/* The counts are cumulative in the text, and not in the keeper's answer. */
+static void print_histogram(const struct metric_place *at, const json_t *value)
+{
+	const json_t *le = json_object_get(value, "le"), *counts = json_object_get(value, "counts");
+	const json_t *sum = json_object_get(value, "sum");
+	json_int_t total = 0;
+	size_t n = json_array_size(le);
+	char bound[32];
+
+	if (!json_is_number(sum) || json_array_size(counts) != n + 1)
+		return;
+	for (size_t i = 0; i <= n; i++) {
+		total += json_integer_value(json_array_get(counts, i));
+		snprintf(bound, sizeof(bound), "%.9g", json_number_value(json_array_get(le, i)));
+		print_sample(at, "_bucket", i < n ? bound : "+Inf");
+		fprintf(at->f, "%" JSON_INTEGER_FORMAT "\n", total);
+	}
+	print_sample(at, "_sum", NULL);
+	fprintf(at->f, "%.9g\n", json_number_value(sum));
+	print_sample(at, "_count", NULL);
+	fprintf(at->f, "%" JSON_INTEGER_FORMAT "\n", total);
+}
+
+static void print_value(struct metric_place *at, const json_t *value)
+{
+	const char *key;
+	json_t *each;
+
+	if (at->count < METRIC_LABELS && at->metric->labels[at->count]) {
+		json_object_foreach ((json_t *)value, key, each) {
+			at->values[at->count++] = key;
+			print_value(at, each);
+			at->count--;
+		}
+	} else if (at->metric->type == METRIC_HISTOGRAM) {
+		print_histogram(at, value);
+	} else if (json_is_integer(value)) {
+		print_sample(at, "", NULL);
+		fprintf(at->f, "%" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
+	} else if (json_is_real(value)) {
+		print_sample(at, "", NULL);
+		fprintf(at->f, "%.9g\n", json_real_value(value));
+	}
+}
+
+static void print_metric(const struct metric *metric, const json_t *value, FILE *f)
+{
+	struct metric_place at = {.metric = metric, .f = f};
+
+	fprintf(f, "# HELP dflock_%s %s\n", metric->name, metric->help);
+	fprintf(f, "# TYPE dflock_%s %s\n", metric->name, metric_types[metric->type]);
+	print_value(&at, value);
+}
+
+/* What dflock says itself: {"up": .., "build_info": {PROGRAM: {VERSION: 1}}}. */
+static json_t *own_values(const json_t *answer)
+{
+	const char *version = json_string_value(json_object_get(answer, "version"));
+	json_t *own = json_pack("{s:i,s:{s:{s:i}}}", "up", answer != NULL, "build_info", "dflock", DFLOCK_VERSION, 1);
+
+	if (version)
+		json_object_set_new(json_object_get(own, "build_info"), "dflockd", json_pack("{s:i}", version, 1));
+	return own;
+}
+
+void metrics_print(const json_t *answer, FILE *f)
+{
+	json_t *own = own_values(answer);
+
+	for (const struct metric *m = metrics_table; m->name; m++) {
+		const json_t *value = json_object_get(own, m->name);
+
+		if (!value)
+			value = json_object_get(answer, m->name);
+		if (value)
+			print_metric(m, value, f);
+	}
+	json_decref(own);
+}
+
+/* --- the command --- */
 
 #define TEXTFILE_NAME    "dflock.prom"
 #define TEXTFILE_NEW     ".dflock.prom.new"
@@ -32,22 +300,6 @@ static const char metrics_doc[] =
 	"runs, it says \"dflock_up 0\".\v"
 	"The exit status is 0, also if no keeper runs, and 1 if there is one that does not answer (then, too, it says "
 	"\"dflock_up 0\"), or if the file cannot be written. dflock(1) lists the metrics.";
-
-static error_t metrics_parse(int key, char *arg, struct argp_state *state)
-{
-	const char **dir = state->input;
-
-	switch (key) {
-	case 't':
-		*dir = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "it takes no arguments, but got %s", arg);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
 
 /* The keeper's answer; NULL: it is away. Then `why` says so, and is "" if none runs. */
 static json_t *metrics_ask(char why[CLI_LINE_BYTES])
@@ -131,13 +383,12 @@ int cmd_metrics(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"textfile", 't', "DIR", 0, "write " TEXTFILE_NAME " in this directory, for node_exporter", 0}, {0}};
-	static const struct argp argp = {.options = known, .parser = metrics_parse, .doc = metrics_doc};
 	char why[CLI_LINE_BYTES];
 	const char *dir = NULL;
 	json_t *answer;
 	int ret = 0;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &dir);
+	cli_options(argc, argv, metrics_doc, known, (void *[]){&dir}, NULL);
 	answer = metrics_ask(why);
 	if (*why)
 		cli_error("%s", why);

@@ -1,8 +1,11 @@
+/*
+ * See program.h. tests/cli/test_doctor_wrappers.py runs each wrapper that is installed, and looks whether LD_PRELOAD is
+ * still set.
+ */
 #include "cli/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,13 +19,16 @@
 
 #include "cli/cli.h"
 #include "cli/elf.h"
-#include "cli/instructions.h"
-#include "cli/libraries.h"
-#include "cli/script.h"
-#include "cli/wrappers.h"
 
-#define MAX_INTERPRETERS 5    /* the kernel follows no more scripts than this */
-#define OLDEST_GLIBC     2028 /* as libraries_glibc() */
+#define MAX_INTERPRETERS 5   /* the kernel follows no more scripts than this */
+#define FIRST_LINE_BYTES 256 /* the kernel reads no more of "#!" */
+
+/* What is asked for, and what it is asked with. */
+struct examined {
+	const char *shim;
+	bool deep; /* ask the dynamic linker, too */
+	struct program *out;
+};
 
 static void __attribute__((format(printf, 3, 4))) say(struct program *out, enum reach reach, const char *format, ...)
 {
@@ -46,7 +52,7 @@ static int executable(const char *path)
 	return 0;
 }
 
-int program_find(const char *name, char path[PATH_MAX])
+static int program_find(const char *name, char path[PATH_MAX])
 {
 	const char *dirs = getenv("PATH");
 	int result = -ENOENT;
@@ -106,125 +112,153 @@ static bool is_secure(int fd, const char **what)
 	return true;
 }
 
-/* --- what its own instructions are --- */
+/* --- programs that start others without the preload: they clean the environment, or another process starts the job --- */
 
-/*
- * Libraries of the distributions with places that look like system calls, or are system calls, and take no lock. For
- * these libraries unclear places are ignored; a call with the number of flock or fcntl is reported all the same.
- */
-static const struct {
-	const char *name;
-	const char *reason;
-} harmless[] = {
-	{"libcrypto.so", "tables of constants stand among its hand-written code"},
-	{"libgcrypt.so", "tables of constants stand among its hand-written code"},
-	{"libLLVM", "tables of constants stand among its code, which makes no system calls"},
-	{"libclang", "tables of constants stand among its code, which makes no system calls"},
-	{"libgomp.so", "makes futex calls alone (config/linux/x86/futex.h of gcc)"},
-	{"libitm.so", "makes futex calls alone (config/linux/x86/futex_bits.h of gcc)"},
-	{"liburing.so", "makes the calls of io_uring, which has no locks, and mmap, munmap, close and the like"},
+struct wrapper {
+	const char *names;
+	bool always; /* whatever its arguments are */
+	const char
+		*with; /* if not always: with one of these options, "-l --login"; NULL: its configuration may do so */
+	const char *reason; /* "it ..." */
+	const char *instead;
 };
 
-static bool is_harmless(const char *path)
-{
-	const char *name = strrchr(path, '/');
-	bool system = strncmp(path, "/lib", 4) == 0 || strncmp(path, "/usr/lib", 8) == 0;
+#define BEHIND   "put `dflock run` behind it, in front of the job"
+#define IN_UNIT  "set LD_PRELOAD in the unit (Environment=), or put `dflock run` into ExecStart="
+#define IN_THERE "install dflock there, and put `dflock run` behind it"
 
-	for (size_t i = 0; name && system && i < sizeof(harmless) / sizeof(harmless[0]); i++)
-		if (strncmp(name + 1, harmless[i].name, strlen(harmless[i].name)) == 0)
+static const struct wrapper wrappers[] = {
+	{"sudo", true, NULL, "it cleans the environment (env_reset)", BEHIND},
+	{"sudoedit", true, NULL, "it cleans the environment (env_reset)", "edit the file under `dflock run`"},
+	{"doas pkexec login", true, NULL, "it cleans the environment", BEHIND},
+	{"su", false, "- -l --login", "it cleans the environment with -, and for all users but root it is setuid",
+	 BEHIND},
+	{"runuser", false, "- -l --login", "it cleans the environment with -", BEHIND},
+	{"sg newgrp firejail", true, NULL, "it is setuid", BEHIND},
+	{"env", false, "- -i --ignore-environment", "it cleans the environment with -i", BEHIND},
+	{"setpriv", false, "--reset-env", "it cleans the environment with --reset-env", BEHIND},
+	{"bwrap", false, "--clearenv", "it cleans the environment with --clearenv, and the library must be inside",
+	 BEHIND},
+	{"chroot", false, NULL, "the library and the configuration must be inside", IN_THERE},
+	{"doveadm dovecot", true, NULL, "it runs doveconf, which cleans the environment (import_environment)",
+	 "add LD_PRELOAD to import_environment in dovecot.conf"},
+	{"doveconf", true, NULL, "it cleans the environment (import_environment)",
+	 "add LD_PRELOAD to import_environment in dovecot.conf"},
+	{"systemctl", true, NULL, "systemd starts the job, with an environment of its own", IN_UNIT},
+	{"service invoke-rc.d", true, NULL, "it cleans the environment, or systemd starts the job", IN_UNIT},
+	{"systemd-run run0", true, NULL, "systemd starts the job, with an environment of its own", BEHIND},
+	{"machinectl", true, NULL, "the job runs in another system", IN_THERE},
+	{"at batch", true, NULL, "atd starts the job, with an environment from which LD_PRELOAD is missing",
+	 "put `dflock run` into the job"},
+	{"cron", true, NULL, "jobs have the environment of their table",
+	 "set LD_PRELOAD in the table, or put `dflock run` into its lines"},
+	{"crontab", true, NULL, "cron starts the jobs, with the environment of the table",
+	 "set LD_PRELOAD in the table, or put `dflock run` into its lines"},
+	{"ssh rsh", true, NULL, "the job runs on another host", IN_THERE},
+	{"snap flatpak", true, NULL, "the job runs confined, with libraries of its own",
+	 "take the lock with flock(1) around it"},
+	{"docker nerdctl", true, NULL, "a daemon starts the job in a container", IN_THERE},
+	{"podman", true, NULL, "the job runs in a container, with its environment", IN_THERE},
+	{"kubectl", true, NULL, "the job runs in a container, elsewhere", IN_THERE},
+	{"lxc-attach", true, NULL, "the job runs in a container", IN_THERE},
+	{"apptainer singularity", true, NULL, "the job runs in a container, with libraries of its own", IN_THERE},
+	{"screen", false, NULL, "a session that runs already has the environment that it was started with", BEHIND},
+	{"tmux", false, NULL, "a server that runs already has the environment that it was started with", BEHIND},
+};
+
+/* "-l --login" */
+static bool wrapper_has(const char *list, const char *word)
+{
+	const size_t len = strlen(word);
+
+	for (const char *p = list; p && len && (p = strstr(p, word)); p += len)
+		if ((p == list || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
 			return true;
 	return false;
 }
 
-#define NET    "start it with `dflock run --net=on`, "
-#define AROUND NET "or take the lock with flock(1) around it, and see what it does with `strace -f -e flock,fcntl`"
-
-/* false: nothing was found in this file, and *out is as it was. */
-static bool examine_code(const char *path, const char *program, struct program *out)
+static const struct wrapper *wrapper_named(const char *path)
 {
-	struct instructions found;
-	struct elf_facts elf;
-	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
-	const bool own = strcmp(path, program) == 0;
-	const char *whose = own ? "" : ", by its library ", *where = own ? "" : path;
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
-	ret = fd < 0 ? -errno : elf_read(fd, &elf);
-	if (!ret)
-		ret = instructions_find(fd, &elf, &found);
-	if (fd >= 0)
-		close(fd);
-	if (ret)
-		say(out, REACH_DOUBTFUL,
-		    "%s: it cannot be told whether it makes system calls without libc%s%s: %s; " AROUND, program, whose,
-		    where,
-		    ret == -EFBIG     ? "the file is too large"
-		    : ret == -ENOTSUP ? "the instructions of this architecture are not known here"
-		    : ret == -ENOEXEC ? "the file makes no sense"
-				      : strerror(-ret));
-	else if (found.locks)
-		say(out, REACH_DOUBTFUL,
-		    "%s makes the system calls flock or fcntl without libc%s%s (%u times, first at 0x%" PRIx64
-		    "), which no preload sees: its locks may not be protected; " AROUND,
-		    program, whose, where, found.locks, found.first);
-	else if ((found.unknown || found.unclear) && !is_harmless(path))
-		say(out, REACH_DOUBTFUL,
-		    "%s may make system calls without libc%s%s (%u places, first at 0x%" PRIx64
-		    "), which no preload sees: it cannot be told whether its locks are protected; " AROUND,
-		    program, whose, where, found.unknown + found.unclear, found.first);
-	else
-		return false;
-	return true;
+	for (size_t i = 0; i < sizeof(wrappers) / sizeof(wrappers[0]); i++)
+		if (wrapper_has(wrappers[i].names, name))
+			return &wrappers[i];
+	return NULL;
 }
 
-static void examine_libraries(const char *path, const struct elf_facts *elf, struct program *out)
+static const struct wrapper *wrapper_find(const char *path)
 {
-	struct libraries libraries;
-	int ret = libraries_list(path, elf->interpreter, &libraries), version;
-	bool found;
+	const struct wrapper *found = wrapper_named(path);
+	char resolved[PATH_MAX];
 
-	if (ret == -EXDEV)
-		say(out, REACH_DOUBTFUL,
-		    "%s has a dynamic linker of its own (%s): it cannot be told which libc it has, and the library "
-		    "needs glibc 2.28 or newer; see with `dflock run --`, and DFLOCK_LOG=debug, whether it says "
-		    "something",
-		    path, elf->interpreter);
-	else if (ret)
-		say(out, REACH_DOUBTFUL, "%s: it cannot be told which libraries it has (%s --list: %s)", path,
-		    elf->interpreter, strerror(-ret));
-	if (ret)
-		goto out;
-	if (libraries.missing)
-		say(out, REACH_DOUBTFUL, "%s will not start: its library %s cannot be loaded (is it installed?)", path,
-		    libraries.missing);
-	else if (!libraries.libc)
-		say(out, REACH_DOUBTFUL,
-		    "%s is not linked with libc: it makes its system calls itself, and no preload sees its locks; " AROUND,
-		    path);
-	else if ((version = libraries_glibc(libraries.libc)) < OLDEST_GLIBC)
-		say(out, REACH_NO,
-		    "%s runs with a glibc (%s, %d.%d) that is older than 2.28: the preload cannot be loaded", path,
-		    libraries.libc, version / 1000, version % 1000);
-	else {
-		found = examine_code(path, path, out);
-		for (size_t i = 0; i < libraries.count && !found; i++)
-			if (!libraries_is_libc(&libraries, libraries.paths[i]))
-				found = examine_code(libraries.paths[i], path, out);
-	}
-out:
-	libraries_free(&libraries);
+	/* /snap/bin/NAME and what /etc/alternatives chooses are links. */
+	if (!found && strchr(path, '/') && realpath(path, resolved))
+		found = wrapper_named(resolved);
+	return found;
 }
 
 /* --- the program's file --- */
 
-static void examine_elf(const char *path, int fd, const struct elf_facts *elf, const char *shim, bool deep,
-			struct program *out)
+#define NET "start it with `dflock run --net=on`, "
+
+static void ask_linker(const char *path, const struct elf_facts *elf, const struct examined *ask)
 {
+	static const char refused[] = "error while loading shared libraries: ";
+	char why[ELF_ANSWER_BYTES], *name;
+	int ret = elf_can_preload(path, elf->interpreter, ask->shim, why);
+
+	if (ret == 1)
+		return;
+	if (ret == -EXDEV)
+		say(ask->out, REACH_DOUBTFUL,
+		    "%s has a dynamic linker of its own (%s): it cannot be told which libc it has, and the library "
+		    "needs glibc 2.28 or newer; see with `dflock run --report` whether its locks are seen",
+		    path, elf->interpreter);
+	else if (ret)
+		say(ask->out, REACH_DOUBTFUL, "%s: it cannot be told which libraries it has (%s --list: %s)", path,
+		    elf->interpreter, strerror(-ret));
+	else if ((name = strstr(why, refused))) {
+		name += sizeof(refused) - 1;
+		name[strcspn(name, ":")] = '\0';
+		say(ask->out, REACH_DOUBTFUL, "%s will not start: its library %s cannot be loaded (is it installed?)",
+		    path, name);
+	} else
+		say(ask->out, REACH_NO, "%s: the dynamic linker does not load the preload into it: %s", path, why);
+}
+
+/* The preload is loaded into it. */
+static void examine_dynamic(const char *path, const struct elf_facts *elf, const struct examined *ask)
+{
+	if (elf->go)
+		say(ask->out, REACH_DOUBTFUL,
+		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes "
+		    "itself are not protected; " NET "or take the lock with flock(1) around it",
+		    path);
+	else if (elf->alone)
+		say(ask->out, REACH_DOUBTFUL,
+		    "%s is not linked with libc: it makes its system calls itself, and no preload sees its locks; " NET
+		    "or take the lock with flock(1) around it",
+		    path);
+	else {
+		say(ask->out, REACH_YES,
+		    "%s is dynamically linked (%s): the preload reaches it%s; system calls without libc, and what it starts, do "
+		    "not show in its file: `dflock run --report` and `--require=taken` tell",
+		    path, elf->interpreter, elf->by_number ? ", and sees locks by syscall(), which it imports" : "");
+		if (ask->deep)
+			ask_linker(path, elf, ask);
+	}
+}
+
+static void examine_elf(const char *path, int fd, const struct elf_facts *elf, const struct examined *ask)
+{
+	struct program *out = ask->out;
 	struct elf_facts own;
 	const char *what;
-	int shim_fd = open(shim, O_RDONLY | O_CLOEXEC);
+	int shim_fd = open(ask->shim, O_RDONLY | O_CLOEXEC);
 
 	if (shim_fd < 0 || elf_read(shim_fd, &own)) {
-		say(out, REACH_CANNOT, "%s is missing or damaged; install it again", shim);
+		say(out, REACH_CANNOT, "%s is missing or damaged; install it again", ask->shim);
 		goto out;
 	}
 	if (elf->class != own.class || elf->data != own.data || elf->machine != own.machine)
@@ -247,168 +281,107 @@ static void examine_elf(const char *path, int fd, const struct elf_facts *elf, c
 		    "%s is %s, so the dynamic linker ignores the preload: its locks are not protected; start it with "
 		    "`dflock run --net=on` as root, or take the lock before it is started",
 		    path, what);
-	else if (elf->go)
-		say(out, REACH_DOUBTFUL,
-		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes "
-		    "itself are not protected; " NET "or take the lock with flock(1) around it",
-		    path);
-	else {
-		say(out, REACH_YES, "%s is dynamically linked (%s): the preload reaches it", path, elf->interpreter);
-		if (deep)
-			examine_libraries(path, elf, out);
-	}
+	else
+		examine_dynamic(path, elf, ask);
 out:
 	if (shim_fd >= 0)
 		close(shim_fd);
 }
 
-static void examine_file(const char *path, const char *shim, int depth, bool deep, struct program *out);
+static void examine_file(const char *path, const struct examined *ask, int depth);
 
-/* For programs whose names tell what they do with the environment. option: the option that it is started with;
- * NULL: any. */
-static bool examine_wrapper(const char *path, const char *option, const char *shim, struct program *out)
+/* words: what the program is started with, from the first argument on; NULL: anything. */
+static bool examine_wrapper(const char *path, char *const words[], const struct examined *ask)
 {
-	const struct wrapper *w = wrappers_find(path);
+	const struct wrapper *w = wrapper_find(path);
+	bool cleans = false;
 
-	if (!w || (option && !w->always && !wrappers_cleans_with(w, option)))
+	for (int i = 0; w && words && words[i] && words[i][0] == '-'; i++)
+		cleans = cleans || wrapper_has(w->with, words[i]);
+	if (!w || (words && !w->always && !cleans))
 		return false;
-	if (wrappers_takes_locks(w)) {
-		examine_file(path, shim, 0, true, out);
-		if (out->reach == REACH_YES)
-			say(out, REACH_ITSELF,
+	/* Debian's cron locks /run/crond.pid as long as it runs. */
+	if (!strcmp(w->names, "cron")) {
+		examine_file(path, ask, 0);
+		if (ask->out->reach == REACH_YES)
+			say(ask->out, REACH_ITSELF,
 			    "%s: the preload reaches it, but %s, so that the locks of what it starts are not "
 			    "protected; %s",
 			    path, w->reason, w->instead);
 		return true;
 	}
-	say(out, w->always ? REACH_NO : REACH_DOUBTFUL, "%s: %s, so that the locks of what it starts %s protected; %s",
-	    path, w->reason, w->always || option ? "are not" : "may not be", w->instead);
+	say(ask->out, w->always ? REACH_NO : REACH_DOUBTFUL,
+	    "%s: %s, so that the locks of what it starts %s protected; %s", path, w->reason,
+	    w->always || cleans ? "are not" : "may not be", w->instead);
 	return true;
 }
 
-/* What the text of a shell script says about the programs that it starts. *out holds the result for the
- * interpreter, and gets worse if the preload does not reach one of these programs. */
-static void examine_commands(const char *path, int fd, const char *shim, struct program *out)
+/* A file that is no ELF file. execvp() and shells run one whose format the kernel does not know with the shell. */
+static void examine_script(const char *path, int fd, const struct examined *ask, int depth)
 {
-	struct script_command *commands = calloc(SCRIPT_MAX_COMMANDS, sizeof(*commands));
-	size_t count = commands ? script_commands(fd, commands, SCRIPT_MAX_COMMANDS) : 0;
-	struct program *inner = malloc(sizeof(*inner));
-	char found[PATH_MAX];
+	char line[FIRST_LINE_BYTES], found[PATH_MAX], inner[PROGRAM_LINE_BYTES], *words[FIRST_LINE_BYTES / 2] = {NULL};
+	const char *by = "/bin/sh";
+	ssize_t n = pread(fd, line, sizeof(line) - 1, 0);
+	char *rest = line + 2, *word;
+	size_t count = 0;
 
-	for (size_t i = 0; i < count && inner && out->reach == REACH_YES; i++) {
-		const struct script_command *c = &commands[i];
-
-		if (c->cleans) {
-			say(out, REACH_DOUBTFUL,
-			    "%s takes LD_PRELOAD away in line %d: the locks of what it starts there are not "
-			    "protected; put `dflock run` behind that",
-			    path, c->line);
-		} else if (!c->program[0] && c->exec) {
-			say(out, REACH_DOUBTFUL,
-			    "%s: it cannot be told what it starts in line %d; ask for that program", path, c->line);
-		} else if (c->program[0] && program_find(c->program, found) == 0) {
-			*inner = (struct program){.reach = REACH_YES};
-			if (!examine_wrapper(found, c->option, shim, inner))
-				examine_file(found, shim, 1, c->exec, inner);
-			if (inner->reach != REACH_YES && inner->reach != REACH_NOT_FOUND) {
-				say(out, c->exec ? inner->reach : REACH_DOUBTFUL, "%.1024s starts, in line %d: %.4096s",
-				    path, c->line, inner->line);
-			}
-		}
-	}
-	free(inner);
-	free(commands);
-}
-
-static void examine_script(const char *path, int fd, const struct script_first *first, const char *shim, int depth,
-			   bool deep, struct program *out)
-{
-	const char *slash = strrchr(first->interpreter, '/');
-	char program[SCRIPT_WORD_BYTES], found[PATH_MAX], inner[PROGRAM_LINE_BYTES];
-	const char *by = first->interpreter;
-	bool cleans = false;
-
-	if (slash && strcmp(slash, "/env") == 0) {
-		if (!script_env(first->argument, program, &cleans)) {
-			say(out, REACH_DOUBTFUL, "%s: it cannot be told what %s %s starts", path, by, first->argument);
-			return;
-		}
-		if (cleans) {
-			say(out, REACH_NO,
-			    "%s takes LD_PRELOAD away in its first line (%s %s): its locks are not protected; put "
-			    "`dflock run` there",
-			    path, by, first->argument);
-			return;
-		}
-		if (program_find(program, found)) {
-			say(out, REACH_CANNOT, "%s runs by its interpreter: %s: no such program in PATH", path,
-			    program);
+	line[n > 0 ? n : 0] = '\0';
+	line[strcspn(line, "\n")] = '\0';
+	if (!strncmp(line, "#!", 2))
+		while ((word = strsep(&rest, " \t\r")))
+			if (*word)
+				words[count++] = word;
+	if (count)
+		by = words[0];
+	/* env(1) with one word starts that program. With options it does what `ask` does not know. */
+	if (count == 2 && words[1][0] != '-' && (word = strrchr(by, '/')) && !strcmp(word, "/env")) {
+		if (program_find(words[1], found)) {
+			say(ask->out, REACH_CANNOT, "%s runs by its interpreter: %s: no such program in PATH", path,
+			    words[1]);
 			return;
 		}
 		by = found;
 	}
-	if (!examine_wrapper(by, "", shim, out))
-		examine_file(by, shim, depth + 1, deep, out);
-	if (out->reach == REACH_YES && script_is_shell(by) && depth == 0)
-		examine_commands(path, fd, shim, out);
-	if (strncmp(out->line, path, strlen(path)) != 0) {
-		memcpy(inner, out->line, sizeof(inner));
-		snprintf(out->line, sizeof(out->line), "%.1024s runs by its interpreter: %.4096s", path, inner);
+	if (!examine_wrapper(by, words + !!count, ask))
+		examine_file(by, ask, depth + 1);
+	if (strncmp(ask->out->line, path, strlen(path)) != 0) {
+		memcpy(inner, ask->out->line, sizeof(inner));
+		snprintf(ask->out->line, sizeof(ask->out->line), "%.1024s runs by its interpreter: %.4096s", path,
+			 inner);
 	}
 }
 
-static void examine_file(const char *path, const char *shim, int depth, bool deep, struct program *out)
+static void examine_file(const char *path, const struct examined *ask, int depth)
 {
-	/* execvp() and shells run a file whose format the kernel does not know with the shell. */
-	struct script_first first = {.interpreter = "/bin/sh"};
-	int fd = open(path, O_RDONLY | O_CLOEXEC), ret;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct elf_facts elf;
 
 	if (fd < 0) {
 		/* The file may be executable and not readable. */
-		say(out, errno == ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s cannot be examined: %s", path,
+		say(ask->out, errno == ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s cannot be examined: %s", path,
 		    strerror(errno));
 		return;
 	}
-	ret = elf_read(fd, &elf);
-	if (!ret)
-		examine_elf(path, fd, &elf, shim, deep, out);
-	else if (depth < MAX_INTERPRETERS) {
-		script_first_line(fd, &first);
-		examine_script(path, fd, &first, shim, depth, deep, out);
-	} else
-		say(out, REACH_CANNOT, "%s is neither an ELF file nor a script", path);
+	if (!elf_read(fd, &elf))
+		examine_elf(path, fd, &elf, ask);
+	else if (depth < MAX_INTERPRETERS)
+		examine_script(path, fd, ask, depth);
+	else
+		say(ask->out, REACH_CANNOT, "%s is neither an ELF file nor a script", path);
 	close(fd);
 }
 
-/* The option of the wrapper's own arguments that makes it clean the environment, or else "". */
-static const char *cleaning_option(const char *path, char *const arguments[])
+void program_examine(const char *name, char *const words[], const char *shim, bool deep, struct program *out)
 {
-	const struct wrapper *w = wrappers_find(path);
+	const struct examined ask = {.shim = shim, .deep = deep, .out = out};
+	char path[PATH_MAX];
+	int ret = program_find(name, path);
 
-	for (int i = 1; w && arguments[0] && arguments[i] && arguments[i][0] == '-'; i++)
-		if (wrappers_cleans_with(w, arguments[i]))
-			return arguments[i];
-	return "";
-}
-
-void program_examine_job(const char *name, char *const arguments[], const char *shim, struct program *out)
-{
-	int ret = program_find(name, out->path);
-
-	if (ret) {
-		out->path[0] = '\0';
+	if (ret)
 		say(out, ret == -ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s: %s%s", name,
 		    ret == -ENOENT ? "no such program (PATH was searched if there is no / in the name)"
 				   : strerror(-ret),
 		    ret == -EACCES ? "; is it a file, and executable (chmod +x)?" : "");
-		return;
-	}
-	if (!examine_wrapper(out->path, arguments ? cleaning_option(out->path, arguments) : NULL, shim, out))
-		examine_file(out->path, shim, 0, true, out);
-}
-
-void program_examine(const char *name, const char *shim, struct program *out)
-{
-	program_examine_job(name, NULL, shim, out);
+	else if (!examine_wrapper(path, words, &ask))
+		examine_file(path, &ask, 0);
 }

@@ -1,10 +1,11 @@
 /*
- * Will LD_PRELOAD=libdflock.so reach a program? Looks at its file as the kernel and the dynamic linker will.
+ * Will LD_PRELOAD=libdflock.so reach a program? Looks at the headers of its file, and asks the dynamic linker.
  */
 #ifndef DFLOCK_CLI_PROGRAM_H
 #define DFLOCK_CLI_PROGRAM_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 enum reach {
@@ -20,25 +21,17 @@ enum reach {
 
 struct program {
 	enum reach reach;
-	char path[PATH_MAX];           /* of the program, as execvp() finds it; "" for REACH_NOT_FOUND */
 	char line[PROGRAM_LINE_BYTES]; /* one line: what was found and what to do; with REACH_YES what runs it */
 };
 
 /*
- * name is searched in PATH if it has no slash. shim: path of libdflock.so, whose class and machine the program's must
- * be. Follows "#!" to the interpreter, and looks at what a shell script starts first. Reads the program's file and
- * those of the libraries that it is linked with (by the dynamic linker, libraries.h), looks for system calls of their
- * own (instructions.h), and for programs that clean the environment (wrappers.h). Never REACH_YES where something of
- * this speaks against it. Says nothing of libraries and programs that come later.
+ * name is searched in PATH if it has no slash. words: the arguments that the program is started with, which matter to
+ * env(1), su(1) and similar programs; NULL: any. shim: path of libdflock.so, whose class and machine the program's must
+ * be. deep: ask the dynamic linker, too, which takes a millisecond. A script is its interpreter ("#!"). Programs that
+ * clean the environment are known by name. System calls without libc, and libraries and programs that come later, do
+ * not show in a file.
  */
-void program_examine(const char *name, const char *shim, struct program *out);
-
-/* The same with the program's arguments, from argv[0] on: for env(1), su(1) and similar programs the result
- * depends on them. */
-void program_examine_job(const char *name, char *const arguments[], const char *shim, struct program *out);
-
-/* Only the search. 0 and the path; -ENOENT, -EACCES, -ENAMETOOLONG. */
-int program_find(const char *name, char path[PATH_MAX]);
+void program_examine(const char *name, char *const words[], const char *shim, bool deep, struct program *out);
 
 /* The libdflock.so of this installation. 0, or -errno if it is not there. */
 int program_shim(char path[PATH_MAX]);

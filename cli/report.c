@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/grid.h"
 #include "cli/show.h"
 
 /* --- the tally --- */
@@ -252,7 +251,7 @@ bool report_print(const struct report *report, const struct config *config, cons
 			"Locks that are not protected hold on this machine only; a rule protects them (dflock.conf(5)).");
 	grid_note(
 		grid,
-		"Calls that went past the preload and the net are not listed; `dflock doctor PROGRAM` says where there are such.");
+		"Calls that went past the preload and the net are not listed; `dflock doctor PROGRAM` says whether the preload reaches it.");
 	grid_print(grid, f);
 	grid_free(grid);
 	return fflush(f) == 0 && !ferror(f);

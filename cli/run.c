@@ -1,5 +1,4 @@
 /* dflock run: the preload for one program. */
-#include "cli/cli.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,10 +11,9 @@
 #include <unistd.h>
 
 #include "cli/container.h"
-#include "cli/job.h"
 #include "cli/program.h"
 #include "cli/report.h"
-#include "cli/require.h"
+#include "cli/ask.h"
 #include "wire/rundir.h"
 
 #define PATIENCE_MAX_S 3600
@@ -181,7 +179,7 @@ static int examine(const struct run_options *options, const char *shim)
 	char why[CLI_LINE_BYTES];
 	bool reached;
 
-	program_examine_job(options->job[0], options->job, shim, &program);
+	program_examine(options->job[0], options->job + 1, shim, options->require, &program);
 	reached = program.reach != REACH_NO && program.reach != REACH_DOUBTFUL;
 	if (program.reach == REACH_ITSELF && !options->net)
 		cli_error("warning: %s", program.line);

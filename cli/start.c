@@ -1,4 +1,5 @@
-#include "cli/start.h"
+/* A keeper that runs, started if need be, and is fit to protect a job: see ask.h. */
+#include "cli/ask.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -6,7 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "config/config.h"
 
 /* The keeper inherits DFLOCK_RUNTIME_DIR; without it, it finds the runtime directory by the same rule as this
  * program. */
@@ -116,19 +120,88 @@ static int start_keeper(const char *config, char why[CLI_LINE_BYTES])
 	return ret;
 }
 
-int start_connect(const struct place *place, struct ask *ask, bool *started, char why[CLI_LINE_BYTES])
+int start_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES])
 {
 	int ret = ask_connect(place, ask, why);
 
-	*started = ret == -ENOENT;
 	if (ret != -ENOENT)
 		return ret;
 	ret = start_keeper(place->config, why);
 	if (ret)
 		return ret;
 	ret = ask_connect(place, ask, why);
+	ask->started = true;
 	if (ret == -ENOENT)
 		snprintf(why, CLI_LINE_BYTES, "the keeper that was started for %s has ended at once; its log says why",
 			 ask->dir);
 	return ret;
+}
+
+/*
+ * --- is everything there that protects a job? ---
+ *
+ * A keeper that has just started is not connected to the store, and is asked again until the time is over.
+ */
+
+#define AGAIN_MS 20
+
+static bool file_is_protected(const struct config *config, const char *file, char why[CLI_LINE_BYTES])
+{
+	char path[PATH_MAX], name[LOCK_NAME_BYTES];
+	int ret = files_resolve(file, path);
+
+	if (ret == 0)
+		ret = config_lock_name(config, path, name);
+	else
+		snprintf(path, sizeof(path), "%s", file);
+	if (ret == -ENOENT)
+		snprintf(why, CLI_LINE_BYTES, "%.512s is not protected: no rule of %.256s is about it", path,
+			 config->path);
+	else if (ret < 0)
+		snprintf(why, CLI_LINE_BYTES, "%.512s: %s", path, strerror(-ret));
+	return ret == 0;
+}
+
+static bool configuration_is_fit(const struct place *place, const char *const *files, size_t count,
+				 char why[CLI_LINE_BYTES])
+{
+	struct config *config;
+	bool fit = true;
+
+	if (!place->config[0]) {
+		snprintf(why, CLI_LINE_BYTES, "there is no configuration: " CLI_WRITE_ONE);
+		return false;
+	}
+	if (config_load_rules(place->config, &config, why, CLI_LINE_BYTES))
+		return false;
+	for (size_t i = 0; i < count && fit; i++)
+		fit = file_is_protected(config, files[i], why);
+	config_free(config);
+	return fit;
+}
+
+static bool keeper_is_fit(const struct place *place, char why[CLI_LINE_BYTES])
+{
+	const struct timespec again = {.tv_nsec = AGAIN_MS * 1000000};
+	int64_t until = 0;
+	struct ask ask;
+	int ret;
+
+	do { /* an idle keeper may end just now: the next one is asked */
+		if (until)
+			nanosleep(&again, NULL);
+		if (start_connect(place, &ask, why))
+			return false;
+		if (!until)
+			until = cli_now_ms() + REQUIRE_PATIENCE_MS;
+		while ((ret = ask_about(&ask, WIRE_FIT, NULL, NULL, why)) == -EAGAIN && cli_now_ms() < until)
+			nanosleep(&again, NULL);
+		ask_close(&ask);
+	} while (ret == -ECONNRESET && cli_now_ms() < until);
+	return ret == 0;
+}
+
+bool require_fit(const struct place *place, const char *const *files, size_t count, char why[CLI_LINE_BYTES])
+{
+	return configuration_is_fit(place, files, count, why) && keeper_is_fit(place, why);
 }

@@ -13,17 +13,14 @@ struct status_options {
 	int watch_s; /* 0: once */
 };
 
-/* Writes the whole status. Every field may be missing, of another type, or hostile text. */
-void status_print(const json_t *status, const struct status_options *options, FILE *f);
-
 /* status_leases.c: this host's leases, and those that were lost, each with the processes that hold and await it. */
 void status_leases_print(const json_t *leases, FILE *f);
 void status_leases_print_lost(const json_t *lost, FILE *f);
 
-/* status_toolong.c: locks that are held too long. */
+/* Locks that are held too long. */
 void status_toolong_print(const json_t *too_long, FILE *f);
 
-/* status_past.c: locks that were taken past dflock. */
+/* Locks that were taken past dflock. */
 void status_past_print(const json_t *status, FILE *f);
 
 /* "10-14" for the half-open range of a lease or waiter, "10-end", "whole file" for flock. */

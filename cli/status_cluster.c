@@ -1,3 +1,4 @@
+/* dflock status: which hosts hold and await which locks. */
 #include "cli/status.h"
 
 #include <inttypes.h>
@@ -7,7 +8,6 @@
 
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/grid.h"
 
 #define REST_MAX_MS INT64_C(2592000000) /* the longest at_least_ms */
 

@@ -1,3 +1,4 @@
+/* dflock status: this host's leases, those that were lost, and locks that are held too long or were taken past dflock. */
 #include "cli/status.h"
 
 #include <inttypes.h>
@@ -6,7 +7,6 @@
 
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/grid.h"
 
 #define LEASES_WHEN_BYTES (SHOW_TIME_BYTES + 8)
 
@@ -161,5 +161,82 @@ void status_leases_print(const json_t *leases, FILE *f)
 	grid_print(grid, f);
 out:
 	grid_free(grid);
+	free(list);
+}
+
+/* --- held too long --- */
+
+void status_toolong_print(const json_t *too_long, FILE *f)
+{
+	char since[SHOW_TIME_BYTES], held[SHOW_TIME_BYTES];
+	size_t count;
+	json_t **list = field_sorted(too_long, "name", "pid", &count);
+	struct grid *grid = count ? grid_new(1) : NULL;
+
+	if (count)
+		fprintf(f, "\nHELD TOO LONG: longer than warn_after_ms or kill_after_ms of their rule\n");
+	for (size_t i = 0; i < count; i++) {
+		const char *doing = field_text(list[i], "doing");
+
+		grid_note(grid, "%s (%s), for %s, since %s", field_text(list[i], "name"), field_text(list[i], "path"),
+			  show_ms(field_number(list[i], "held_ms"), held),
+			  show_when(field_number(list[i], "since"), since));
+		grid_note(grid, "    by pid %" PRId64 "%s%s: %s", field_number(list[i], "pid"),
+			  *doing ? ", which " : "", doing, field_text(list[i], "command"));
+	}
+	if (count)
+		grid_print(grid, f);
+	grid_free(grid);
+	free(list);
+}
+
+/* --- taken past dflock --- */
+
+static void print_one(const json_t *lock, FILE *f)
+{
+	bool record = !strcmp(field_text(lock, "space"), "record");
+	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
+	struct grid *grid = grid_new(1);
+
+	grid_note(grid, "%s (%s), %s%s%s", field_text(lock, "name"), field_text(lock, "path"), field_text(lock, "mode"),
+		  record ? " " : "", record ? status_leases_range(lock, range) : "");
+	grid_note(grid, "    locked by pid %" PRId64 ", seen since %s: %s", field_number(lock, "pid"),
+		  show_when(field_number(lock, "since"), since), field_text(lock, "command"));
+	grid_print(grid, f);
+	grid_free(grid);
+}
+
+static void print_those(json_t *const *list, size_t count, bool before, const char *head, const char *advice, FILE *f)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < count; i++) {
+		if (field_flag(list[i], "before") != before)
+			continue;
+		if (!any)
+			fprintf(f, "\n%s\n", head);
+		any = true;
+		print_one(list[i], f);
+	}
+	if (any)
+		fprintf(f, "%s\n", advice);
+}
+
+void status_past_print(const json_t *status, FILE *f)
+{
+	const json_t *looks = json_object_get(status, "past_looks");
+	size_t count;
+	json_t **list = field_sorted(json_object_get(status, "taken_past"), "name", "pid", &count);
+
+	print_those(
+		list, count, false, "PAST DFLOCK: no lease covers these locks, so another host may have them, too",
+		"start these programs with `dflock run`; `dflock doctor PROGRAM` says why dflock does not reach one",
+		f);
+	print_those(list, count, true,
+		    "locks that were there before the keeper or their rule came; no lease covers them",
+		    "what was locked without dflock is not protected; start these programs again", f);
+	if (field_number(looks, "left_out"))
+		fprintf(f, "\nmore locks than the keeper watches: %" PRId64 " were not looked at\n",
+			field_number(looks, "left_out"));
 	free(list);
 }

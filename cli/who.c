@@ -1,5 +1,5 @@
 /* dflock who: which processes hold a lock, on which hosts. */
-#include "cli/who.h"
+#include "cli/ask.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,11 +7,7 @@
 #include <unistd.h>
 
 #include "cli/field.h"
-#include "cli/files.h"
-#include "cli/grid.h"
-#include "cli/lock.h"
 #include "cli/show.h"
-#include "cli/start.h"
 #include "cli/status.h"
 #include "config/config.h"
 
@@ -38,24 +34,24 @@ static bool who_is_empty(const json_t *report)
 	       !json_object_size(json_object_get(report, "resting"));
 }
 
-json_t *who_ask(struct ask *ask, const struct place *place, const char *lock, char why[CLI_LINE_BYTES])
+json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
 {
 	char path[PATH_MAX], name[sizeof(CONFIG_NAMES) + NAME_MAX];
 	bool is_file = access(lock, F_OK) == 0;
 	json_t *report, *plain;
 
 	if ((is_file || strchr(lock, '/')) && files_resolve(lock, path) == 0) {
-		report = ask_json(ask, WIRE_WHO, path, place, why);
+		report = ask_json(ask, WIRE_WHO, path, why);
 		if (!report || field_flag(report, "protected"))
 			return report;
 		json_decref(report);
 	}
-	plain = ask_json(ask, WIRE_WHO, lock, place, why);
+	plain = ask_json(ask, WIRE_WHO, lock, why);
 	if (!plain || !who_is_empty(plain))
 		return plain;
 	memcpy(name, CONFIG_NAMES, sizeof(CONFIG_NAMES));
 	if (lock_file_name(lock, name + strlen(CONFIG_NAMES))) {
-		report = ask_json(ask, WIRE_WHO, name, place, why);
+		report = ask_json(ask, WIRE_WHO, name, why);
 		if (!report || !who_is_empty(report)) {
 			json_decref(plain);
 			return report;
@@ -79,7 +75,7 @@ static bool who_answered(const json_t *host)
 	return !strcmp(field_text(host, "state"), "answered");
 }
 
-bool who_is_held(const json_t *report)
+static bool who_is_held(const json_t *report)
 {
 	const json_t *host;
 	size_t i;
@@ -198,7 +194,7 @@ static void who_print_client(const json_t *client, FILE *f)
 		fprintf(f, "...), for another %s\n", show_ms(field_number(client, "left_ms"), left));
 }
 
-void who_print(const json_t *report, FILE *f)
+static void who_print(const json_t *report, FILE *f)
 {
 	struct grid *grid = grid_new(4);
 	const json_t *host;
@@ -230,25 +226,6 @@ void who_print(const json_t *report, FILE *f)
 
 /* --- the command --- */
 
-static error_t who_parse(int key, char *arg, struct argp_state *state)
-{
-	struct who_options *options = state->input;
-
-	switch (key) {
-	case 'j':
-		options->json = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		cli_take_lock(state, arg, &options->lock);
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_usage(state);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 static int who_show(const struct who_options *options, const json_t *report)
 {
 	bool held = who_is_held(report);
@@ -268,19 +245,17 @@ static int who_show(const struct who_options *options, const json_t *report)
 int cmd_who(int argc, char **argv)
 {
 	static const struct argp_option known[] = {{"json", 'j', NULL, 0, "as JSON", 0}, {0}};
-	static const struct argp argp = {.options = known, .parser = who_parse, .args_doc = "LOCK", .doc = who_doc};
 	struct who_options options = {.lock = NULL};
 	int status = WHO_UNKNOWN;
 	char why[CLI_LINE_BYTES];
 	json_t *report = NULL;
 	struct place place;
 	struct ask ask;
-	bool started;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	cli_options(argc, argv, who_doc, known, (void *[]){&options.json}, &options.lock);
 	cli_place(&place, NULL);
-	if (!start_connect(&place, &ask, &started, why)) {
-		report = who_ask(&ask, &place, options.lock, why);
+	if (!start_connect(&place, &ask, why)) {
+		report = who_ask(&ask, options.lock, why);
 		ask_close(&ask);
 	}
 	if (report)

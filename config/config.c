@@ -25,39 +25,34 @@ struct top_values {
 };
 
 const struct setting_row config_top_rows[] = {
-	{"host", SETTING_STRING, offsetof(struct top_values, host), 0, 0},
-	{"log_level", SETTING_STRING, offsetof(struct top_values, log_level), 0, 0},
-	{"allow_break", SETTING_FLAG, offsetof(struct top_values, allow_break), 0, 0},
-	{"on_event", SETTING_TEXTS, offsetof(struct top_values, on_event), 0, 0},
-	{"show_jobs", SETTING_FLAG, offsetof(struct top_values, show_jobs), 0, 0},
-	{"store", SETTING_GROUP, offsetof(struct top_values, store), 0, 0},
-	{"lease", SETTING_GROUP, offsetof(struct top_values, lease), 0, 0},
-	{"protect", SETTING_LIST, offsetof(struct top_values, protect), 0, 0},
-	{NULL, 0, 0, 0, 0},
-};
-
-struct lease_values {
-	struct config_lease lease;
-	const char *on_lost, *on_refused;
+	{"host", SETTING_STRING, offsetof(struct top_values, host), 0, 0, NULL},
+	{"log_level", SETTING_STRING, offsetof(struct top_values, log_level), 0, 0, NULL},
+	{"allow_break", SETTING_FLAG, offsetof(struct top_values, allow_break), 0, 0, NULL},
+	{"on_event", SETTING_TEXTS, offsetof(struct top_values, on_event), 0, 0, NULL},
+	{"show_jobs", SETTING_FLAG, offsetof(struct top_values, show_jobs), 0, 0, NULL},
+	{"store", SETTING_GROUP, offsetof(struct top_values, store), 0, 0, NULL},
+	{"lease", SETTING_GROUP, offsetof(struct top_values, lease), 0, 0, NULL},
+	{"protect", SETTING_LIST, offsetof(struct top_values, protect), 0, 0, NULL},
+	{.name = NULL},
 };
 
 const struct setting_row config_lease_rows[] = {
-	{"ttl_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.ttl_ms), 100, HOUR_MS},
-	{"linger_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.linger_ms), 0, HOUR_MS},
-	{"pin_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.pin_ms), 10, 60000},
-	{"probe_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.probe_ms), 10, 60000},
-	{"store_wait_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.store_wait_ms), 0, DAY_MS},
-	{"min_hold_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.min_hold_ms), 0, 1000},
-	{"fair_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.fair_ms), 0, HOUR_MS},
-	{"freeze_margin_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.freeze_margin_ms), 1, HOUR_MS},
-	{"dead_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.dead_ms), 2000, 30 * DAY_MS},
-	{"sweep_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.sweep_ms), 100, 30 * DAY_MS},
-	{"idle_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.idle_ms), 0, DAY_MS},
-	{"past_look_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.past_look_ms), 0, HOUR_MS},
-	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct lease_values, lease.wait_warn_ms), 0, DAY_MS},
-	{"on_lost", SETTING_STRING, offsetof(struct lease_values, on_lost), 0, 0},
-	{"on_refused", SETTING_STRING, offsetof(struct lease_values, on_refused), 0, 0},
-	{NULL, 0, 0, 0, 0},
+	{"ttl_ms", SETTING_NUMBER, offsetof(struct config_lease, ttl_ms), 100, HOUR_MS, NULL},
+	{"linger_ms", SETTING_NUMBER, offsetof(struct config_lease, linger_ms), 0, HOUR_MS, NULL},
+	{"pin_ms", SETTING_NUMBER, offsetof(struct config_lease, pin_ms), 10, 60000, NULL},
+	{"probe_ms", SETTING_NUMBER, offsetof(struct config_lease, probe_ms), 10, 60000, NULL},
+	{"store_wait_ms", SETTING_NUMBER, offsetof(struct config_lease, store_wait_ms), 0, DAY_MS, NULL},
+	{"min_hold_ms", SETTING_NUMBER, offsetof(struct config_lease, min_hold_ms), 0, 1000, NULL},
+	{"fair_ms", SETTING_NUMBER, offsetof(struct config_lease, fair_ms), 0, HOUR_MS, NULL},
+	{"freeze_margin_ms", SETTING_NUMBER, offsetof(struct config_lease, freeze_margin_ms), 1, HOUR_MS, NULL},
+	{"dead_ms", SETTING_NUMBER, offsetof(struct config_lease, dead_ms), 2000, 30 * DAY_MS, NULL},
+	{"sweep_ms", SETTING_NUMBER, offsetof(struct config_lease, sweep_ms), 100, 30 * DAY_MS, NULL},
+	{"idle_ms", SETTING_NUMBER, offsetof(struct config_lease, idle_ms), 0, DAY_MS, NULL},
+	{"past_look_ms", SETTING_NUMBER, offsetof(struct config_lease, past_look_ms), 0, HOUR_MS, NULL},
+	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct config_lease, wait_warn_ms), 0, DAY_MS, NULL},
+	{"on_lost", SETTING_WORD, offsetof(struct config_lease, on_lost), .words = settings_on_lost},
+	{"on_refused", SETTING_WORD, offsetof(struct config_lease, on_refused), .words = settings_on_refused},
+	{.name = NULL},
 };
 
 /* The limits of these settings depend on ttl_ms, so no table has them. */
@@ -81,41 +76,32 @@ static int config_check_lease(const struct config_reading *r, config_setting_t *
 
 static int config_read_lease(const struct config_reading *r, config_setting_t *group, struct config_lease *lease)
 {
-	struct lease_values values = {
-		.lease.ttl_ms = 30000,
-		.lease.linger_ms = 1000,
-		.lease.pin_ms = 1000,
-		.lease.probe_ms = 200,
-		.lease.store_wait_ms = 30000,
-		.lease.fair_ms = 1000,
-		.lease.min_hold_ms = 5,
-		.lease.freeze_margin_ms = -1,
-		.lease.dead_ms = -1,
-		.lease.sweep_ms = DAY_MS,
-		.lease.idle_ms = 60000,
-		.lease.past_look_ms = 5000,
-		.on_lost = "freeze",
-		.on_refused = "refuse",
-	};
 	int ret;
 
-	if (group) {
-		ret = settings_read(r, group, "lease.", config_lease_rows, &values);
-		if (ret < 0)
-			return ret;
-	}
-	*lease = values.lease;
+	*lease = (struct config_lease){
+		.ttl_ms = 30000,
+		.linger_ms = 1000,
+		.pin_ms = 1000,
+		.probe_ms = 200,
+		.store_wait_ms = 30000,
+		.fair_ms = 1000,
+		.min_hold_ms = 5,
+		.freeze_margin_ms = -1,
+		.dead_ms = -1,
+		.sweep_ms = DAY_MS,
+		.idle_ms = 60000,
+		.past_look_ms = 5000,
+		.on_lost = ON_LOST_FREEZE,
+		.on_refused = WIRE_ON_REFUSED_REFUSE,
+	};
+	ret = group ? settings_read(r, group, "lease.", config_lease_rows, lease) : 0;
+	if (ret < 0)
+		return ret;
 	if (lease->freeze_margin_ms < 0)
 		lease->freeze_margin_ms = lease->ttl_ms / 6;
 	if (lease->dead_ms < 0)
 		lease->dead_ms = lease->ttl_ms > 30000 ? 20 * lease->ttl_ms : 600000;
-	ret = config_check_lease(r, group, lease);
-	if (ret == 0)
-		ret = settings_on_lost(r, settings_line(group, "on_lost"), "lease.", values.on_lost, &lease->on_lost);
-	if (ret == 0)
-		ret = settings_on_refused(r, settings_line(group, "on_refused"), "lease.", values.on_refused,
-					  &lease->on_refused);
-	return ret;
+	return config_check_lease(r, group, lease);
 }
 
 static int config_read_host(const struct config_reading *r, int line, const char *host, char **out)

@@ -1,9 +1,8 @@
 /*
  * What the files of config/ share. Each file calls only files above it in this list:
  *
- *   reading.c  what a reading says when it fails
+ *   reading.c  what a reading says when it fails; refuses text that libconfig would misread
  *   load.c     the bytes of a file (load.h)
- *   scan.c     refuses text that libconfig would misread
  *   settings.c one group of settings against its table
  *   resolve.c  the path by which the kernel knows a file
  *   servertls.c, server.c  the group `store`
@@ -52,6 +51,7 @@ int scan_text(const struct config_reading *r, const char *text, size_t len);
 enum setting_type {
 	SETTING_NUMBER, /* int64_t, from min to max */
 	SETTING_FLAG,   /* bool: true or false */
+	SETTING_WORD,   /* an enum: one of `words`, whose places are its values */
 	SETTING_STRING, /* const char *: not empty, no control characters; lives as long as the config_setting_t */
 	SETTING_GROUP,  /* config_setting_t * */
 	SETTING_LIST,   /* config_setting_t * */
@@ -61,12 +61,16 @@ enum setting_type {
 struct setting_row {
 	const char *name;
 	enum setting_type type;
-	size_t offset;    /* where in the struct the value goes */
-	int64_t min, max; /* SETTING_NUMBER */
+	size_t offset;            /* where in the struct the value goes */
+	int64_t min, max;         /* SETTING_NUMBER */
+	const char *const *words; /* SETTING_WORD; ends with NULL */
 };
 
 /* All settings that exist; a test checks that each is documented. Each table ends with a NULL name. */
 extern const struct setting_row config_top_rows[], config_store_rows[], config_lease_rows[], config_rule_rows[];
+
+/* The words of an on_lost and of an on_refused. */
+extern const char *const settings_on_lost[], *const settings_on_refused[];
 
 /*
  * Reads a group into `values` by a table. `prefix` ("lease.") stands before the names in messages. Refuses unknown
@@ -107,14 +111,6 @@ int resolve_normalise(const char *path, char out[PATH_MAX]);
  * whose target does not exist, and appends the rest. 0 or -errno. Blocks on the file system.
  */
 int resolve_path(const char *path, char out[PATH_MAX]);
-
-/* The value `text` of an on_lost; `prefix` and `line` are for messages. */
-int settings_on_lost(const struct config_reading *r, int line, const char *prefix, const char *text,
-		     enum on_lost *on_lost);
-
-/* The same for an on_refused. */
-int settings_on_refused(const struct config_reading *r, int line, const char *prefix, const char *text,
-			enum wire_on_refused *on_refused);
 
 /* Fills config->rules from the list (NULL: none). config->lease must be complete. config_free() frees the rules, also
  * after a failure. */

@@ -8,24 +8,29 @@
 #include <sys/stat.h>
 
 struct rule_values {
-	const char *path, *tree, *name, *on_lost, *on_refused, *unstoppable, *redis_key, *redis_key_format;
+	const char *path, *tree, *name, *redis_key, *redis_key_format;
+	enum on_lost on_lost;
+	enum wire_on_refused on_refused;
+	unsigned refuse_unstoppable;
 	int64_t at_least_ms, wait_warn_ms, warn_after_ms, kill_after_ms;
 };
 
+static const char *const unstoppable_words[] = {"warn", "refuse", NULL};
+
 const struct setting_row config_rule_rows[] = {
-	{"path", SETTING_STRING, offsetof(struct rule_values, path), 0, 0},
-	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), 0, 0},
-	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0},
-	{"on_lost", SETTING_STRING, offsetof(struct rule_values, on_lost), 0, 0},
-	{"on_refused", SETTING_STRING, offsetof(struct rule_values, on_refused), 0, 0},
-	{"unstoppable", SETTING_STRING, offsetof(struct rule_values, unstoppable), 0, 0},
-	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, CONFIG_RULE_MAX_MS},
-	{"warn_after_ms", SETTING_NUMBER, offsetof(struct rule_values, warn_after_ms), 0, CONFIG_RULE_MAX_MS},
-	{"kill_after_ms", SETTING_NUMBER, offsetof(struct rule_values, kill_after_ms), 0, CONFIG_RULE_MAX_MS},
-	{"redis_key", SETTING_STRING, offsetof(struct rule_values, redis_key), 0, 0},
-	{"redis_key_format", SETTING_STRING, offsetof(struct rule_values, redis_key_format), 0, 0},
-	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct rule_values, wait_warn_ms), 0, CONFIG_DAY_MS},
-	{NULL, 0, 0, 0, 0},
+	{"path", SETTING_STRING, offsetof(struct rule_values, path), 0, 0, NULL},
+	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), 0, 0, NULL},
+	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0, NULL},
+	{"on_lost", SETTING_WORD, offsetof(struct rule_values, on_lost), .words = settings_on_lost},
+	{"on_refused", SETTING_WORD, offsetof(struct rule_values, on_refused), .words = settings_on_refused},
+	{"unstoppable", SETTING_WORD, offsetof(struct rule_values, refuse_unstoppable), .words = unstoppable_words},
+	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, CONFIG_RULE_MAX_MS, NULL},
+	{"warn_after_ms", SETTING_NUMBER, offsetof(struct rule_values, warn_after_ms), 0, CONFIG_RULE_MAX_MS, NULL},
+	{"kill_after_ms", SETTING_NUMBER, offsetof(struct rule_values, kill_after_ms), 0, CONFIG_RULE_MAX_MS, NULL},
+	{"redis_key", SETTING_STRING, offsetof(struct rule_values, redis_key), 0, 0, NULL},
+	{"redis_key_format", SETTING_STRING, offsetof(struct rule_values, redis_key_format), 0, 0, NULL},
+	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct rule_values, wait_warn_ms), 0, CONFIG_DAY_MS, NULL},
+	{.name = NULL},
 };
 
 /* The end of the bracket expression at p; or NULL, and *wrong says what is wrong. */
@@ -139,14 +144,6 @@ static int check_name(const struct config_reading *r, int line, const char *name
 	return 0;
 }
 
-static int read_unstoppable(const struct config_reading *r, int line, const char *text, struct rule *rule)
-{
-	rule->refuse_unstoppable = strcmp(text, "refuse") == 0;
-	if (rule->refuse_unstoppable || strcmp(text, "warn") == 0)
-		return 0;
-	return reading_fail(r, line, "unstoppable is \"%.80s\"; expected \"warn\" or \"refuse\"", text);
-}
-
 /* Such a setting counts seconds in milliseconds: a number that is far too small would end every job. */
 static int check_hold_limits(const struct config_reading *r, config_setting_t *group, const struct rule *rule)
 {
@@ -208,102 +205,80 @@ static int read_key(const struct config_reading *r, config_setting_t *group, str
 	return ret;
 }
 
+/* The path or tree, with the name if there is one. */
+static int read_place(const struct config_reading *r, config_setting_t *group, const struct rule_values *values,
+		      struct rule *rule)
+{
+	const char *what = values->path ? "path" : "tree", *text = values->path ? values->path : values->tree;
+	const char *wrong = NULL;
+	char as_written[PATH_MAX];
+	int ret;
+
+	if (!values->path == !values->tree)
+		return reading_fail(r, config_setting_source_line(group), "this rule has %s; expected one of the two",
+				    values->path ? "both path and tree" : "neither path nor tree");
+	rule->line = settings_line(group, what);
+	ret = resolve_normalise(text, as_written);
+	rule->kind = values->tree ? PAGE_RULE_TREE : strpbrk(text, "*?[") ? PAGE_RULE_GLOB : PAGE_RULE_PATH;
+	if (ret < 0)
+		wrong = ret == -EINVAL ? "expected an absolute path without . and .. in it" : "expected a shorter path";
+	else if (values->path && strcmp(as_written, "/") == 0)
+		wrong = "the root directory is no file; expected tree";
+	else if (rule->kind == PAGE_RULE_GLOB)
+		wrong = check_glob(as_written);
+	if (wrong)
+		return reading_fail(r, rule->line, "%s is \"%.200s\": %s", what, text, wrong);
+	return compile_rule(r, rule, as_written,
+			    rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written), values->name);
+}
+
 static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
 {
-	struct rule_values values = {.wait_warn_ms = rule->wait_warn_ms};
-	char as_written[PATH_MAX];
-	const char *what, *text, *wrong = NULL;
-	int line = config_setting_source_line(group);
+	struct rule_values values = {
+		.on_lost = rule->on_lost, .on_refused = rule->on_refused, .wait_warn_ms = rule->wait_warn_ms};
 	int ret;
 
 	if (!config_setting_is_group(group))
-		return reading_fail(r, line, "expected groups such as { path = \"/...\"; } in protect");
+		return reading_fail(r, config_setting_source_line(group),
+				    "expected groups such as { path = \"/...\"; } in protect");
 	ret = settings_read(r, group, "", config_rule_rows, &values);
 	if (ret < 0)
 		return ret;
+	rule->on_lost = values.on_lost;
+	rule->on_refused = values.on_refused;
+	rule->refuse_unstoppable = values.refuse_unstoppable;
 	rule->at_least_ms = values.at_least_ms;
 	rule->wait_warn_ms = values.wait_warn_ms;
 	rule->warn_after_ms = values.warn_after_ms;
 	rule->kill_after_ms = values.kill_after_ms;
 	ret = check_hold_limits(r, group, rule);
-	if (ret < 0)
-		return ret;
-	if (values.on_lost)
-		ret = settings_on_lost(r, settings_line(group, "on_lost"), "", values.on_lost, &rule->on_lost);
-	if (ret == 0 && values.on_refused)
-		ret = settings_on_refused(r, settings_line(group, "on_refused"), "", values.on_refused,
-					  &rule->on_refused);
-	if (ret == 0 && values.unstoppable)
-		ret = read_unstoppable(r, settings_line(group, "unstoppable"), values.unstoppable, rule);
-	if (ret < 0)
-		return ret;
-	if (!values.path == !values.tree)
-		return reading_fail(r, line, "this rule has %s; expected one of the two",
-				    values.path ? "both path and tree" : "neither path nor tree");
-	what = values.path ? "path" : "tree";
-	text = values.path ? values.path : values.tree;
-	line = settings_line(group, what);
-	rule->line = (int)line;
-	ret = resolve_normalise(text, as_written);
-	rule->kind = values.tree ? PAGE_RULE_TREE : strpbrk(text, "*?[") ? PAGE_RULE_GLOB : PAGE_RULE_PATH;
-	if (ret < 0)
-		wrong = ret == -EINVAL ? "expected an absolute path without . and .. in it" : "expected a shorter path";
-	else if (values.path && strcmp(as_written, "/") == 0)
-		wrong = "the root directory is no file; expected tree";
-	else if (rule->kind == PAGE_RULE_GLOB)
-		wrong = check_glob(as_written);
-	if (wrong)
-		return reading_fail(r, line, "%s is \"%.200s\": %s", what, text, wrong);
-	ret = compile_rule(r, rule, as_written,
-			   rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written), values.name);
+	if (ret == 0)
+		ret = read_place(r, group, &values, rule);
 	if (ret == 0)
 		ret = read_key(r, group, rule, values.redis_key, values.redis_key_format);
 	if (ret < 0)
 		return ret;
-	return check_name(r, settings_line(group, values.name ? "name" : what), rule->name, values.name != NULL);
+	return check_name(r, values.name ? settings_line(group, "name") : rule->line, rule->name, values.name != NULL);
 }
 
-static int compare_rules(const void *a, const void *b)
+/* What no two rules may have: the same kind and pattern; or, of those that have one, the same redis_key, since the locks of
+ * their files would be one lock. */
+static int order_by(const struct rule *x, const struct rule *y, bool keys)
+{
+	if (keys)
+		return strcmp(strchr(x->redis_key, ' '), strchr(y->redis_key, ' '));
+	return x->kind != y->kind ? (int)x->kind - (int)y->kind : strcmp(x->pattern, y->pattern);
+}
+
+static int compare_rules(const void *a, const void *b, void *keys)
 {
 	const struct rule *x = *(const struct rule *const *)a, *y = *(const struct rule *const *)b;
-	int order = (x->kind > y->kind) - (x->kind < y->kind);
-
-	if (!order)
-		order = strcmp(x->pattern, y->pattern);
-	return order ? order : (x > y) - (x < y);
-}
-
-/* No two rules may have the same kind and pattern. */
-static int check_twins(const struct config_reading *r, const struct config *config)
-{
-	const struct rule **sorted = calloc(config->rule_count, sizeof(*sorted));
-	int ret = 0;
-
-	if (!sorted)
-		return reading_out_of_memory(r);
-	for (size_t i = 0; i < config->rule_count; i++)
-		sorted[i] = &config->rules[i];
-	qsort(sorted, config->rule_count, sizeof(*sorted), compare_rules);
-	for (size_t i = 1; i < config->rule_count && ret == 0; i++)
-		if (sorted[i]->kind == sorted[i - 1]->kind && strcmp(sorted[i]->pattern, sorted[i - 1]->pattern) == 0)
-			ret = reading_fail(r, sorted[i]->line,
-					   "%.200s is in the rule of line %d already; expected it once",
-					   sorted[i]->pattern, sorted[i - 1]->line);
-	free(sorted);
-	return ret;
-}
-
-static int compare_keys(const void *a, const void *b)
-{
-	const struct rule *x = *(const struct rule *const *)a, *y = *(const struct rule *const *)b;
-	int order = strcmp(strchr(x->redis_key, ' '), strchr(y->redis_key, ' '));
+	int order = order_by(x, y, *(const bool *)keys);
 
 	return order ? order : (x > y) - (x < y);
 }
 
-/* No two rules may have the same redis_key: the locks of their files would be one lock. A Redis Cluster refuses scripts
- * with keys of two slots, and dflock's own keys are in one. */
-static int check_keys(const struct config_reading *r, struct config *config)
+static int check_twins(const struct config_reading *r, const struct config *config, bool keys)
 {
 	const struct rule **sorted = calloc(config->rule_count, sizeof(*sorted));
 	size_t count = 0;
@@ -312,23 +287,32 @@ static int check_keys(const struct config_reading *r, struct config *config)
 	if (!sorted)
 		return reading_out_of_memory(r);
 	for (size_t i = 0; i < config->rule_count; i++)
-		if (config->rules[i].redis_key)
+		if (!keys || config->rules[i].redis_key)
 			sorted[count++] = &config->rules[i];
-	config->store.keys = count > 0;
-	qsort(sorted, count, sizeof(*sorted), compare_keys);
-	if (count && config->store.cluster)
-		ret = reading_fail(
-			r, sorted[0]->line,
-			"redis_key is set for %.200s, and the store is a Redis Cluster, whose scripts cannot use "
-			"keys of two slots; expected a single server or sentinels",
-			sorted[0]->pattern);
+	qsort_r(sorted, count, sizeof(*sorted), compare_rules, &keys);
 	for (size_t i = 1; i < count && ret == 0; i++)
-		if (strcmp(strchr(sorted[i]->redis_key, ' '), strchr(sorted[i - 1]->redis_key, ' ')) == 0)
+		if (order_by(sorted[i - 1], sorted[i], keys) == 0)
 			ret = reading_fail(r, sorted[i]->line,
-					   "%.200s has the redis_key of line %d; expected a key of its own",
+					   keys ? "%.200s has the redis_key of line %d; expected a key of its own"
+						: "%.200s is in the rule of line %d already; expected it once",
 					   sorted[i]->pattern, sorted[i - 1]->line);
 	free(sorted);
 	return ret;
+}
+
+/* A Redis Cluster refuses scripts with keys of two slots, and dflock's own keys are in one. */
+static int check_keys(const struct config_reading *r, struct config *config)
+{
+	for (size_t i = 0; i < config->rule_count; i++) {
+		config->store.keys = config->store.keys || config->rules[i].redis_key;
+		if (config->rules[i].redis_key && config->store.cluster)
+			return reading_fail(
+				r, config->rules[i].line,
+				"redis_key is set for %.200s, and the store is a Redis Cluster, whose scripts cannot use "
+				"keys of two slots; expected a single server or sentinels",
+				config->rules[i].pattern);
+	}
+	return check_twins(r, config, true);
 }
 
 /* The shared page must have room for all rules, and for the one of `dflock lock`. */
@@ -372,7 +356,7 @@ int protect_read(const struct config_reading *r, config_setting_t *list, struct 
 			return ret;
 		}
 	}
-	ret = check_twins(r, config);
+	ret = check_twins(r, config, false);
 	if (ret == 0)
 		ret = check_keys(r, config);
 	return ret < 0 ? ret : check_room(r, config);

@@ -28,22 +28,22 @@ struct store_values {
 };
 
 const struct setting_row config_store_rows[] = {
-	{"server", SETTING_STRING, offsetof(struct store_values, server), 0, 0},
-	{"sentinels", SETTING_TEXTS, offsetof(struct store_values, sentinels), 0, 0},
-	{"cluster", SETTING_TEXTS, offsetof(struct store_values, cluster), 0, 0},
-	{"master", SETTING_STRING, offsetof(struct store_values, master), 0, 0},
-	{"sentinel_user", SETTING_STRING, offsetof(struct store_values, sentinel_user), 0, 0},
-	{"sentinel_password_file", SETTING_STRING, offsetof(struct store_values, sentinel_password_file), 0, 0},
-	{"replicas", SETTING_NUMBER, offsetof(struct store_values, replicas), 0, CONFIG_MAX_REPLICAS},
-	{"user", SETTING_STRING, offsetof(struct store_values, user), 0, 0},
-	{"password_file", SETTING_STRING, offsetof(struct store_values, password_file), 0, 0},
-	{"database", SETTING_NUMBER, offsetof(struct store_values, database), 0, 16383},
-	{"tls_ca", SETTING_STRING, offsetof(struct store_values, tls.ca), 0, 0},
-	{"tls_certificate_file", SETTING_STRING, offsetof(struct store_values, tls.certificate), 0, 0},
-	{"tls_key_file", SETTING_STRING, offsetof(struct store_values, tls.key), 0, 0},
-	{"tls_server_name", SETTING_STRING, offsetof(struct store_values, tls.server_name), 0, 0},
-	{"connect_ms", SETTING_NUMBER, offsetof(struct store_values, connect_ms), 100, 600000},
-	{NULL, 0, 0, 0, 0},
+	{"server", SETTING_STRING, offsetof(struct store_values, server), 0, 0, NULL},
+	{"sentinels", SETTING_TEXTS, offsetof(struct store_values, sentinels), 0, 0, NULL},
+	{"cluster", SETTING_TEXTS, offsetof(struct store_values, cluster), 0, 0, NULL},
+	{"master", SETTING_STRING, offsetof(struct store_values, master), 0, 0, NULL},
+	{"sentinel_user", SETTING_STRING, offsetof(struct store_values, sentinel_user), 0, 0, NULL},
+	{"sentinel_password_file", SETTING_STRING, offsetof(struct store_values, sentinel_password_file), 0, 0, NULL},
+	{"replicas", SETTING_NUMBER, offsetof(struct store_values, replicas), 0, CONFIG_MAX_REPLICAS, NULL},
+	{"user", SETTING_STRING, offsetof(struct store_values, user), 0, 0, NULL},
+	{"password_file", SETTING_STRING, offsetof(struct store_values, password_file), 0, 0, NULL},
+	{"database", SETTING_NUMBER, offsetof(struct store_values, database), 0, 16383, NULL},
+	{"tls_ca", SETTING_STRING, offsetof(struct store_values, tls.ca), 0, 0, NULL},
+	{"tls_certificate_file", SETTING_STRING, offsetof(struct store_values, tls.certificate), 0, 0, NULL},
+	{"tls_key_file", SETTING_STRING, offsetof(struct store_values, tls.key), 0, 0, NULL},
+	{"tls_server_name", SETTING_STRING, offsetof(struct store_values, tls.server_name), 0, 0, NULL},
+	{"connect_ms", SETTING_NUMBER, offsetof(struct store_values, connect_ms), 100, 600000, NULL},
+	{.name = NULL},
 };
 
 /* The port of ":6379"; of "" the default; -1: the text is neither. */

@@ -7,6 +7,13 @@
 
 #define SUGGEST_MAX 40 /* no setting is nearly as long, so a longer name is no typing error */
 
+const char *const settings_on_lost[] = {
+	[ON_LOST_FREEZE] = "freeze", [ON_LOST_KILL] = "kill", [ON_LOST_WARN] = "warn", NULL};
+const char *const settings_on_refused[] = {
+	[WIRE_ON_REFUSED_REFUSE] = "refuse", [WIRE_ON_REFUSED_BUSY] = "busy", [WIRE_ON_REFUSED_WAIT] = "wait", NULL};
+_Static_assert(sizeof(enum on_lost) == sizeof(unsigned) && sizeof(enum wire_on_refused) == sizeof(unsigned),
+	       "SETTING_WORD");
+
 static const char *settings_type_name(config_setting_t *setting)
 {
 	switch (config_setting_type(setting)) {
@@ -157,6 +164,31 @@ static int settings_check_texts(const struct config_reading *r, config_setting_t
 	return 0;
 }
 
+static int settings_read_word(const struct config_reading *r, config_setting_t *setting, const char *prefix,
+			      const struct setting_row *row, unsigned *value)
+{
+	char expected[80] = "";
+	const char *text;
+	size_t used = 0;
+	int ret = settings_read_string(r, setting, prefix, &text);
+
+	if (ret < 0)
+		return ret;
+	for (unsigned i = 0; row->words[i]; i++) {
+		if (strcmp(text, row->words[i]) == 0) {
+			*value = i;
+			return 0;
+		}
+		used += (size_t)snprintf(expected + used, sizeof(expected) - used, "%s\"%s\"",
+					 !i                  ? ""
+					 : row->words[i + 1] ? ", "
+							     : " or ",
+					 row->words[i]);
+	}
+	return reading_fail(r, config_setting_source_line(setting), "%s%s is \"%.80s\"; expected %s", prefix, row->name,
+			    text, expected);
+}
+
 static int settings_read_one(const struct config_reading *r, config_setting_t *setting, const char *prefix,
 			     const struct setting_row *row, void *value)
 {
@@ -170,6 +202,8 @@ static int settings_read_one(const struct config_reading *r, config_setting_t *s
 			return settings_wrong_type(r, setting, prefix, "true or false");
 		*(bool *)value = config_setting_get_bool(setting);
 		return 0;
+	case SETTING_WORD:
+		return settings_read_word(r, setting, prefix, row, value);
 	case SETTING_STRING:
 		return settings_read_string(r, setting, prefix, value);
 	case SETTING_GROUP:
@@ -216,41 +250,4 @@ int settings_line(config_setting_t *group, const char *name)
 	if (!group)
 		return 0;
 	return config_setting_source_line(setting ? setting : group);
-}
-
-int settings_on_lost(const struct config_reading *r, int line, const char *prefix, const char *text,
-		     enum on_lost *on_lost)
-{
-	static const char *const names[] = {
-		[ON_LOST_FREEZE] = "freeze",
-		[ON_LOST_KILL] = "kill",
-		[ON_LOST_WARN] = "warn",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(text, names[i]) == 0) {
-			*on_lost = (enum on_lost)i;
-			return 0;
-		}
-	}
-	return reading_fail(r, line, "%son_lost is \"%.80s\"; expected \"freeze\", \"kill\" or \"warn\"", prefix, text);
-}
-
-int settings_on_refused(const struct config_reading *r, int line, const char *prefix, const char *text,
-			enum wire_on_refused *on_refused)
-{
-	static const char *const names[WIRE_ON_REFUSED_VALUES] = {
-		[WIRE_ON_REFUSED_REFUSE] = "refuse",
-		[WIRE_ON_REFUSED_BUSY] = "busy",
-		[WIRE_ON_REFUSED_WAIT] = "wait",
-	};
-
-	for (size_t i = 0; i < WIRE_ON_REFUSED_VALUES; i++) {
-		if (strcmp(text, names[i]) == 0) {
-			*on_refused = (enum wire_on_refused)i;
-			return 0;
-		}
-	}
-	return reading_fail(r, line, "%son_refused is \"%.80s\"; expected \"refuse\", \"busy\" or \"wait\"", prefix,
-			    text);
 }

@@ -82,10 +82,10 @@ sites=$(grep -rohE 'log_event\(LINE' keeper --include='*.c' | wc -l)
 room=$(sed -n 's/^#define LOGCAUSE_SITES *//p' keeper/logcause.h)
 [ "$sites" -lt "$room" ] || wrong "keeper/logcause.h: LOGCAUSE_SITES is $room, and $sites places log lines without a subject"
 # Metrics: the table in cli/, the manual page, the table for operators; alerts name no others.
-metrics=$(sed -n 's/^\t{"\([a-z_]*\)",.*/dflock_\1/p' cli/metrics_table.c)
-[ -n "$metrics" ] || wrong "cli/metrics_table.c: no metrics were found"
-same cli/metrics_table.c "$metrics" docs/operating.md "$(sed -n 's/^| `\(dflock_[a-z_]*\)`.*/\1/p' docs/operating.md)"
-same cli/metrics_table.c "$metrics" "man/dflock.1 (metrics)" "$(awk '/^\.S[hs]/ { on = $0 == ".Ss dflock metrics" } on' man/dflock.1 |
+metrics=$(sed -n 's/^\t{"\([a-z_]*\)",.*/dflock_\1/p' cli/metrics.c)
+[ -n "$metrics" ] || wrong "cli/metrics.c: no metrics were found"
+same cli/metrics.c "$metrics" docs/operating.md "$(sed -n 's/^| `\(dflock_[a-z_]*\)`.*/\1/p' docs/operating.md)"
+same cli/metrics.c "$metrics" "man/dflock.1 (metrics)" "$(awk '/^\.S[hs]/ { on = $0 == ".Ss dflock metrics" } on' man/dflock.1 |
 	sed 's/dflock_up 0//' | grep -oE 'dflock_[a-z_]+')"
 for word in $(grep -oE 'dflock_[a-z_]+' packaging/prometheus/dflock.rules.yml | sed -E 's/_(bucket|sum|count)$//' | sort -u); do
 	grep -qx "$word" <<<"$metrics" || wrong "packaging/prometheus/dflock.rules.yml: there is no metric $word"

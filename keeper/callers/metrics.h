@@ -8,7 +8,7 @@
  * keeper goes on.
  *
  * The JSON is {KEY: VALUE}. KEY is the metric's name without "dflock_"; VALUE a number, an object {LABEL: VALUE} for each
- * label that `dflock` knows the metric to have (cli/metrics_table.c), or a histogram {"le": [seconds], "counts": [one more],
+ * label that `dflock` knows the metric to have (cli/metrics.c), or a histogram {"le": [seconds], "counts": [one more],
  * "sum": seconds}. Durations and times are in seconds. A key that dflock does not know is left out there, so keepers and dflocks of
  * neighbouring versions understand each other.
  *

@@ -1,4 +1,4 @@
-"""`dflock doctor` about programs that start others, and about scripts: compared with whether LD_PRELOAD is still there."""
+"""`dflock doctor` about programs that start others, and about interpreters: compared with whether LD_PRELOAD is still there."""
 import os
 import pwd
 import shutil
@@ -72,11 +72,8 @@ def test_dflock_run_goes_by_the_arguments(host):
 
 @pytest.mark.parametrize("first, level, what, kept", [
     ("#!/usr/bin/env sh", "ok", "/sh is dynamically linked", True),
-    ("#!/usr/bin/env -S sh -e", "ok", "/sh is dynamically linked", True),
-    ("#!/usr/bin/env -S -u BAR FOO=1 sh", "ok", "/sh is dynamically linked", True),
-    ("#!/usr/bin/env -S -i PATH=/usr/bin sh", "problem", "takes LD_PRELOAD away in its first line", False),
-    ("#!/usr/bin/env -S -u LD_PRELOAD sh", "problem", "takes LD_PRELOAD away in its first line", False),
-    ("#!/usr/bin/env -S LD_PRELOAD= sh", "problem", "takes LD_PRELOAD away in its first line", False),
+    ("#!/usr/bin/env -S sh -e", "ok", "/env is dynamically linked", True),
+    ("#!/usr/bin/env -S -i PATH=/usr/bin sh", "warning", "it cleans the environment with -i", False),
 ])
 def test_env_in_the_first_line(host, programs, first, level, what, kept):
     path = script(programs, first + "\nenv")
@@ -87,47 +84,3 @@ def test_env_in_the_first_line(host, programs, first, level, what, kept):
 
 def test_env_of_nothing(host, programs):
     assert about(host, script(programs, "#!/usr/bin/env no-such-program"))[0] == "problem"
-    assert about(host, script(programs, "#!/usr/bin/env -S ${SHELL}"))[0] == "warning"
-
-
-CLEAN = "takes LD_PRELOAD away in line"
-
-
-@pytest.mark.parametrize("lines, level, what", [
-    ("set -e\nFOO=1\nexport BAR=2\nenv", "ok", "the preload reaches it"),
-    ("exec env -i PATH=\"$PATH\" env", "warning", CLEAN + " 2:"),
-    ("if true; then\n  env - PATH=/usr/bin:/bin env\nfi", "warning", CLEAN + " 3:"),
-    ("unset LD_PRELOAD\nenv", "warning", CLEAN + " 2:"),
-    ("export LD_PRELOAD=\nenv", "warning", CLEAN + " 2:"),
-    ("true; LD_PRELOAD= env", "warning", CLEAN + " 2:"),
-    ("nice -n 5 env -u LD_PRELOAD env", "warning", CLEAN + " 2:"),
-    ("# env -i\necho 'env -i; unset LD_PRELOAD'\ncat <<END >/dev/null\nenv -i\nEND\nenv", "ok", "the preload reaches it"),
-    ("export LD_PRELOAD=\"/none/x.so:$LD_PRELOAD\"\n:\nenv 2>/dev/null", "ok", "the preload reaches it"),
-], ids=lambda v: v.split("\n")[0] if isinstance(v, str) else "")
-def test_what_a_shell_script_does(host, programs, lines, level, what):
-    path = script(programs, "#!/bin/sh\n" + lines)
-    found = about(host, path)
-    assert found[0] == level and what in found[1], found
-    if level != "ok":
-        assert not keeps(path)
-    elif "none" not in lines:
-        assert keeps(path)
-
-
-def test_what_a_shell_script_starts(host, programs, compiled):
-    static = compiled("static", "-static")
-    path = script(programs, f"#!/bin/sh\ncd /\nexec {static} \"$@\"")
-    level, line = about(host, path)
-    assert level == "problem" and f"{path} starts, in line 3: {static} is statically linked" in line
-    path = script(programs, f"#!/bin/sh\n{static} || exit 1", "second")
-    level, line = about(host, path)
-    assert level == "warning" and f"{path} starts, in line 2: {static} is statically linked" in line
-    path = script(programs, "#!/bin/bash\nexec \"$JAVA\" -jar x", "third")
-    assert about(host, path) == ("warning", f"{path}: it cannot be told what it starts in line 2; ask for that program")
-
-
-@needs_root
-def test_sudo_in_a_script(host, programs):
-    path = script(programs, "#!/bin/sh\nsudo -n true\nsu root -c true", "sudoer")
-    level, line = about(host, path)
-    assert level == "warning" and "starts, in line 2: " in line and "it cleans the environment" in line

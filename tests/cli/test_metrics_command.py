@@ -44,7 +44,7 @@ def test_a_mistake_is_found():
 def test_every_metric_is_there(make_host):
     """With a keeper: HELP, TYPE and a sample for each that the table has; histograms add up."""
     text = make_host("a").cli("metrics").stdout
-    with open(os.path.join(ROOT, "cli/metrics_table.c")) as f:
+    with open(os.path.join(ROOT, "cli/metrics.c")) as f:
         names = re.findall(r'^\t\{"([a-z_]+)"', f.read(), re.M)
     assert len(names) > 40
     assert re.findall(r"^# TYPE dflock_([a-z_]+) ", text, re.M) == names

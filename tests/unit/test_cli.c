@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/files.h"
+#include "cli/doctor.h"
 #include "cli/show.h"
-#include "cli/grid.h"
 #include "tests/unit/suite.h"
 
 static char line[FILES_LINE_BYTES];

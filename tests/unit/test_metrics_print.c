@@ -1,4 +1,4 @@
-/* cli/metrics_print.c: the text for Prometheus, also of answers that make no sense. */
+/* cli/metrics.c: the text for Prometheus, also of answers that make no sense. */
 #include <check.h>
 #include <jansson.h>
 #include <regex.h>
