@@ -1,8 +1,8 @@
 /*
- * The rows of the JSON documents with which the keeper answers operators: docs/state.md has them all. What another user may
- * see is decided where a row is made. Each function returns a new reference, NULL without memory (jansson then leaves the
- * row out). picture_keeper(), picture_lease() and picture_lost() read the keeper: loop only; the others may be called by
- * any thread.
+ * The rows of the JSON documents with which the keeper answers operators: docs/state.md has them all. What another user
+ * may see is decided where a row is made. Each function that makes a row returns a new reference, or NULL without memory
+ * (jansson then leaves the row out). picture_keeper(), picture_lease(), picture_lost() and picture_grants() read the
+ * keeper, and picture_answer() a session: loop only. Any thread may call the others.
  */
 #ifndef DFLOCK_KEEPER_PICTURE_H
 #define DFLOCK_KEEPER_PICTURE_H
@@ -20,8 +20,8 @@ struct lock;
 struct lost_lease;
 struct session;
 
-/* What may be any bytes: "(not UTF-8)" if it is no UTF-8; or, in the part about the cluster, with \xNN for its bytes above
- * 0x7f. */
+/* What may be any bytes: "(not UTF-8)" if it is no UTF-8; or, in the part about the cluster, with \xNN for its bytes
+ * above 0x7f. */
 json_t *picture_text(const char *text);
 json_t *picture_bytes(const char *text);
 
@@ -31,16 +31,16 @@ const char *picture_space(enum wire_space space);
 void picture_add_range(json_t *row, const struct store_range *range);
 /* {"pid","command","since"}. */
 json_t *picture_job(const struct store_job *job);
-/* What the store says of a name: the leases, or the hosts that wait; of this host, or of all (NULL). told: with the files and
- * tokens. */
+/* What the store says of a name: the leases, or the hosts that wait; of this host, or of all (NULL). told: with the
+ * files and tokens. */
 json_t *picture_entries(const struct store_entry *entries, size_t count, bool waiters, const char *host, bool told);
 /* {SPACE: ms}, the spaces that rest. */
 json_t *picture_rests(const struct store_aside *aside);
 /* The Redis client that has the key: {"token","left_ms"}; null: none has it. */
 json_t *picture_client(const struct store_aside *aside);
 
-/* All of the keeper but leases; then one of them, and one that was lost, both with "holders" [] to be filled. all: also what is
- * no other user's business. */
+/* All of the keeper but its leases; one lease, and one that was lost, both with "holders" [] to be filled. all: also what
+ * is no other user's business. */
 json_t *picture_keeper(struct keeper *k);
 json_t *picture_lease(const struct lease *lease, bool all);
 json_t *picture_lost(const struct lost_lease *lost);
@@ -62,7 +62,7 @@ json_t *picture_holder(pid_t pid, const char *command, const struct store_range 
 json_t *picture_grants(const struct lock *lock);
 void picture_add_since(const json_t *grants, pid_t locker, json_t *holder);
 
-/* The part about the cluster, as the store tells it: the first piece is its record, then come the names. picture_close() when all have
+/* The part about the cluster, as the store tells it: its record first, then the names. picture_close() when all have
  * come. */
 void picture_add_record(json_t *cluster, const struct store_picture *record);
 void picture_add_name(json_t *cluster, const char *name, const struct store_entry *entries, size_t count,
