@@ -257,83 +257,63 @@ int ask_about(struct ask *ask, enum wire_op op, const char *text, int *memfd, ch
 	return ret;
 }
 
-static int ask_read_status(int fd, char **json, size_t *len, char why[CLI_LINE_BYTES])
-{
-	struct stat st;
-	size_t used = 0;
-	char *text;
+struct ask_answer {
+	int fd;
+	off_t read;
+};
 
-	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size > STATUS_MAX_BYTES)
+/* Reads by offset, because the keeper's descriptor shares the file position. */
+static size_t ask_read(void *buffer, size_t size, void *arg)
+{
+	struct ask_answer *from = arg;
+	ssize_t n = from->read < STATUS_MAX_BYTES ? pread(from->fd, buffer, size, from->read) : -1;
+
+	from->read += n > 0 ? n : 0;
+	return n < 0 ? (size_t)-1 : (size_t)n;
+}
+
+static int ask_answer(struct ask *ask, enum wire_op op, const char *text, json_t **answer, char why[CLI_LINE_BYTES])
+{
+	struct ask_answer from = {.fd = -1};
+	int ret = ask_about(ask, op, text, &from.fd, why);
+	json_error_t error;
+
+	*answer = NULL;
+	if (ret)
+		return ret;
+	if (from.fd < 0)
 		return ask_fail(why, EPROTO, "the keeper's answer has no status with it");
-	text = malloc((size_t)st.st_size + 1);
-	if (!text)
-		return ask_fail(why, ENOMEM, "not enough memory for the keeper's status");
-	/* Reads by offset, because the keeper's descriptor shares the file position. */
-	while (used < (size_t)st.st_size) {
-		ssize_t n = pread(fd, text + used, (size_t)st.st_size - used, (off_t)used);
-
-		if (n <= 0) {
-			free(text);
-			return ask_fail(why, EPROTO, "the keeper's status cannot be read");
-		}
-		used += (size_t)n;
-	}
-	text[used] = '\0';
-	*json = text;
-	*len = used;
-	return 0;
+	*answer = json_load_callback(ask_read, &from, 0, &error);
+	close(from.fd);
+	if (json_is_object(*answer))
+		return 0;
+	json_decref(*answer);
+	*answer = NULL;
+	return ask_fail(why, EPROTO, "the keeper's answer makes no sense (%s); is it another version's?", error.text);
 }
 
-static int ask_text(struct ask *ask, enum wire_op op, const char *text, char **json, size_t *len,
-		    char why[CLI_LINE_BYTES])
-{
-	int fd = -1;
-	int ret = ask_about(ask, op, text, &fd, why);
-
-	if (!ret)
-		ret = ask_read_status(fd, json, len, why);
-	if (fd >= 0)
-		close(fd);
-	return ret;
-}
-
-int ask_once(enum wire_op op, const char *text, char **answer, size_t *len, char why[CLI_LINE_BYTES])
+int ask_once(enum wire_op op, const char *text, json_t **answer, char why[CLI_LINE_BYTES])
 {
 	struct place place;
 	struct ask ask;
 	int ret;
 
 	cli_place(&place, NULL);
+	if (answer)
+		*answer = NULL;
 	ret = ask_connect(&place, &ask, why);
 	if (!ret)
-		ret = answer ? ask_text(&ask, op, text, answer, len, why) : ask_about(&ask, op, text, NULL, why);
+		ret = answer ? ask_answer(&ask, op, text, answer, why) : ask_about(&ask, op, text, NULL, why);
 	ask_close(&ask);
 	return ret;
 }
 
-json_t *ask_parse(const char *answer, size_t len, char why[CLI_LINE_BYTES])
-{
-	json_error_t error;
-	json_t *parsed = json_loadb(answer, len, 0, &error);
-
-	if (json_is_object(parsed))
-		return parsed;
-	json_decref(parsed);
-	snprintf(why, CLI_LINE_BYTES, "the keeper's answer makes no sense (%s); is it another version's?", error.text);
-	return NULL;
-}
-
 json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, char why[CLI_LINE_BYTES])
 {
-	json_t *parsed;
-	char *answer;
-	size_t len;
+	json_t *answer;
 
-	if (ask_text(ask, op, text, &answer, &len, why))
-		return NULL;
-	parsed = ask_parse(answer, len, why);
-	free(answer);
-	return parsed;
+	(void)ask_answer(ask, op, text, &answer, why);
+	return answer;
 }
 
 json_t *ask_status_json(struct ask *ask, char why[CLI_LINE_BYTES])

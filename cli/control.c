@@ -132,7 +132,7 @@ int cmd_log_level(int argc, char **argv)
 	char why[CLI_LINE_BYTES];
 
 	argp_parse(&argp, argc, argv, 0, NULL, &level);
-	if (ask_once(WIRE_LOG_LEVEL, level, NULL, NULL, why))
+	if (ask_once(WIRE_LOG_LEVEL, level, NULL, why))
 		return cli_fail(why);
 	puts(why);
 	return CLI_OK;

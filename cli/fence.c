@@ -89,20 +89,22 @@ static bool fence_is_meant(const struct fence_search *search, const json_t *leas
 	       (*search->path && !strcmp(field_text(lease, "path"), search->path));
 }
 
-/* Does a process of `own` hold something under the lease? With no `own`: any process? */
-static bool fence_is_held(const json_t *lease, const pid_t *own, size_t count, bool any)
+/* Does a process of `own` hold something under the lease? */
+static bool fence_is_own(const struct fence_search *search, const json_t *lease)
 {
 	const json_t *holder;
 	size_t i;
 
-	json_array_foreach (json_object_get(lease, "holders"), i, holder) {
-		if (any)
-			return true;
-		for (size_t n = 0; n < count; n++)
-			if (field_number(holder, "pid") == own[n])
+	json_array_foreach (json_object_get(lease, "holders"), i, holder)
+		for (size_t n = 0; n < search->own_count; n++)
+			if (field_number(holder, "pid") == search->own[n])
 				return true;
-	}
 	return false;
+}
+
+static bool fence_is_held(const json_t *lease)
+{
+	return json_array_size(json_object_get(lease, "holders"));
 }
 
 /* While a lease is asked for, processes that hold the file's lock do so under another one; while it is given back, none does. */
@@ -123,8 +125,8 @@ static void fence_search(struct fence_search *search, const json_t *leases, bool
 
 		if (!fence_is_meant(search, lease) || !fence_counts(lease))
 			continue;
-		own = fence_is_held(lease, search->own, search->own_count, false);
-		if (!own && (!any || search->is_own || !fence_is_held(lease, NULL, 0, true)))
+		own = fence_is_own(search, lease);
+		if (!own && (!any || search->is_own || !fence_is_held(lease)))
 			continue;
 		search->several = search->found && search->is_own == own;
 		search->found = lease;
@@ -138,7 +140,7 @@ static bool fence_was_lost(const struct fence_search *search, const json_t *lost
 	size_t i;
 
 	json_array_foreach (lost, i, lease)
-		if (fence_is_meant(search, lease) && fence_is_held(lease, NULL, 0, true))
+		if (fence_is_meant(search, lease) && fence_is_held(lease))
 			return true;
 	return false;
 }

@@ -20,6 +20,12 @@ bool field_flag(const json_t *object, const char *key)
 	return json_is_true(json_object_get(object, key));
 }
 
+void field_print(const json_t *object)
+{
+	json_dumpf(object, stdout, JSON_INDENT(1));
+	putchar('\n');
+}
+
 struct keys {
 	const char *key, *then;
 };

@@ -11,6 +11,9 @@ const char *field_text(const json_t *object, const char *key);
 int64_t field_number(const json_t *object, const char *key);
 bool field_flag(const json_t *object, const char *key);
 
+/* Prints it for programs. */
+void field_print(const json_t *object);
+
 /* The objects of an array, sorted by their `key`, then by `then` (numbers or text). *count is 0 if there are none,
  * or no memory. The caller frees the list; the objects stay the array's. */
 json_t **field_sorted(const json_t *array, const char *key, const char *then, size_t *count);

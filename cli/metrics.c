@@ -301,22 +301,6 @@ static const char metrics_doc[] =
 	"The exit status is 0, also if no keeper runs, and 1 if there is one that does not answer (then, too, it says "
 	"\"dflock_up 0\"), or if the file cannot be written. dflock(1) lists the metrics.";
 
-/* The keeper's answer; NULL: it is away. Then `why` says so, and is "" if none runs. */
-static json_t *metrics_ask(char why[CLI_LINE_BYTES])
-{
-	json_t *answer = NULL;
-	char *text = NULL;
-	size_t len;
-	int ret = ask_once(WIRE_METRICS, NULL, &text, &len, why);
-
-	if (!ret)
-		answer = ask_parse(text, len, why);
-	free(text);
-	if (answer || ret == -ENOENT)
-		why[0] = '\0';
-	return answer;
-}
-
 /* Waits for another dflock that writes there. 0 or -errno. */
 static int textfile_lock(int dir)
 {
@@ -385,17 +369,20 @@ int cmd_metrics(int argc, char **argv)
 		{"textfile", 't', "DIR", 0, "write " TEXTFILE_NAME " in this directory, for node_exporter", 0}, {0}};
 	char why[CLI_LINE_BYTES];
 	const char *dir = NULL;
-	json_t *answer;
-	int ret = 0;
+	bool failed;
+	json_t *answer; /* NULL: the keeper is away */
+	int ret;
 
 	cli_options(argc, argv, metrics_doc, known, (void *[]){&dir}, NULL);
-	answer = metrics_ask(why);
-	if (*why)
+	ret = ask_once(WIRE_METRICS, NULL, &answer, why);
+	failed = ret && ret != -ENOENT;
+	if (failed)
 		cli_error("%s", why);
+	ret = 0;
 	if (dir)
 		ret = textfile(dir, answer);
 	else
 		metrics_print(answer, stdout);
 	json_decref(answer);
-	return ret || *why ? CLI_FAILED : CLI_OK;
+	return ret || failed ? CLI_FAILED : CLI_OK;
 }

@@ -227,82 +227,65 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 }
 
 /* Asks the keeper. 0 with *status; -ENOENT: none runs; or -errno. Then `why` says so in one line. */
-static int status_ask(json_t **status, char **text, char why[CLI_LINE_BYTES])
+static int status_ask(json_t **status, char why[CLI_LINE_BYTES])
 {
-	size_t len = 0, used;
-	int ret;
+	int ret = ask_once(WIRE_STATUS, NULL, status, why);
+	size_t used = strlen(why);
 
-	*status = NULL;
-	*text = NULL;
-	ret = ask_once(WIRE_STATUS, NULL, text, &len, why);
-	used = strlen(why);
 	if (ret == -ENOENT)
 		snprintf(why + used, CLI_LINE_BYTES - used, ": this host holds nothing");
-	if (ret)
-		return ret;
-	*status = ask_parse(*text, len, why);
-	if (*status)
-		return 0;
-	free(*text);
-	*text = NULL;
-	return -EPROTO;
+	return ret;
 }
 
 /* One of several times: an error is shown, and the next time comes. */
 static void status_write(void *arg, FILE *f)
 {
 	const struct status_options *options = arg;
-	char why[CLI_LINE_BYTES], *text;
+	char why[CLI_LINE_BYTES];
 	json_t *status;
 
-	if (status_ask(&status, &text, why)) {
+	if (status_ask(&status, why)) {
 		show_text(f, why);
 		fputc('\n', f);
 		return;
 	}
 	status_print(status, options, f);
 	json_decref(status);
-	free(text);
 }
 
 static int status_check_once(void)
 {
-	char why[CLI_LINE_BYTES], *text;
+	char why[CLI_LINE_BYTES];
 	json_t *status;
-	int ret = status_ask(&status, &text, why);
+	int ret = status_ask(&status, why), level = ret == -ENOENT ? 0 : 2;
 
 	if (ret) {
-		status_check_line(ret == -ENOENT ? 0 : 2, why, stdout);
+		status_check_line(level, why, stdout);
 		putchar('\n');
-		return ret == -ENOENT ? 0 : 2;
+		return level;
 	}
-	ret = status_check(status, stdout);
+	level = status_check(status, stdout);
 	json_decref(status);
-	free(text);
-	return ret;
+	return level;
 }
 
 static int status_once(const struct status_options *options)
 {
-	char why[CLI_LINE_BYTES], *text;
+	char why[CLI_LINE_BYTES];
 	json_t *status;
-	int ret = status_ask(&status, &text, why);
+	int ret = status_ask(&status, why);
 
-	if (ret == -ENOENT) {
-		if (options->json)
-			puts("{\"running\": false}");
-		else
-			printf("%s\n(the first program that locks a protected file starts one)\n", why);
-		return CLI_OK;
-	}
-	if (ret)
+	if (ret && ret != -ENOENT)
 		return cli_fail(why);
-	if (options->json)
-		printf("%s%s", text, *text && text[strlen(text) - 1] == '\n' ? "" : "\n");
+	if (ret && options->json)
+		puts("{\"running\": false}");
+	else if (ret)
+		printf("%s\n(the first program that locks a protected file starts one)\n", why);
+	else if (options->json)
+		field_print(status);
 	else
 		status_print(status, options, stdout);
 	json_decref(status);
-	free(text);
 	return CLI_OK;
 }
 

@@ -26,6 +26,9 @@ void status_past_print(const json_t *status, FILE *f);
 /* "10-14" for the half-open range of a lease or waiter, "10-end", "whole file" for flock. */
 #define STATUS_RANGE_BYTES 48
 const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES]);
+/* A cell, "flock exclusive, whole file". */
+struct grid;
+void status_leases_add_range(struct grid *grid, const json_t *row);
 
 /* status_check.c: one line for monitoring systems. Returns 0, 1 (warning) or 2 (critical). */
 int status_check(const json_t *status, FILE *f);

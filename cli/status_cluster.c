@@ -108,7 +108,7 @@ static void add_client(struct grid *grid, const json_t *client)
 
 static void add_lock(struct grid *grid, const struct cluster *c, const json_t *lock)
 {
-	char host[512], range[STATUS_RANGE_BYTES];
+	char host[512];
 	const json_t *entry;
 	size_t i;
 
@@ -116,8 +116,7 @@ static void add_lock(struct grid *grid, const struct cluster *c, const json_t *l
 	json_array_foreach (json_object_get(lock, "leases"), i, entry) {
 		grid_cell(grid, "    held");
 		grid_cell(grid, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
-		grid_cell(grid, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
-			  status_leases_range(entry, range));
+		status_leases_add_range(grid, entry);
 		grid_cell(grid, "fence %" PRId64, field_number(entry, "fence"));
 		add_job(grid, entry);
 	}
@@ -126,8 +125,7 @@ static void add_lock(struct grid *grid, const struct cluster *c, const json_t *l
 	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
 		grid_cell(grid, "    waits (%zu.)", i + 1);
 		grid_cell(grid, "%s", describe_host(c, field_text(entry, "host"), host, sizeof(host)));
-		grid_cell(grid, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
-			  status_leases_range(entry, range));
+		status_leases_add_range(grid, entry);
 		grid_cell(grid, "%s", "");
 		add_job(grid, entry);
 	}

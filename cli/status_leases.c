@@ -23,6 +23,14 @@ const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES
 	return out;
 }
 
+void status_leases_add_range(struct grid *grid, const json_t *row)
+{
+	char range[STATUS_RANGE_BYTES];
+
+	grid_cell(grid, "%s %s, %s", field_text(row, "space"), field_text(row, "mode"),
+		  status_leases_range(row, range));
+}
+
 /* A holder that the keeper may not look into, or does not find. */
 static void add_unseen(struct grid *grid, const json_t *p)
 {

@@ -106,15 +106,14 @@ static void who_add_process(struct grid *grid, const json_t *job)
 static void who_add_holders(struct grid *grid, const json_t *host)
 {
 	const json_t *holder;
-	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
+	char since[SHOW_TIME_BYTES];
 	int64_t more = field_number(host, "count");
 	size_t i;
 
 	json_array_foreach (json_object_get(host, "holders"), i, holder) {
 		who_add_host(grid, host);
 		who_add_process(grid, holder);
-		grid_cell(grid, "%s %s, %s", field_text(holder, "space"), field_text(holder, "mode"),
-			  status_leases_range(holder, range));
+		status_leases_add_range(grid, holder);
 		grid_cell(grid, "since %s", show_when(field_number(holder, "since"), since));
 		more--;
 	}
@@ -133,7 +132,7 @@ static void who_add_known(struct grid *grid, const json_t *host)
 	const char *note = !strcmp(state, "old")      ? "unknown: its dflock is of an older version"
 			   : !strcmp(state, "silent") ? "unknown: it has not answered"
 						      : "unknown: it was not asked";
-	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
+	char since[SHOW_TIME_BYTES];
 	const json_t *lease;
 	size_t i;
 
@@ -142,8 +141,7 @@ static void who_add_known(struct grid *grid, const json_t *host)
 
 		who_add_host(grid, host);
 		grid_cell(grid, "%s", note);
-		grid_cell(grid, "%s %s, %s", field_text(lease, "space"), field_text(lease, "mode"),
-			  status_leases_range(lease, range));
+		status_leases_add_range(grid, lease);
 		if (field_number(job, "pid"))
 			grid_cell(grid, "last known: pid %" PRId64 " (%s) asked for it %s", field_number(job, "pid"),
 				  field_text(job, "command"), show_when(field_number(job, "since"), since));
@@ -155,14 +153,12 @@ static void who_add_known(struct grid *grid, const json_t *host)
 static void who_add_waiting(struct grid *grid, const json_t *report)
 {
 	const json_t *entry;
-	char range[STATUS_RANGE_BYTES];
 	size_t i;
 
 	json_array_foreach (json_object_get(report, "waiting"), i, entry) {
 		grid_cell(grid, "    %s", field_text(entry, "host"));
 		grid_cell(grid, "waits (%zu.)", i + 1);
-		grid_cell(grid, "%s %s, %s", field_text(entry, "space"), field_text(entry, "mode"),
-			  status_leases_range(entry, range));
+		status_leases_add_range(grid, entry);
 		grid_cell(grid, "%s", "");
 	}
 }
@@ -231,8 +227,7 @@ static int who_show(const struct who_options *options, const json_t *report)
 	bool held = who_is_held(report);
 
 	if (options->json) {
-		json_dumpf(report, stdout, JSON_INDENT(1));
-		putchar('\n');
+		field_print(report);
 	} else if (held || !*field_text(report, "error")) {
 		who_print(report, stdout);
 	}

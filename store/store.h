@@ -376,12 +376,22 @@ struct store_rules {
 typedef void store_rules_cb(void *arg, const struct store_rules *rules, const char *error);
 void store_read_rules(struct store *s, const char *place, const char *digest, store_rules_cb *cb, void *arg);
 
-/* The whole store as JSON text for status:
- * {"incarnation":..,"open":..,"ttl_ms":..,"fence":..,"hosts":{HOST:{"beat","age_ms"}},
- * "locks":[{"name":..,"leases":[{"host","file","token","space","mode","from","to","fence","job":{"pid","since",
- * "command"}}],"waiters":[..same, no fence..],"resting":{"flock":ms,"record":ms},"client":null or {"token":..,"left_ms":(-1: for ever),"key":..}}]}. space: "flock", "record"; "resting" has the spaces that rest; mode: "shared", "exclusive"; numbers are exact; bytes that are no UTF-8 are
- * \xNN. `json` is valid during the callback; NULL: `error` says why there is none. Not atomic over several locks. */
-typedef void store_dump_cb(void *arg, const char *json, size_t len, const char *error);
-void store_dump(struct store *s, store_dump_cb *cb, void *arg);
+/* The whole store, for status. Not atomic over several names. */
+struct store_picture {
+	const char *incarnation; /* any bytes */
+	bool open;
+	int64_t ttl_ms, fence; /* of the record; -1: it has none */
+	const struct store_blocker *hosts;
+	size_t host_count;
+};
+/* What is given to these is valid during the call. */
+struct store_dump {
+	void (*on_record)(void *arg, const struct store_picture *record); /* first */
+	/* What a name has: leases and waiters, or a rest. Sometimes twice for one name. */
+	void (*on_name)(void *arg, const char *name, const struct store_entry *entries, size_t count,
+			const struct store_aside *aside);
+	void (*on_end)(void *arg, const char *error); /* once; NULL: all was told */
+};
+void store_dump(struct store *s, const struct store_dump *to, void *arg);
 
 #endif

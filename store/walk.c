@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +23,9 @@ struct walk {
 
 	struct store_blocker host; /* sweep */
 	store_reply_cb *swept;
-	json_t *json, *locks; /* dump; `locks` by name, since SCAN may show a key twice */
-	store_dump_cb *dumped;
+	const struct store_dump *dump; /* NULL: a sweep */
+	struct store_picture record;
+	char *incarnation;
 	void *arg;
 };
 
@@ -51,8 +51,7 @@ static void free_names(struct walk *walk)
 static void walk_free(struct walk *walk)
 {
 	free_names(walk);
-	json_decref(walk->json);
-	json_decref(walk->locks);
+	free(walk->incarnation);
 	free(walk);
 }
 
@@ -68,7 +67,7 @@ static const char *name_of(const struct walk *walk, const char *key)
 {
 	const char *name = name_behind(key, STORE_LOCK_KEY);
 
-	for (int space = 0; !name && walk->json && space < WIRE_SPACES; space++) {
+	for (int space = 0; !name && walk->dump && space < WIRE_SPACES; space++) {
 		const char *rest = name_behind(key, STORE_REST_KEY);
 
 		rest = rest ? name_behind(rest, word_space[space]) : NULL;
@@ -153,7 +152,7 @@ static void walk_on(struct walk *walk)
 		walk->visit(walk, walk->names[walk->next++]);
 	else if (!walk->scanned)
 		read_page(walk);
-	else if (walk->json && !walk->rested)
+	else if (walk->dump && !walk->rested)
 		read_rests(walk);
 	else
 		walk->end(walk, STORE_OK, NULL);
@@ -234,91 +233,9 @@ void store_give_up(struct store *s, const struct store_blocker *host, store_repl
 
 /* ---- dump ---- */
 
-/* JSON is UTF-8. A path that is not has its bytes above 0x7f shown as \xNN. */
-static json_t *text_json(const char *text)
-{
-	char shown[4 * LOCK_NAME_BYTES], *end = shown;
-	json_t *json = json_string(text);
-
-	if (json)
-		return json;
-	for (; *text && end < shown + sizeof(shown) - 4; text++)
-		if ((unsigned char)*text < 0x80)
-			*end++ = *text;
-		else
-			end += sprintf(end, "\\x%02x", (unsigned char)*text);
-	*end = '\0';
-	return json_string(shown);
-}
-
-static json_t *number_json(const char *text)
-{
-	uint64_t n;
-
-	return word_number(text, &n) && n <= INT64_MAX ? json_integer((json_int_t)n) : json_null();
-}
-
-static json_t *entry_json(const struct store_entry *e)
-{
-	json_t *json =
-		json_pack("{s:o, s:s, s:s, s:s, s:s, s:I, s:I}", "host", text_json(e->host), "file", e->file, "token",
-			  e->token, "space", word_space[e->range.space], "mode", word_mode[e->range.mode], "from",
-			  (json_int_t)e->range.from, "to", (json_int_t)e->range.to);
-
-	if (!e->waiter)
-		json_object_set_new(json, "fence", json_integer((json_int_t)e->fence));
-	if (e->job.pid)
-		json_object_set_new(json, "job",
-				    json_pack("{s:i, s:I, s:s}", "pid", e->job.pid, "since", (json_int_t)e->job.since,
-					      "command", e->job.command));
-	return json;
-}
-
-static json_t *entries_json(const struct store_entry *entries, size_t count, bool waiters)
-{
-	json_t *json = json_array();
-
-	for (size_t i = 0; i < count; i++)
-		if (entries[i].waiter == waiters)
-			json_array_append_new(json, entry_json(&entries[i]));
-	return json;
-}
-
-/* The spaces that rest, and for how many ms. */
-static json_t *rests_json(const struct store_aside *aside)
-{
-	json_t *json = json_object();
-
-	for (size_t i = 0; i < WIRE_SPACES; i++)
-		if (aside->rest_ms[i] > 0)
-			json_object_set_new(json, word_space[i], json_integer((json_int_t)aside->rest_ms[i]));
-	return json;
-}
-
-/* The Redis client that has the key; null: none has it. */
-static json_t *client_json(const struct store_aside *aside)
-{
-	return aside->key ? json_pack("{s:s, s:I, s:o}", "token", aside->client, "left_ms",
-				      (json_int_t)aside->client_ms, "key", text_json(aside->key))
-			  : json_null();
-}
-
 static void end_dump(struct walk *walk, enum store_status status, const char *error)
 {
-	json_t *locks = json_array(), *lock;
-	const char *name;
-	char *text = NULL;
-
-	if (status == STORE_OK) {
-		json_object_foreach (walk->locks, name, lock)
-			json_array_append(locks, lock);
-		json_object_set(walk->json, "locks", locks);
-		text = json_dumps(walk->json, JSON_COMPACT);
-		error = text ? NULL : "out of memory";
-	}
-	walk->dumped(walk->arg, text, text ? strlen(text) : 0, error);
-	free(text);
-	json_decref(locks);
+	walk->dump->on_end(walk->arg, status == STORE_OK ? NULL : error);
 	walk_free(walk);
 }
 
@@ -331,24 +248,13 @@ static void on_dumped_lock(struct query *q, const redisReply *reply, enum store_
 
 	if (!reply) {
 		end_dump(walk, status, error);
-		return;
-	}
-	if (reply_parse_entries(reply, &entries, &count, &aside) != 0) {
+	} else if (reply_parse_entries(reply, &entries, &count, &aside) != 0) {
 		end_dump(walk, STORE_UNREACHABLE, query_nonsense(q));
-		return;
+	} else {
+		walk->dump->on_name(walk->arg, walk->names[walk->next - 1], entries, count, &aside);
+		free(entries);
+		walk_on(walk);
 	}
-	json_t *rests = rests_json(&aside);
-	if (count + json_object_size(rests) > 0) {
-		json_t *shown = text_json(walk->names[walk->next - 1]);
-		json_object_set_new(walk->locks, json_string_value(shown),
-				    json_pack("{s:o, s:o, s:o, s:O, s:o}", "name", shown, "leases",
-					      entries_json(entries, count, false), "waiters",
-					      entries_json(entries, count, true), "resting", rests, "client",
-					      client_json(&aside)));
-	}
-	json_decref(rests);
-	free(entries);
-	walk_on(walk);
 }
 
 static void dump_lock(struct walk *walk, const char *name)
@@ -356,75 +262,67 @@ static void dump_lock(struct walk *walk, const char *name)
 	struct query *q = query_script(walk->store, SCRIPT_DUMP, name);
 
 	query_word(q, ""); /* the key of an entry */
-
 	q->arg = walk;
 	query_send(q, on_dumped_lock);
-}
-
-static json_t *hosts_json(const struct store_blocker *hosts, size_t count)
-{
-	json_t *json = json_object();
-
-	for (size_t i = 0; i < count; i++)
-		json_object_set_new(json, hosts[i].host,
-				    json_pack("{s:I, s:I}", "beat", (json_int_t)hosts[i].beat, "age_ms",
-					      (json_int_t)hosts[i].age_ms));
-	return json;
 }
 
 static void on_dump_hosts(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct walk *walk = q->arg;
 	struct store_blocker *hosts = NULL;
-	size_t count = 0;
 
 	if (!reply) {
 		end_dump(walk, status, error);
-	} else if (reply_parse_hosts(reply, &hosts, &count) != 0) {
+	} else if (reply_parse_hosts(reply, &hosts, &walk->record.host_count) != 0) {
 		end_dump(walk, STORE_UNREACHABLE, query_nonsense(q));
 	} else {
-		json_object_set_new(walk->json, "hosts", hosts_json(hosts, count));
+		walk->record.incarnation = walk->incarnation;
+		walk->record.hosts = hosts;
+		walk->dump->on_record(walk->arg, &walk->record);
 		walk_on(walk);
 	}
 	free(hosts);
 }
 
+static int64_t record_number(const char *text)
+{
+	uint64_t n;
+
+	return word_number(text, &n) && n <= INT64_MAX ? (int64_t)n : -1;
+}
+
 static void on_dump_record(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
-	static const char *const keys[] = {"incarnation", "open", "ttl_ms", "fence"};
+	const char *words[] = {"", "", "", ""};
 	struct walk *walk = q->arg;
 
 	if (!reply) {
 		end_dump(walk, status, error);
 		return;
 	}
-	for (size_t i = 0; i < 4 && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-		const char *text = reply->element[i]->type == REDIS_REPLY_STRING ? reply->element[i]->str : "";
-		json_object_set_new(walk->json, keys[i],
-				    i == 0   ? text_json(text)
-				    : i == 1 ? json_boolean(strcmp(text, "1") == 0)
-					     : number_json(text));
-	}
+	for (size_t i = 0; i < 4 && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+		if (reply->element[i]->type == REDIS_REPLY_STRING)
+			words[i] = reply->element[i]->str;
+	walk->incarnation = store_need(strdup(words[0]));
+	walk->record = (struct store_picture){.open = strcmp(words[1], "1") == 0,
+					      .ttl_ms = record_number(words[2]),
+					      .fence = record_number(words[3])};
 	q = query_script(walk->store, SCRIPT_HOSTS, NULL);
 	q->arg = walk;
 	query_send(q, on_dump_hosts);
 }
 
-void store_dump(struct store *s, store_dump_cb *cb, void *arg)
+void store_dump(struct store *s, const struct store_dump *to, void *arg)
 {
+	static const char *const words[] = {STORE_KEYS "store", "inc", "open", "ttl_ms", "fence"};
 	struct walk *walk = walk_new(s, arg);
 	struct query *q = query_command(s, "HMGET");
 
-	walk->json = json_object();
-	walk->locks = json_object();
-	walk->dumped = cb;
+	walk->dump = to;
 	walk->visit = dump_lock;
 	walk->end = end_dump;
-	query_word(q, STORE_KEYS "store");
-	query_word(q, "inc");
-	query_word(q, "open");
-	query_word(q, "ttl_ms");
-	query_word(q, "fence");
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		query_word(q, words[i]);
 	q->arg = walk;
 	query_send(q, on_dump_record);
 }

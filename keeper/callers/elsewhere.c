@@ -9,6 +9,7 @@
 
 #include "config/differ.h"
 #include "config/ruleset.h"
+#include "keeper/callers/picture.h"
 #include "store/store.h"
 
 #define ELSEWHERE_PER_SET 8  /* differences that are named for one set of rules */
@@ -69,23 +70,6 @@ void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const 
 
 /* ---- in a worker ---- */
 
-/* What a file is called may be any bytes; JSON is UTF-8. */
-static json_t *elsewhere_text(const char *text)
-{
-	char shown[4 * (PATH_MAX + 16)], *to = shown;
-	json_t *json = json_string(text);
-
-	if (json)
-		return json;
-	for (; *text && to < shown + sizeof(shown) - 4; text++)
-		if ((unsigned char)*text < 0x80)
-			*to++ = *text;
-		else
-			to += sprintf(to, "\\x%02x", (unsigned char)*text);
-	*to = '\0';
-	return json_string(shown);
-}
-
 static json_t *elsewhere_rule(const struct rule *rule)
 {
 	char text[PATH_MAX + 16];
@@ -93,7 +77,7 @@ static json_t *elsewhere_rule(const struct rule *rule)
 	if (!rule)
 		return json_string("");
 	snprintf(text, sizeof(text), "%s %s", rule->kind == PAGE_RULE_TREE ? "tree" : "path", rule->pattern);
-	return elsewhere_text(text);
+	return picture_bytes(text);
 }
 
 static json_t *elsewhere_names(const struct rule *rule)
@@ -103,13 +87,15 @@ static json_t *elsewhere_names(const struct rule *rule)
 	if (!rule)
 		return json_string("");
 	differ_show_names(rule, names, sizeof(names));
-	return elsewhere_text(names);
+	return picture_bytes(names);
 }
 
 static json_t *elsewhere_difference(const struct store_ruleset *set, const struct difference *d)
 {
-	static const char *const words[] = {
-		[DIFFER_RENAMED] = "renamed", [DIFFER_KEYED] = "keyed", [DIFFER_ONLY_HERE] = "only_here", [DIFFER_ONLY_THERE] = "only_there"};
+	static const char *const words[] = {[DIFFER_RENAMED] = "renamed",
+					    [DIFFER_KEYED] = "keyed",
+					    [DIFFER_ONLY_HERE] = "only_here",
+					    [DIFFER_ONLY_THERE] = "only_there"};
 	json_t *hosts = json_array();
 	int64_t age_ms = 0;
 

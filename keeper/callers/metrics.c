@@ -9,8 +9,8 @@
 
 #include "keeper/callers/configfile.h"
 #include "keeper/callers/listener.h"
+#include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"
-#include "keeper/callers/status.h"
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
 #include "keeper/leases/keeper.h"
@@ -34,17 +34,12 @@ static json_t *set_group(json_t *doc, const char *key)
 	return group; /* the document's; NULL if there is no memory: then what is set in it is left out */
 }
 
-static const char *space_name(int space)
-{
-	return space == WIRE_FLOCK ? "flock" : "record";
-}
-
 static void set_by_space(json_t *doc, const char *key, const uint64_t counts[WIRE_SPACES])
 {
 	json_t *group = set_group(doc, key);
 
 	for (int i = 0; i < WIRE_SPACES; i++)
-		set_number(group, space_name(i), counts[i]);
+		set_number(group, picture_space(i), counts[i]);
 }
 
 static json_t *histogram_json(const struct histogram *h)
@@ -65,7 +60,7 @@ static void set_histograms(json_t *doc, const char *key, const struct histogram 
 	json_t *group = set_group(doc, key);
 
 	for (int i = 0; i < WIRE_SPACES; i++)
-		json_object_set_new(group, space_name(i), histogram_json(&histograms[i]));
+		json_object_set_new(group, picture_space(i), histogram_json(&histograms[i]));
 }
 
 /* --- what is counted --- */
@@ -81,7 +76,7 @@ static void set_callers(json_t *doc, const struct keeper *k)
 	json_t *group = set_group(doc, "waiters");
 
 	for (int i = 0; i < WIRE_SPACES; i++)
-		set_number(group, space_name(i), s->waiting[i]);
+		set_number(group, picture_space(i), s->waiting[i]);
 	set_histograms(doc, "lock_wait_seconds", s->counts.waited);
 	set_by_space(doc, "lock_busy_total", s->counts.busy);
 	group = set_group(doc, "lock_refusals_total");
@@ -107,7 +102,7 @@ static void set_leases(json_t *doc, const struct keeper *k)
 	json_t *group = set_group(doc, "leases");
 
 	for (int space = 0; space < WIRE_SPACES; space++) {
-		json_t *states = set_group(group, space_name(space));
+		json_t *states = set_group(group, picture_space(space));
 
 		for (int i = 0; i < LEASE_ENDED; i++)
 			set_number(states, lease_state_name((enum lease_state)i), k->lease_states.count[space][i]);
@@ -235,31 +230,18 @@ struct metrics {
 	int64_t made_ns; /* the last answer; 0: none was made */
 };
 
-static int metrics_make(const struct keeper *k, int *error)
-{
-	json_t *doc = metrics_json(k);
-	int fd = doc ? status_to_memfd(doc) : -1;
-
-	*error = doc ? errno : ENOMEM;
-	json_decref(doc);
-	return fd;
-}
-
 /* All that have asked get the same. */
 static void metrics_answer_all(struct keeper *k)
 {
+	json_t *doc = metrics_json(k);
+	int fd = doc ? picture_to_memfd(doc) : -1, error = doc ? errno : ENOMEM;
 	struct session *s, *next;
-	int error, fd = metrics_make(k, &error);
 
+	json_decref(doc);
 	k->metrics->made_ns = clock_now_ns();
-	DL_FOREACH_SAFE (k->sessions->all, s, next) {
-		if (s->state != SESSION_METRICS)
-			continue;
-		if (fd >= 0)
-			session_reply(s, WIRE_OK, NULL, fd);
-		else
-			session_refuse(s, "the metrics could not be written: %s", strerror(error));
-	}
+	DL_FOREACH_SAFE (k->sessions->all, s, next)
+		if (s->state == SESSION_METRICS)
+			picture_answer(s, fd, "metrics", error);
 	if (fd >= 0)
 		close(fd);
 	posting_compare(k);

@@ -10,8 +10,8 @@
 #include <utlist.h>
 
 #include "keeper/callers/finding.h"
+#include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"
-#include "keeper/callers/status.h"
 #include "keeper/callers/whoreport.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
@@ -76,12 +76,9 @@ void who_leave(struct session *s)
 static void who_tell_json(struct session *s, const struct who_report *report)
 {
 	json_t *doc = whoreport_json(report);
-	int fd = doc ? status_to_memfd(doc) : -1;
+	int fd = doc ? picture_to_memfd(doc) : -1;
 
-	if (fd >= 0)
-		session_reply(s, WIRE_OK, NULL, fd);
-	else
-		session_refuse(s, "the keeper has no memory left");
+	picture_answer(s, fd, "answer", doc ? errno : ENOMEM);
 	if (fd >= 0)
 		close(fd);
 	json_decref(doc);

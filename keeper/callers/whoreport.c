@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "keeper/callers/picture.h"
 #include "keeper/leases/locks.h"
 
 #define PIDS_SHOWN  3 /* in a line, of each host */
@@ -18,91 +19,39 @@
 static const char *const whoreport_states[] = {
 	[WHO_UNASKED] = "unasked", [WHO_OLD] = "old", [WHO_SILENT] = "silent", [WHO_ANSWERED] = "answered"};
 
-/* Lock names may be any bytes. */
-static json_t *whoreport_text(const char *s)
+static json_t *whoreport_holders(const struct who_host *host)
 {
-	json_t *value = json_string(s);
+	json_t *holders = json_array();
 
-	return value ? value : json_string("(not UTF-8)");
-}
+	for (size_t i = 0; i < host->shown; i++) {
+		json_t *holder = picture_job(&host->holders[i].job);
 
-static void whoreport_set_range(json_t *object, const struct store_range *range)
-{
-	json_object_set_new(object, "space", json_string(range->space == WIRE_FLOCK ? "flock" : "record"));
-	json_object_set_new(object, "mode", json_string(range->mode == WIRE_SHARED ? "shared" : "exclusive"));
-	json_object_set_new(object, "from", json_integer(range->from));
-	json_object_set_new(object, "to", range->to == WIRE_EOF ? json_null() : json_integer(range->to));
-}
-
-static json_t *whoreport_job(const struct store_job *job)
-{
-	return json_pack("{s:i,s:s,s:I}", "pid", job->pid, "command", job->command, "since", (json_int_t)job->since);
-}
-
-static json_t *whoreport_entry(const struct store_entry *entry)
-{
-	json_t *object = json_object();
-
-	whoreport_set_range(object, &entry->range);
-	if (entry->waiter)
-		json_object_set_new(object, "host", json_string(entry->host));
-	else
-		json_object_set_new(object, "fence", json_integer((json_int_t)entry->fence));
-	if (entry->job.pid)
-		json_object_set_new(object, "job", whoreport_job(&entry->job));
-	return object;
-}
-
-static json_t *whoreport_holder(const struct finding *finding)
-{
-	json_t *object = whoreport_job(&finding->job);
-
-	whoreport_set_range(object, &finding->range);
-	return object;
-}
-
-static json_t *whoreport_host(const struct who_report *report, const struct who_host *host)
-{
-	json_t *leases = json_array(), *holders = json_array();
-
-	for (size_t i = 0; i < report->entry_count; i++)
-		if (!report->entries[i].waiter && strcmp(report->entries[i].host, host->host) == 0)
-			json_array_append_new(leases, whoreport_entry(&report->entries[i]));
-	for (size_t i = 0; i < host->shown; i++)
-		json_array_append_new(holders, whoreport_holder(&host->holders[i]));
-	return json_pack("{s:s,s:b,s:s,s:I,s:o,s:o}", "host", host->host, "own", host->own, "state",
-			 whoreport_states[host->state], "count", (json_int_t)host->count, "leases", leases, "holders",
-			 holders);
-}
-
-static json_t *whoreport_client(const struct who_report *report)
-{
-	if (!*report->aside.client)
-		return json_null();
-	return json_pack("{s:s,s:I}", "token", report->aside.client, "left_ms", (json_int_t)report->aside.client_ms);
+		picture_add_range(holder, &host->holders[i].range);
+		json_array_append_new(holders, holder);
+	}
+	return holders;
 }
 
 json_t *whoreport_json(const struct who_report *report)
 {
-	json_t *hosts = json_array(), *waiting = json_array(), *resting = json_object();
+	json_t *hosts = json_array();
 
 	for (size_t i = 0; i < report->host_count; i++) {
-		json_t *host = whoreport_host(report, report->hosts[i]);
+		const struct who_host *host = report->hosts[i];
+		json_t *leases = picture_entries(report->entries, report->entry_count, false, host->host, false);
 
-		if (json_array_size(json_object_get(host, "leases")) || report->hosts[i]->count)
-			json_array_append(hosts, host);
-		json_decref(host);
+		if (json_array_size(leases) || host->count)
+			json_array_append_new(hosts, json_pack("{s:s,s:b,s:s,s:I,s:O,s:o}", "host", host->host, "own",
+							       host->own, "state", whoreport_states[host->state],
+							       "count", (json_int_t)host->count, "leases", leases,
+							       "holders", whoreport_holders(host)));
+		json_decref(leases);
 	}
-	for (size_t i = 0; i < report->entry_count; i++)
-		if (report->entries[i].waiter)
-			json_array_append_new(waiting, whoreport_entry(&report->entries[i]));
-	for (int space = 0; space < WIRE_SPACES; space++)
-		if (report->aside.rest_ms[space] > 0)
-			json_object_set_new(resting, space == WIRE_FLOCK ? "flock" : "record",
-					    json_integer(report->aside.rest_ms[space]));
-	return json_pack("{s:o,s:b,s:s,s:o,s:o,s:o,s:o,s:I}", "name", whoreport_text(report->name), "protected",
-			 report->is_protected, "error", report->why, "hosts", hosts, "waiting", waiting, "resting",
-			 resting, "client", whoreport_client(report), "left_out", (json_int_t)report->left_out);
+	return json_pack("{s:i,s:o,s:b,s:s,s:o,s:o,s:o,s:o,s:I}", "schema", PICTURE_SCHEMA, "name",
+			 picture_text(report->name), "protected", report->is_protected, "error", report->why, "hosts",
+			 hosts, "waiting", picture_entries(report->entries, report->entry_count, true, NULL, false),
+			 "resting", picture_rests(&report->aside), "client", picture_client(&report->aside), "left_out",
+			 (json_int_t)report->left_out);
 }
 
 /* --- the line --- */

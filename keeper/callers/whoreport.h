@@ -45,10 +45,7 @@ struct who_report {
 	uint64_t left_out; /* leases of hosts for which there was no room */
 };
 
-/* {"name","protected","error","hosts":[{"host","own","state","count","leases":[{"space","mode","from","to","fence","job"}],
- * "holders":[{"pid","command","since","space","mode","from","to"}]}],"waiting":[...],"resting":{"flock":ms},
- * "client":null or {"token","left_ms"},"left_out"}. Hosts that
- * have neither lease nor holder are left out. NULL: no memory. */
+/* docs/state.md, "One lock". Hosts that have neither lease nor holder are left out. NULL: no memory. */
 json_t *whoreport_json(const struct who_report *report);
 
 /* "PATH: held by host web3, pid 4711 (nightly), since 03:00:01": what is in the way of a lock that `but` wants. */

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from harness import Job, Proxy, wait_until
-from harness.host import CLI
+from harness.host import CLI, ROOT
 
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
@@ -123,6 +123,52 @@ def test_holders_and_waiters_on_two_hosts(make_host):
     waiting.communicate(timeout=20)
     says(a, rf"    held +{hosts[1]} +flock exclusive, whole file +fence \d+ +asked for by pid {waiting.pid} \(flock\), {WHEN}")
     assert b.status()["leases"][0]["fence"] > fence
+
+
+KINDS = {"t": str, "n": int, "b": bool, "l": list, "o": dict}
+
+
+def described(title):
+    """docs/state.md: {part: {field: its types}} of this section."""
+    parts = {}
+    with open(os.path.join(ROOT, "docs/state.md")) as f:
+        text = f.read().split(f"## {title}")[1].split("```")[1]
+    for line in text.strip().splitlines():
+        if not line.startswith(" "):
+            part = parts.setdefault(line.split()[0], {})
+        part.update(word.split(":") for word in line.split() if ":" in word)
+    return parts
+
+
+def fits(parts, row, part="."):
+    """The row has the fields that are described, of their types, and no other ones."""
+    fields = parts[part]
+    assert {f for f in fields if f[0] != "*"} <= set(row) <= {f.lstrip("*") for f in fields}, (part, row)
+    for name, value in row.items():
+        kind = fields.get(name) or fields["*" + name]
+        assert type(value) is KINDS[kind[0]] or (value is None and kind[1:] == "?"), (part, name, value)
+        below = name if part == "." else f"{part}.{name}"
+        rows = [("", value)]
+        rows += [("[]", v) for v in value] if kind[0] == "l" else [("{}", v) for v in value.values()] if isinstance(value, dict) else []
+        for mark, each in rows:
+            if below + mark in parts and each is not None:
+                fits(parts, each, below + mark)
+
+
+def test_the_schema(make_host):
+    """What programs read is written down, and no field is missing there."""
+    a, b = (make_host(name, lease="ttl_ms = 20000;") for name in "ab")
+    job = holder(a)
+    waiting = b.popen("flock", b.path("f"), "true")
+    says(a, "    wanted by another host")
+    for host in a, b:
+        document, lock = host.status(), json.loads(host.cli("who", "--json", host.path("f")).stdout)
+        assert document["schema"] == lock["schema"] == 1
+        assert document["leases"] and lock["hosts"][0]["holders"] and lock["waiting"] and document["metrics"]["leases_max"]
+        fits(described("One host and its cluster"), document)
+        fits(described("One lock, on all hosts"), lock)
+    job.end()
+    waiting.communicate(timeout=20)
 
 
 def test_shared_and_unused(make_host):

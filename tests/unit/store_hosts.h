@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdarg.h>
 
+#include "keeper/callers/picture.h"
 #include "store/link.h"
 #include "store/scripts.h"
 #include "store/store.h"
@@ -253,18 +254,36 @@ static inline void on_hosts(void *arg, enum store_status status, const struct st
 	asked->answers++;
 }
 
+/* As the keeper does for status. */
 static json_t *dumped;
 
-static inline void on_dump(void *arg, const char *json, size_t len, const char *error)
+static inline void on_dump_record(void *arg, const struct store_picture *record)
+{
+	(void)arg;
+	json_decref(dumped);
+	dumped = json_object();
+	picture_add_record(dumped, record);
+}
+
+static inline void on_dump_name(void *arg, const char *name, const struct store_entry *entries, size_t count,
+				const struct store_aside *aside)
+{
+	(void)arg;
+	picture_add_name(dumped, name, entries, count, aside);
+}
+
+static inline void on_dump_end(void *arg, const char *error)
 {
 	struct asked *asked = arg;
 
-	json_decref(dumped);
-	dumped = json ? json_loadb(json, len, 0, NULL) : NULL;
-	asked->reply.status = json ? STORE_OK : STORE_ERROR;
+	if (!error)
+		picture_close(dumped);
+	asked->reply.status = error ? STORE_ERROR : STORE_OK;
 	snprintf(asked->error, sizeof(asked->error), "%s", error ? error : "");
 	asked->answers++;
 }
+
+static const struct store_dump on_dump = {on_dump_record, on_dump_name, on_dump_end};
 
 static inline void refused(struct host *h, const char *line)
 {

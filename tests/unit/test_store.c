@@ -220,12 +220,12 @@ START_TEST(dumping)
 	json_int_t ttl, fence, to;
 
 	start_both();
-	assert_ok(store_dump(a.store, on_dump, &answer));
+	assert_ok(store_dump(a.store, &on_dump, &answer));
 	ck_assert_uint_eq(json_array_size(json_object_get(dumped, "locks")), 0);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = "\xe4 name"), STORE_OK);
 	uint64_t granted = answer.reply.fence;
 	ck_assert_int_eq(acquire(&b, 2, WIRE_SHARED, w.name = "\xe4 name"), STORE_WAIT);
-	assert_ok(store_dump(a.store, on_dump, &answer));
+	assert_ok(store_dump(a.store, &on_dump, &answer));
 	ck_assert_int_eq(json_unpack(dumped, "{s:s, s:o, s:I, s:I, s:{s:{s:I}}, s:[{s:s, s:[o], s:[o]}]}",
 				     "incarnation", &incarnation, "open", &open, "ttl_ms", &ttl, "fence", &fence,
 				     "hosts", "host-b", "beat", &to, "locks", "name", &name, "leases", &lease,

@@ -12,7 +12,7 @@ START_TEST(a_stopped_server)
 	store_beat(a.store, 0, 0, on_answer, &lost[0]);
 	struct store_acquire again = want(1, WIRE_EXCLUSIVE);
 	store_acquire(a.store, &again, on_answer, &lost[1]);
-	store_dump(a.store, on_dump, &lost[2]);
+	store_dump(a.store, &on_dump, &lost[2]);
 	wait_until(a.downs == 1);
 	for (int i = 0; i < 3; i++)
 		ck_assert_uint_eq(lost[i].answers, 1);
@@ -232,7 +232,7 @@ START_TEST(freed_with_questions_open)
 	start_both();
 	store_beat(a.store, 0, 0, on_answer, &lost[0]);
 	store_hosts(a.store, on_hosts, &lost[1]);
-	store_dump(a.store, on_dump, &lost[2]);
+	store_dump(a.store, &on_dump, &lost[2]);
 	struct store_acquire bad = want(1, WIRE_EXCLUSIVE);
 	bad.name = "";
 	store_acquire(a.store, &bad, on_answer, &lost[3]);

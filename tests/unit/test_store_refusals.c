@@ -68,7 +68,7 @@ START_TEST(scripts_forgotten)
 	command("SCRIPT FLUSH");
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	ck_assert_int_eq(beat(&b), STORE_OK);
-	assert_ok(store_dump(a.store, on_dump, &answer));
+	assert_ok(store_dump(a.store, &on_dump, &answer));
 	json_decref(dumped);
 	dumped = NULL;
 	ck_assert_uint_eq(a.downs, 0);
@@ -187,7 +187,7 @@ START_TEST(a_user_with_few_rights)
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
 	ck_assert_int_eq(release(&a, 1), STORE_OK);
 	wait_until(b.messages == 1);
-	assert_ok(store_dump(a.store, on_dump, &answer));
+	assert_ok(store_dump(a.store, &on_dump, &answer));
 	json_decref(dumped);
 	dumped = NULL;
 }

@@ -89,7 +89,7 @@ static void try_what_people_ask(void)
 	try(store_post_rules(a.store, &posting, on_answer, &answer));
 	try(store_read_rules(b.store, "q", "1111111111111111", on_rules, &answer));
 	try(store_try_write(a.store, on_answer, &answer));
-	try(store_dump(a.store, on_dump, &answer));
+	try(store_dump(a.store, &on_dump, &answer));
 	json_decref(dumped);
 	dumped = NULL;
 	try(store_leave(b.store, on_answer, &answer));

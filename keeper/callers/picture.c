@@ -1,0 +1,449 @@
+/* See picture.h. */
+#include "keeper/callers/picture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "keeper/callers/configfile.h"
+#include "keeper/callers/ending.h"
+#include "keeper/callers/serve.h"
+#include "keeper/callers/session.h"
+#include "keeper/clock.h"
+#include "keeper/kernel/comm.h"
+#include "keeper/leases/deadline.h"
+#include "keeper/leases/grace.h"
+#include "keeper/leases/grants.h"
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/keynote.h"
+#include "keeper/leases/locks.h"
+#include "keeper/leases/reopen.h"
+#include "keeper/leases/seeing.h"
+#include "keeper/log.h"
+
+#define PICTURE_NOTE_BYTES 320
+
+/* --- what all documents are made of --- */
+
+json_t *picture_text(const char *text)
+{
+	json_t *value = json_string(text);
+
+	return value ? value : json_string("(not UTF-8)");
+}
+
+json_t *picture_bytes(const char *text)
+{
+	char shown[4 * (PATH_MAX + 16)], *to = shown;
+	json_t *value = json_string(text);
+
+	if (value)
+		return value;
+	for (; *text && to < shown + sizeof(shown) - 4; text++)
+		if ((unsigned char)*text < 0x80)
+			*to++ = *text;
+		else
+			to += sprintf(to, "\\x%02x", (unsigned char)*text);
+	*to = '\0';
+	return json_string(shown);
+}
+
+const char *picture_space(enum wire_space space)
+{
+	return space == WIRE_FLOCK ? "flock" : "record";
+}
+
+static const char *picture_mode(enum wire_mode mode)
+{
+	return mode == WIRE_SHARED ? "shared" : "exclusive";
+}
+
+/* WIRE_EOF is null: no number for "no end". */
+static json_t *picture_end(int64_t to)
+{
+	return to == WIRE_EOF ? json_null() : json_integer(to);
+}
+
+void picture_add_range(json_t *row, const struct store_range *range)
+{
+	json_object_set_new(row, "space", json_string(picture_space(range->space)));
+	json_object_set_new(row, "mode", json_string(picture_mode(range->mode)));
+	json_object_set_new(row, "from", json_integer(range->from));
+	json_object_set_new(row, "to", picture_end(range->to));
+}
+
+json_t *picture_job(const struct store_job *job)
+{
+	return json_pack("{s:i,s:s,s:I}", "pid", job->pid, "command", job->command, "since", (json_int_t)job->since);
+}
+
+/* --- what the store says --- */
+
+static json_t *picture_entry(const struct store_entry *e, bool told)
+{
+	json_t *row = json_pack("{s:o}", "host", picture_bytes(e->host));
+
+	picture_add_range(row, &e->range);
+	if (told) {
+		json_object_set_new(row, "file", json_string(e->file));
+		json_object_set_new(row, "token", json_string(e->token));
+		json_object_set_new(row, "to", json_integer(e->range.to));
+	}
+	if (!e->waiter)
+		json_object_set_new(row, "fence", json_integer((json_int_t)e->fence));
+	if (e->job.pid)
+		json_object_set_new(row, "job", picture_job(&e->job));
+	return row;
+}
+
+json_t *picture_entries(const struct store_entry *entries, size_t count, bool waiters, const char *host, bool told)
+{
+	json_t *rows = json_array();
+
+	for (size_t i = 0; i < count; i++)
+		if (entries[i].waiter == waiters && (!host || strcmp(entries[i].host, host) == 0))
+			json_array_append_new(rows, picture_entry(&entries[i], told));
+	return rows;
+}
+
+json_t *picture_rests(const struct store_aside *aside)
+{
+	json_t *rests = json_object();
+
+	for (int space = 0; space < WIRE_SPACES; space++)
+		if (aside->rest_ms[space] > 0)
+			json_object_set_new(rests, picture_space(space), json_integer(aside->rest_ms[space]));
+	return rests;
+}
+
+json_t *picture_client(const struct store_aside *aside)
+{
+	return *aside->client ? json_pack("{s:s,s:I}", "token", aside->client, "left_ms", (json_int_t)aside->client_ms)
+			      : json_null();
+}
+
+/* A number that the record does not have is null. */
+static json_t *picture_number(int64_t n)
+{
+	return n < 0 ? json_null() : json_integer(n);
+}
+
+void picture_add_record(json_t *cluster, const struct store_picture *p)
+{
+	json_t *hosts = json_object();
+
+	for (size_t i = 0; i < p->host_count; i++)
+		json_object_set_new(hosts, p->hosts[i].host,
+				    json_pack("{s:I,s:I}", "beat", (json_int_t)p->hosts[i].beat, "age_ms",
+					      (json_int_t)p->hosts[i].age_ms));
+	json_object_set_new(cluster, "incarnation", picture_bytes(p->incarnation));
+	json_object_set_new(cluster, "open", json_boolean(p->open));
+	json_object_set_new(cluster, "ttl_ms", picture_number(p->ttl_ms));
+	json_object_set_new(cluster, "fence", picture_number(p->fence));
+	json_object_set_new(cluster, "hosts", hosts);
+	json_object_set_new(cluster, "locks", json_object()); /* by name: the store may tell one twice */
+}
+
+void picture_add_name(json_t *cluster, const char *name, const struct store_entry *entries, size_t count,
+		      const struct store_aside *aside)
+{
+	json_t *rests = picture_rests(aside), *shown = picture_bytes(name), *client = picture_client(aside);
+
+	if (aside->key)
+		json_object_set_new(client, "key", picture_bytes(aside->key));
+	if (count + json_object_size(rests) > 0)
+		json_object_set_new(json_object_get(cluster, "locks"), json_string_value(shown),
+				    json_pack("{s:O,s:o,s:o,s:O,s:O}", "name", shown, "leases",
+					      picture_entries(entries, count, false, NULL, true), "waiters",
+					      picture_entries(entries, count, true, NULL, true), "resting", rests,
+					      "client", client));
+	json_decref(shown);
+	json_decref(rests);
+	json_decref(client);
+}
+
+void picture_close(json_t *cluster)
+{
+	json_t *locks = json_array(), *lock;
+	const char *name;
+
+	json_object_foreach (json_object_get(cluster, "locks"), name, lock)
+		json_array_append(locks, lock);
+	json_object_set_new(cluster, "locks", locks);
+}
+
+/* --- leases of this host --- */
+
+static const char *on_lost_name(enum on_lost on_lost)
+{
+	return on_lost == ON_LOST_FREEZE ? "freeze" : on_lost == ON_LOST_KILL ? "kill" : "warn";
+}
+
+static json_t *waiting_json(const struct lease *lease)
+{
+	json_t *list = json_array();
+	struct waiter *w;
+
+	DL_FOREACH (lease->lock->waiters, w) {
+		const struct session *s = session_of_waiter(w);
+
+		if (w->lease == lease)
+			json_array_append_new(list, json_pack("{s:i,s:s,s:b,s:I}", "pid", (int)s->peer.pid, "mode",
+							      picture_mode(s->request.mode), "nonblock", w->nonblocking,
+							      "since", (json_int_t)s->started));
+	}
+	return list;
+}
+
+static enum on_lost on_lost_of(const struct lease *lease)
+{
+	return config_on_lost(lease->lock->file->keeper->config, lease->lock->file->path);
+}
+
+/* made: room for a note that is made up. */
+static const char *lease_note(const struct lease *lease, char made[PICTURE_NOTE_BYTES])
+{
+	if (lease->state == LEASE_ASKING && lease->asking.taken) {
+		keynote_taken(lease, made, PICTURE_NOTE_BYTES);
+		return made;
+	}
+	if (lease->state == LEASE_ASKING)
+		return lease->asking.resting  ? "waits until its rest is over (at_least_ms)"
+		       : lease->asking.queued ? "waits for another host"
+				       : "being asked for";
+	if (table_is_hidden(lease->lock->file->keeper->table, lease->slot))
+		return "cannot be renewed; held, but no holder can be stopped";
+	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE)
+		return clock_now_ns() < lease->lock->file->keeper->deadline.at_ns
+			       ? "cannot be renewed: its holders are frozen until the store answers"
+			       : "ran out: its holders are frozen; they go on if the store still has it, and are "
+				 "killed if another host has had it or the store comes back without its memory";
+	if (lease->state != LEASE_RELEASING && reopen_trouble(lease->lock->file))
+		return reopen_trouble(lease->lock->file);
+	if (lease_is_unsure(lease->state))
+		return "was not renewed in time; closed until the store confirms it";
+	if (lease->recalled.level == RECALL_RULE && lease->key)
+		return "its key is taken, too (redis_key)";
+	if (lease->recalled.level == RECALL_RULE)
+		return "for one lock; the next asks the store (at_least_ms)";
+	return lease->recalled.level >= RECALL_ASK ? "wanted by another host" : "";
+}
+
+/* Threads that keep a lease here which is wanted elsewhere. */
+static json_t *calls_json(const struct lease *lease)
+{
+	json_t *list = json_array();
+	struct underway_call call;
+	char command[COMM_BYTES];
+
+	for (size_t next = 0; seeing_next_keeping(lease, &next, &call);) {
+		comm_read(call.pid, command);
+		json_array_append_new(list, json_pack("{s:i,s:i,s:o,s:I,s:o}", "pid", (int)call.pid, "thread",
+						      (int)call.thread, "command", picture_text(command), "from",
+						      (json_int_t)call.from, "to", picture_end(call.to)));
+	}
+	return list;
+}
+
+/* Four states are one for people: "note" says what the lease waits for. */
+static const char *lease_word(const struct lease *lease)
+{
+	return lease_state_name(lease_is_unsure(lease->state) ? LEASE_UNSURE : lease->state);
+}
+
+/* The token is of use to nobody but a client of the store; root may read it in leases.text, too. */
+json_t *picture_lease(const struct lease *lease, bool all)
+{
+	const struct file *file = lease->lock->file;
+	char made[PICTURE_NOTE_BYTES];
+	json_t *row = json_pack("{s:o,s:o,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:[],s:o,s:o}", "name", picture_text(file->name),
+				"path", picture_text(file->path), "inode", file->inode, "token",
+				all ? lease->token : "", "fence", (json_int_t)lease->fence, "state", lease_word(lease),
+				"since", (json_int_t)lease->held_at, "note", lease_note(lease, made), "on_lost",
+				on_lost_name(on_lost_of(lease)), "holders", "waiting", waiting_json(lease), "calls",
+				calls_json(lease));
+
+	picture_add_range(row, &lease->range);
+	return row;
+}
+
+json_t *picture_lost(const struct lost_lease *l)
+{
+	return json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:[]}", "name", picture_text(l->name), "path", picture_text(l->path),
+			 "mode", picture_mode(l->range.mode), "fence", (json_int_t)l->fence, "when",
+			 (json_int_t)l->when, "why", l->why, "holders");
+}
+
+json_t *picture_holder(pid_t pid, const char *command, const struct store_range *range, int64_t started)
+{
+	json_t *row = json_pack("{s:i,s:o,s:I}", "pid", (int)pid, "command", picture_text(command), "started",
+				(json_int_t)started);
+
+	picture_add_range(row, range);
+	return row;
+}
+
+/* {PID: the moment of its last grant, "": since when there is the lease, or 0}. */
+json_t *picture_grants(const struct lock *lock)
+{
+	json_t *grants = json_object();
+	const struct grant *h, *next;
+	char pid[16];
+
+	if (!lock)
+		return grants;
+	HASH_ITER (hh, lock->grants, h, next) {
+		snprintf(pid, sizeof(pid), "%d", (int)h->pid);
+		json_object_set_new(grants, pid, json_integer((json_int_t)h->since));
+	}
+	json_object_set_new(grants, "", json_integer(lock->taken_up ? 0 : (json_int_t)lock->leased_at));
+	return grants;
+}
+
+void picture_add_since(const json_t *grants, pid_t locker, json_t *holder)
+{
+	json_int_t leased_at = json_integer_value(json_object_get(grants, ""));
+	const json_t *granted;
+	char pid[16];
+
+	snprintf(pid, sizeof(pid), "%d", (int)locker);
+	/* Pid 0 has the last grant of any process, which may not have got the lock: it is no time for people. */
+	granted = locker > 0 ? json_object_get(grants, pid) : NULL;
+	json_object_set_new(holder, "since", json_integer(granted ? json_integer_value(granted) : leased_at));
+	json_object_set_new(holder, "since_is", json_string(granted ? "granted" : leased_at ? "after" : "unknown"));
+}
+
+/* --- the keeper --- */
+
+static json_t *store_json(struct keeper *k)
+{
+	const struct config_lease *lease = &k->config->lease;
+	int64_t left = (k->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
+	bool grace = store_in_grace(k->store);
+
+	return json_pack("{s:o,s:b,s:s,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server",
+			 picture_text(store_server(k->store)), "up", store_is_up(k->store), "trouble",
+			 store_is_up(k->store) ? "" : store_trouble(k->store), "error",
+			 picture_text(store_last_error(k->store)), "version", store_version(k->store), "incarnation",
+			 store_incarnation(k->store), "grace", grace, "grace_left_ms",
+			 (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
+			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
+			 "on_lost", on_lost_name(lease->on_lost), "ttl_ms", (json_int_t)lease->ttl_ms);
+}
+
+static json_t *rules_json(const struct keeper *k)
+{
+	const struct configfile *c = k->configfile;
+
+	return json_pack("{s:I,s:I,s:s,s:o,s:I,s:[I,I]}", "count", (json_int_t)k->config->rule_count, "in_force_since",
+			 (json_int_t)c->in_force_since, "file", configfile_state_name(c->state), "why",
+			 picture_text(c->why), "since", (json_int_t)c->since, "seen", (json_int_t)c->seen.ino,
+			 (json_int_t)c->seen.dev);
+}
+
+static json_t *log_json(void)
+{
+	enum log_by by;
+	int level = log_level(&by);
+
+	return json_pack("{s:s,s:s,s:I}", "level", config_log_level_name(level), "by", log_by_name(by), "unwritten",
+			 (json_int_t)log_unwritten());
+}
+
+/* Locks that are held too long (toolong.h). */
+static json_t *too_long_json(const struct keeper *k)
+{
+	json_t *list = json_array();
+	const struct grant *h, *next;
+	const struct lock *lock;
+
+	DL_FOREACH2 (k->grants.locks, lock, held_next)
+		HASH_ITER (hh, lock->grants, h, next)
+			if (h->state != GRANT_QUIET)
+				json_array_append_new(list,
+						      json_pack("{s:o,s:o,s:s,s:i,s:o,s:I,s:I,s:s}", "name",
+								picture_text(lock->file->name), "path",
+								picture_text(lock->file->path), "space",
+								picture_space(lock->space), "pid", (int)h->holder,
+								"command", picture_text(h->command ? h->command : ""),
+								"since", (json_int_t)h->since, "held_ms",
+								(json_int_t)grant_age_ms(k, h), "doing",
+								h->state == GRANT_ENDING  ? "is being ended"
+								: h->state == GRANT_STUCK ? "could not be ended"
+											  : ""));
+	return list;
+}
+
+/* Locks that were taken past dflock (past.h). */
+static json_t *past_json(const struct keeper *k)
+{
+	json_t *list = json_array(), *row;
+	const struct suspect *s;
+
+	DL_FOREACH (k->past.suspects, s) {
+		if (!s->reported)
+			continue;
+		row = json_pack("{s:o,s:o,s:i,s:o,s:I,s:b}", "name", picture_text(s->name), "path",
+				picture_text(s->path), "pid", (int)s->pid, "command", picture_text(s->command), "since",
+				(json_int_t)s->since, "before", (int)s->before);
+		picture_add_range(row, &(struct store_range){s->space, s->mode, s->from, s->to});
+		json_array_append_new(list, row);
+	}
+	return list;
+}
+
+/* The table of openers is the worker's while it looks: these numbers are of the last look. */
+static json_t *looks_json(const struct keeper *k)
+{
+	const struct past *p = &k->past;
+
+	return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "count", (json_int_t)p->looks, "every_ms",
+			 (json_int_t)k->config->lease.past_look_ms, "locks", (json_int_t)p->listed, "not_found",
+			 (json_int_t)p->nowhere, "left_out", (json_int_t)p->over, "took_us",
+			 (json_int_t)(p->took_ns / 1000));
+}
+
+json_t *picture_keeper(struct keeper *k)
+{
+	return json_pack("{s:i,s:s,s:i,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:[],s:[],s:o,s:o,s:o,s:o}",
+			 "schema", PICTURE_SCHEMA, "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
+			 (int)geteuid(), "host", k->host, "twin", k->host_in_store.twin, "config",
+			 picture_text(k->config->path), "rules", rules_json(k), "runtime_dir",
+			 picture_text(k->runtime_dir), "started", (json_int_t)k->started, "frozen",
+			 (int)table_frozen(k->table), "unsupervised", k->unsupervised, "ending", ending_waits(k),
+			 "store", store_json(k), "leases", "lost", "too_long", too_long_json(k), "taken_past",
+			 past_json(k), "past_looks", looks_json(k), "log", log_json());
+}
+
+/* --- answers --- */
+
+/* Writes large pieces: json_dumpfd() would make a system call for each comma. Any thread. */
+int picture_to_memfd(const json_t *doc)
+{
+	int fd = memfd_create("dflock-status", MFD_CLOEXEC), ret;
+	FILE *f = fd < 0 ? NULL : fdopen(fcntl(fd, F_DUPFD_CLOEXEC, 3), "w");
+	bool written = f && json_dumpf(doc, f, JSON_INDENT(1)) == 0;
+
+	if (f && fclose(f) != 0)
+		written = false;
+	if (written && lseek(fd, 0, SEEK_SET) == 0)
+		return fd;
+	ret = errno;
+	if (fd >= 0)
+		close(fd);
+	errno = ret;
+	return -1;
+}
+
+void picture_answer(struct session *s, int fd, const char *what, int error)
+{
+	if (fd >= 0)
+		session_reply(s, WIRE_OK, NULL, fd);
+	else
+		session_refuse(s, "the %s could not be written: %s", what, strerror(error));
+}

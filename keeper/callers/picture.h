@@ -1,0 +1,77 @@
+/*
+ * The rows of the JSON documents with which the keeper answers operators: docs/state.md has them all. What another user
+ * may see is decided where a row is made. Each function that makes a row returns a new reference, or NULL without memory
+ * (jansson then leaves the row out). picture_keeper(), picture_lease(), picture_lost() and picture_grants() read the
+ * keeper, and picture_answer() a session: loop only. Any thread may call the others.
+ */
+#ifndef DFLOCK_KEEPER_PICTURE_H
+#define DFLOCK_KEEPER_PICTURE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "store/store.h"
+
+#define PICTURE_SCHEMA 1 /* one more when a field goes or means something else; new fields leave it */
+
+struct keeper;
+struct lease;
+struct lock;
+struct lost_lease;
+struct session;
+
+/* What may be any bytes: "(not UTF-8)" if it is no UTF-8; or, in the part about the cluster, with \xNN for its bytes
+ * above 0x7f. */
+json_t *picture_text(const char *text);
+json_t *picture_bytes(const char *text);
+
+/* "flock", "record". */
+const char *picture_space(enum wire_space space);
+/* Adds "space", "mode", "from" and "to" to a row; null: there is no end. */
+void picture_add_range(json_t *row, const struct store_range *range);
+/* {"pid","command","since"}. */
+json_t *picture_job(const struct store_job *job);
+/* What the store says of a name: the leases, or the hosts that wait; of this host, or of all (NULL). told: with the
+ * files and tokens. */
+json_t *picture_entries(const struct store_entry *entries, size_t count, bool waiters, const char *host, bool told);
+/* {SPACE: ms}, the spaces that rest. */
+json_t *picture_rests(const struct store_aside *aside);
+/* The Redis client that has the key: {"token","left_ms"}; null: none has it. */
+json_t *picture_client(const struct store_aside *aside);
+
+/* All of the keeper but its leases; one lease, and one that was lost, both with "holders" [] to be filled. all: also what
+ * is no other user's business. */
+json_t *picture_keeper(struct keeper *k);
+json_t *picture_lease(const struct lease *lease, bool all);
+json_t *picture_lost(const struct lost_lease *lost);
+/* A process that holds a lock, and nothing else is known of it. */
+json_t *picture_holder(pid_t pid, const char *command, const struct store_range *range, int64_t started);
+
+/*
+ * Since when a process has its lock:
+ *
+ *   "granted"  the keeper knows the moment: the process that took the lock asked, and this was its last grant (files whose
+ *              rule has warn_after_ms or kill_after_ms: grants.h)
+ *   "after"    the lock was taken at this time or later: since then this host has had a lease (leases.h: programs take locks
+ *              under an open lease without a question)
+ *   "unknown"  an earlier keeper may have granted it; 0
+ *
+ * picture_grants() remembers in the loop, for a worker, what is known of one lock (NULL: nothing); picture_add_since() adds
+ * "since" and "since_is" to a holder. locker: as the lock line has it.
+ */
+json_t *picture_grants(const struct lock *lock);
+void picture_add_since(const json_t *grants, pid_t locker, json_t *holder);
+
+/* The part about the cluster, as the store tells it: its record first, then the names. picture_close() when all have
+ * come. */
+void picture_add_record(json_t *cluster, const struct store_picture *record);
+void picture_add_name(json_t *cluster, const char *name, const struct store_entry *entries, size_t count,
+		      const struct store_aside *aside);
+void picture_close(json_t *cluster);
+
+/* A memfd with this text; the caller closes it. -1 with errno. */
+int picture_to_memfd(const json_t *doc);
+/* Answers the session with the memfd, which stays the caller's. fd < 0: refuses, since `what` could not be written. */
+void picture_answer(struct session *s, int fd, const char *what, int error);
+
+#endif
