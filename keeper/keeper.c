@@ -387,7 +387,6 @@ static void keeper_clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: there is no timer or socket any more */
 	act_free_all(k);
 	past_free(k);
-	toolong_free(k);
 	fronts_free(k->fronts);          /* before the loop runs again: it must not call back into what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);

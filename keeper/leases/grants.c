@@ -7,6 +7,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/log.h"
@@ -93,6 +94,28 @@ static void grants_keep(struct lock *lock, struct grant *grant)
 	grant->kept = grantsfile_put(&k->grants.file, grant->kept, &record); /* mutant: grant-kept */
 }
 
+struct order *grants_order(const struct lock *lock, pid_t locker)
+{
+	const struct file_key *key = &lock->file->key;
+	struct order *o;
+
+	for (size_t i = 0; (o = deeds_order(lock->file->keeper->table, i)); i++)
+		if (order_state(order_word(o)) != ORDER_FREE && o->file.dev == key->dev && o->file.ino == key->ino &&
+		    o->space == lock->space && o->locker == locker)
+			return o;
+	return NULL;
+}
+
+/* If its holders are to be ended and were not asked to so far, they are not. Before the caller is told of its grant: guard/ender.c has the argument. */
+static void grants_withdraw(struct lock *lock, struct grant *grant)
+{
+	struct order *o = grant->state == GRANT_ENDING ? grants_order(lock, grant->pid) : NULL;
+	uint64_t word = o ? order_word(o) : 0;
+
+	if (order_state(word) == ORDER_GIVEN && order_move(o, word, ORDER_FREE))
+		grant->state = GRANT_WARNED;
+}
+
 static void grants_note(struct lock *lock, pid_t pid, uid_t uid, int64_t pin_ns)
 {
 	struct grant *grant = grants_find(lock, pid);
@@ -110,9 +133,9 @@ static void grants_note(struct lock *lock, pid_t pid, uid_t uid, int64_t pin_ns)
 	grant->since = time(NULL);
 	grant->missed = 0;
 	grants_keep(lock, grant);
-	if (grant->state == GRANT_ENDING)
-		return; /* toolong_end.c sees that it is a younger one */
-	grant_begin(grant);
+	grants_withdraw(lock, grant);     /* mutant: toolong-withdraw */
+	if (grant->state != GRANT_ENDING) /* else toolong.c sees that it is a younger one */
+		grant_begin(grant);
 }
 
 void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_ns)
@@ -130,6 +153,7 @@ void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_
 
 void grants_drop(struct lock *lock, struct grant *grant)
 {
+	grants_withdraw(lock, grant);
 	HASH_DEL(lock->grants, grant);
 	if (!lock->grants)
 		DL_DELETE2(lock->file->keeper->grants.locks, lock, held_prev, held_next);

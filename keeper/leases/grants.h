@@ -42,6 +42,7 @@
 
 struct keeper;
 struct lock;
+struct order;
 
 #define GRANTS_MAX 1024 /* of one lock; no further process gets one */
 
@@ -87,6 +88,8 @@ void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_
 struct grant *grants_find(struct lock *lock, pid_t locker);
 /* A grant of an earlier keeper (grants_takeup.h), which has this record. False: the lock has one of this process, or no room. */
 bool grants_adopt(struct lock *lock, const struct grantsfile_record *record, size_t number);
+/* The order (guard/deeds.h) to end the holders of the lock that this process took. NULL: there is none. */
+struct order *grants_order(const struct lock *lock, pid_t locker);
 /* Nothing has been done about it. */
 void grant_begin(struct grant *grant);
 void grants_drop(struct lock *lock, struct grant *grant);
