@@ -49,7 +49,7 @@
 #include "keeper/callers/who.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
-#include "keeper/leases/grants_takeup.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -193,7 +193,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	}
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
-	grants_takeup(k);
+	toolong_takeup(k);
 	if (k->deadline.at_ns)
 		deadline_set(k, k->deadline.at_ns);
 	if (!k->leases)

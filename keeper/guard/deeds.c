@@ -11,13 +11,6 @@
 
 #include "keeper/guard/slots.h"
 
-struct deeds {
-	uint32_t written, taken;
-	uint64_t counts[DEEDS_COUNTS];
-	struct deed all[DEEDS_MAX];
-	struct order orders[ORDERS];
-};
-
 struct deeds *deeds_new(void)
 {
 	struct deeds *deeds =
@@ -94,17 +87,6 @@ void deeds_add(struct table *table, enum event_kind kind, unsigned which, const 
 		d.pid_count++;
 	}
 	deeds_note(table, &d, &(struct log_about){.subject = d.ino ? subject : NULL});
-}
-
-struct order *deeds_order(const struct table *table, size_t i)
-{
-	return table->deeds && i < ORDERS ? &table->deeds->orders[i] : NULL;
-}
-
-bool order_move(struct order *order, uint64_t word, enum order_state to)
-{
-	return __atomic_compare_exchange_n(&order->word, &word, (word & ~(uint64_t)0xff) | to, false, __ATOMIC_ACQ_REL,
-					   __ATOMIC_ACQUIRE);
 }
 
 void deeds_count(struct table *table, enum deeds_count which, uint64_t n)

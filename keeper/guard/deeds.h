@@ -94,8 +94,19 @@ struct order {
 	char line[900];              /* for the standard errors of those that are ended */
 };
 
+/* The shared memory. */
+struct deeds {
+	uint32_t written, taken;
+	uint64_t counts[DEEDS_COUNTS];
+	struct deed all[DEEDS_MAX];
+	struct order orders[ORDERS];
+};
+
 /* NULL: there is none with this number, or no memory was shared. Both sides. */
-struct order *deeds_order(const struct table *table, size_t i);
+static inline struct order *deeds_order(const struct table *table, size_t i)
+{
+	return table->deeds && i < ORDERS ? &table->deeds->orders[i] : NULL;
+}
 static inline uint64_t order_word(const struct order *order)
 {
 	return __atomic_load_n(&order->word, __ATOMIC_ACQUIRE);
@@ -105,6 +116,10 @@ static inline enum order_state order_state(uint64_t word)
 	return (enum order_state)(word & 0xff);
 }
 /* False: its word is another one by now, and stays. */
-bool order_move(struct order *order, uint64_t word, enum order_state to);
+static inline bool order_move(struct order *order, uint64_t word, enum order_state to)
+{
+	return __atomic_compare_exchange_n(&order->word, &word, (word & ~(uint64_t)0xff) | to, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE);
+}
 
 #endif

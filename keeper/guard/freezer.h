@@ -7,7 +7,7 @@
  *   freeze.h    freezing: rounds of search and stop, and their limits
  *   ender.h    processes are ended: on_lost = "kill", lost leases, locks that are held too long
  *   relying.h   which processes rely on locks; look.h and unshown.h search for them
- *   stopped.h   stopping and letting go; threads.h, seize.h, signalled.h, held.h
+ *   stopped.h   stopping and letting go; threads.h, signalled.h, held.h
  *   slots.h     what the table of leases says
  */
 #ifndef DFLOCK_KEEPER_FREEZER_H

@@ -18,7 +18,7 @@
  * that.
  *
  * Nothing in the children calls what is not async-signal-safe, stdio and fork() for example: the parent is one thread, but its
- * timer's handler may jump (seize.h). tests/interpose/test_interpose.py compares names.
+ * timer's handler may jump (stopped.c). tests/interpose/test_interpose.py compares names.
  */
 #include "keeper/guard/lastwords.h"
 

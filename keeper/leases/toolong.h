@@ -63,6 +63,9 @@ struct toolong {
 	int64_t rest_until_ns;
 };
 
+/* The leases of an earlier keeper have been taken up: what it granted under them counts (grants.h has the argument). Start-up,
+ * before anything is granted. */
+void toolong_takeup(struct keeper *k);
 void toolong_start(struct keeper *k);
 /* Nothing begins any more. */
 void toolong_stop(struct keeper *k);

@@ -11,7 +11,6 @@
 
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/freeze.h"
-#include "keeper/guard/freeze.h"
 #include "keeper/guard/slots.h"
 #include "tests/unit/holders_fixture.h"
 #include "tests/unit/wait_until.h"
