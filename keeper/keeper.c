@@ -44,7 +44,7 @@
 #include "keeper/callers/who.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
-#include "keeper/leases/grants_takeup.h"
+#include "keeper/leases/grants.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 
@@ -188,7 +188,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	}
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
-	grants_takeup(k);
+	toolong_takeup(k);
 	if (k->deadline.at_ns)
 		deadline_set(k, k->deadline.at_ns);
 	if (!k->leases)
@@ -389,7 +389,6 @@ static void keeper_clean_up(struct keeper *k)
 	uv_run(k->loop, UV_RUN_DEFAULT); /* until probes and workers have ended: there is no timer or socket any more */
 	act_free_all(k);
 	past_free(k);
-	toolong_free(k);
 	fronts_free(k->fronts);          /* before the loop runs again: it must not call back into what is freed */
 	uv_run(k->loop, UV_RUN_DEFAULT); /* workers have closed what is not on local file systems */
 	probes_free(k->probes);

@@ -183,9 +183,13 @@ static void set_parent(json_t *doc, const struct keeper *k)
 		enum deeds_count which;
 		const char *reason, *signal;
 	} ended[] = {
-		{DEEDS_LOST_KILL, "lost", "KILL"},       {DEEDS_BROKEN_KILL, "broken", "KILL"},
-		{DEEDS_STUCK_KILL, "stuck", "KILL"},     {DEEDS_EXPIRED_TERM, "expired", "TERM"},
+		{DEEDS_LOST_KILL, "lost", "KILL"},
+		{DEEDS_BROKEN_KILL, "broken", "KILL"},
+		{DEEDS_STUCK_KILL, "stuck", "KILL"},
+		{DEEDS_EXPIRED_TERM, "expired", "TERM"},
 		{DEEDS_EXPIRED_KILL, "expired", "KILL"},
+		{DEEDS_TOO_LONG_TERM, "held_too_long", "TERM"},
+		{DEEDS_TOO_LONG_KILL, "held_too_long", "KILL"},
 	};
 	json_t *group = set_group(doc, "ended_processes_total");
 
@@ -195,9 +199,6 @@ static void set_parent(json_t *doc, const struct keeper *k)
 		set_number(reason ? reason : set_group(group, ended[i].reason), ended[i].signal,
 			   deeds_counted(k->table, ended[i].which));
 	}
-	group = set_group(group, "held_too_long"); /* the keeper itself */
-	set_number(group, "TERM", k->toolong.terminated);
-	set_number(group, "KILL", k->toolong.killed);
 	set_number(doc, "frozen_processes", table_frozen(k->table));
 	set_number(doc, "freezes_total", deeds_counted(k->table, DEEDS_FREEZES));
 	set_number(doc, "keeper_restarts_total", deeds_counted(k->table, DEEDS_RESTARTS));

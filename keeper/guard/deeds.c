@@ -11,12 +11,6 @@
 
 #include "keeper/guard/slots.h"
 
-struct deeds {
-	uint32_t written, taken;
-	uint64_t counts[DEEDS_COUNTS];
-	struct deed all[DEEDS_MAX];
-};
-
 struct deeds *deeds_new(void)
 {
 	struct deeds *deeds =
@@ -49,14 +43,38 @@ static bool deeds_file(struct table *table, unsigned which, uint64_t *dev, uint6
 	return found;
 }
 
+/* d->text is written. */
+static void deeds_note(struct table *table, const struct deed *d, const struct log_about *about)
+{
+	struct deeds *deeds = table->deeds;
+	uint32_t written;
+
+	log_about(d->kind, about, "%s", d->text);
+	if (!deeds)
+		return;
+	written = deeds->written;
+	if (written - __atomic_load_n(&deeds->taken, __ATOMIC_ACQUIRE) >= DEEDS_MAX)
+		return;
+	deeds->all[written % DEEDS_MAX] = *d;
+	__atomic_store_n(&deeds->written, written + 1, __ATOMIC_RELEASE);
+}
+
+void deeds_put(struct table *table, struct deed *d, const struct log_about *about, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(d->text, sizeof(d->text), format, args);
+	va_end(args);
+	deeds_note(table, d, about);
+}
+
 void deeds_add(struct table *table, enum event_kind kind, unsigned which, const struct family *family, size_t processes,
 	       const char *format, ...)
 {
-	struct deeds *deeds = table->deeds;
-	struct deed d = {.kind = kind, .processes = (uint32_t)processes, .pid_count = (uint32_t)family_count(family)};
+	struct deed d = {.kind = kind, .processes = (uint32_t)processes};
 	char subject[64];
 	va_list args;
-	uint32_t written;
 
 	va_start(args, format);
 	vsnprintf(d.text, sizeof(d.text), format, args);
@@ -64,17 +82,11 @@ void deeds_add(struct table *table, enum event_kind kind, unsigned which, const 
 	if (!deeds_file(table, which, &d.dev, &d.ino))
 		d.dev = d.ino = 0;
 	snprintf(subject, sizeof(subject), "%llx:%llx", (unsigned long long)d.dev, (unsigned long long)d.ino);
-	log_about(kind, &(struct log_about){.subject = d.ino ? subject : NULL}, "%s", d.text);
-	if (!deeds)
-		return;
-	written = deeds->written;
-	if (written - __atomic_load_n(&deeds->taken, __ATOMIC_ACQUIRE) >= DEEDS_MAX)
-		return;
-	d.pid_count = d.pid_count < DEEDS_PIDS ? d.pid_count : DEEDS_PIDS;
-	for (uint32_t i = 0; i < d.pid_count; i++)
-		d.pids[i] = family_at(family, i);
-	deeds->all[written % DEEDS_MAX] = d;
-	__atomic_store_n(&deeds->written, written + 1, __ATOMIC_RELEASE);
+	while (d.pid_count < family_count(family) && d.pid_count < DEEDS_PIDS) {
+		d.pids[d.pid_count] = family_at(family, d.pid_count);
+		d.pid_count++;
+	}
+	deeds_note(table, &d, &(struct log_about){.subject = d.ino ? subject : NULL});
 }
 
 void deeds_count(struct table *table, enum deeds_count which, uint64_t n)

@@ -1,11 +1,18 @@
 /*
- * What the parent did to processes (froze them, let them go, killed them), for the keeper's events: notes in memory that the
- * parent shares with all its keepers. The parent waits for nothing: if the notes are full, because no keeper has taken any
+ * What the keeper and its parent tell each other of processes that are stopped or ended, in memory that the parent shares with all
+ * its keepers.
+ *
+ * Deeds: what the parent did to processes (froze them, let them go, killed them), for the keeper's events. The parent waits for nothing: if the notes are full, because no keeper has taken any
  * for long, it leaves further ones out; they are in the log. Beside the notes it counts, and leaves nothing out.
+ *
+ * Orders: the keeper alone knows how long a lock is held. It gives an order, and the parent ends the holders (ender.h). An
+ * order's word says whose turn it is: the keeper writes a FREE one and makes it GIVEN, and takes a GIVEN one back; the
+ * parent makes a GIVEN one ASKED (SIGTERM is sent) or VAIN, and an ASKED one DONE or STUCK; the keeper makes these FREE.
  */
 #ifndef DFLOCK_KEEPER_DEEDS_H
 #define DFLOCK_KEEPER_DEEDS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,13 +23,16 @@
 
 #define DEEDS_MAX        32
 #define DEEDS_PIDS       64
-#define DEEDS_TEXT_BYTES 256
+#define DEEDS_TEXT_BYTES 2048
+#define ORDERS           16
+#define ORDER_WHAT_BYTES 1800
 
 struct deed {
 	enum event_kind kind;
 	uint32_t processes, pid_count; /* pids: at most the first DEEDS_PIDS of them */
 	pid_t pids[DEEDS_PIDS];
 	uint64_t dev, ino; /* of the locks' file, if all are on one; ino 0: not so */
+	uint32_t order;    /* 1 + number of the order that was carried out, not yet FREE again; 0: it was none */
 	char text[DEEDS_TEXT_BYTES];
 };
 
@@ -34,6 +44,10 @@ struct deeds *deeds_new(void);
 void deeds_add(struct table *table, enum event_kind kind, unsigned which, const struct family *family, size_t processes,
 	       const char *format, ...) __attribute__((format(printf, 6, 7)));
 
+/* The same, with what there is to say already in `deed`, but for the text. */
+void deeds_put(struct table *table, struct deed *deed, const struct log_about *about, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
 /* What the parent counts, over all its keepers: a keeper that dies loses none of it. */
 enum deeds_count {
 	DEEDS_FREEZES, /* how often holders were frozen */
@@ -43,6 +57,8 @@ enum deeds_count {
 	DEEDS_STUCK_KILL,   /* it could not be stopped in time */
 	DEEDS_EXPIRED_TERM, /* on_lost = "kill", and the lease runs out */
 	DEEDS_EXPIRED_KILL,
+	DEEDS_TOO_LONG_TERM, /* the lock was held too long */
+	DEEDS_TOO_LONG_KILL,
 	DEEDS_RESTARTS, /* keepers that were started after the first */
 	DEEDS_HANGS,    /* keepers that were killed because they did nothing */
 	DEEDS_COUNTS
@@ -55,5 +71,55 @@ uint64_t deeds_counted(const struct table *table, enum deeds_count which);
 
 /* The oldest note, which is then gone. False: there is none. Loop only. */
 bool deeds_take(struct table *table, struct deed *out);
+
+enum order_state {
+	ORDER_FREE,
+	ORDER_GIVEN,
+	ORDER_ASKED,
+	ORDER_VAIN,  /* no process that may be signalled has the lock any more */
+	ORDER_DONE,  /* all have ended */
+	ORDER_STUCK, /* one did not end, or none may be signalled: nothing more is to be tried */
+};
+
+struct order {
+	uint64_t word; /* number << 8 | enum order_state; each order has another number */
+	struct holders_file file;
+	enum wire_space space;
+	pid_t locker;           /* the process that took the lock; 0: the kernel does not show which one */
+	uid_t uid;              /* its user: only this user's processes are ended, unless it is root */
+	int64_t at_ns, held_ms; /* the keeper's: of the grant */
+	int64_t patience_ns;    /* from SIGTERM to SIGKILL */
+	char name[LOCK_NAME_BYTES], path[PATH_MAX];
+	char what[ORDER_WHAT_BYTES]; /* the lock, for people */
+	char line[900];              /* for the standard errors of those that are ended */
+};
+
+/* The shared memory. */
+struct deeds {
+	uint32_t written, taken;
+	uint64_t counts[DEEDS_COUNTS];
+	struct deed all[DEEDS_MAX];
+	struct order orders[ORDERS];
+};
+
+/* NULL: there is none with this number, or no memory was shared. Both sides. */
+static inline struct order *deeds_order(const struct table *table, size_t i)
+{
+	return table->deeds && i < ORDERS ? &table->deeds->orders[i] : NULL;
+}
+static inline uint64_t order_word(const struct order *order)
+{
+	return __atomic_load_n(&order->word, __ATOMIC_ACQUIRE);
+}
+static inline enum order_state order_state(uint64_t word)
+{
+	return (enum order_state)(word & 0xff);
+}
+/* False: its word is another one by now, and stays. */
+static inline bool order_move(struct order *order, uint64_t word, enum order_state to)
+{
+	return __atomic_compare_exchange_n(&order->word, &word, (word & ~(uint64_t)0xff) | to, false, __ATOMIC_ACQ_REL,
+					   __ATOMIC_ACQUIRE);
+}
 
 #endif

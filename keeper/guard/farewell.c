@@ -132,8 +132,7 @@ static const char *farewell_of_parent(const struct farewell *f, pid_t pid)
 	return NULL;
 }
 
-/* For how many ms lines may be written while leases run out. */
-static int farewell_ms(const struct table *table)
+int farewell_ms(const struct table *table)
 {
 	int64_t left = (slots_deadline_ns(table) - clock_now_ns()) / NS_PER_MS / 10;
 

@@ -26,5 +26,7 @@ enum farewell_end {
  */
 bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
 	      bool last);
+/* For how many ms lines may be written: less than LASTWORDS_MS while leases run out. */
+int farewell_ms(const struct table *table);
 
 #endif

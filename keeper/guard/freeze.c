@@ -31,7 +31,7 @@ static void freeze_on_found(void *arg, pid_t pid)
 void freeze_init(struct freeze *f, struct table *table)
 {
 	*f = (struct freeze){.table = table, .relying.table = table};
-	f->evict.relying = &f->relying;
+	f->ender.relying = &f->relying;
 	f->found = (struct look_found){.cb = freeze_on_found, .arg = f};
 	stopped_adopt(&f->stopped, table->head->signalled, TABLE_SIGNALLED);
 }
@@ -58,7 +58,7 @@ void freeze_begin(struct freeze *f, int64_t now_ns)
 
 void freeze_process(struct freeze *f, pid_t pid)
 {
-	if (!evict_has_asked(&f->evict, pid)) /* mutant: freeze */
+	if (!ender_has_asked(&f->ender, pid)) /* mutant: freeze */
 		stopped_stop(&f->stopped, pid);
 }
 
@@ -104,8 +104,8 @@ bool freeze_until(struct freeze *f, struct family *family, unsigned which, int64
 		if (now > until_ns)
 			return false;
 		family_free(family);
-		if (evict_is_under_way(&f->evict))
-			evict_holders(&f->evict, now);
+		if (ender_is_under_way(&f->ender))
+			ender_expire(&f->ender, now);
 		nanosleep(&pause, NULL);
 	}
 	return true;
@@ -187,5 +187,5 @@ void freeze_thaw(struct freeze *f)
 			  "the leases stand: %u frozen processes go on", count);
 	family_free(&family);
 	f->said = false;
-	evict_forget(&f->evict);
+	ender_forget(&f->ender);
 }

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/guard/evict.h"
+#include "keeper/guard/ender.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/relying.h"
 #include "keeper/guard/stopped.h"
@@ -24,13 +24,13 @@
 struct freeze {
 	struct table *table; /* not owned */
 	struct relying relying;
-	struct evict evict;
+	struct ender ender;
 	struct stopped stopped;
 	struct look_found found; /* stops each process that is found */
 	bool said;               /* the log says that processes are frozen */
 	int64_t limited_for;     /* freeze_at of the freeze for which the limits were set */
 	int64_t patient_until;   /* until then the freeze waits for processes that are held */
-	unsigned reprieves;      /* bereft.c: how often the kill of holders of broken leases was put off */
+	unsigned reprieves;      /* freezer.c: how often the kill of holders of broken leases was put off */
 };
 
 /* Also takes up the processes that an earlier parent stopped by SIGSTOP. The struct must not move afterwards. */
@@ -40,7 +40,7 @@ void freeze_set_keeper(struct freeze *freeze, pid_t keeper);
 
 /* The freeze is due: sets its limits, if that was not done. */
 void freeze_begin(struct freeze *freeze, int64_t now_ns);
-/* Stops a process, unless it was asked to end (evict.h). */
+/* Stops a process, unless it was asked to end (ender.h). */
 void freeze_process(struct freeze *freeze, pid_t pid);
 /* Freezes the holders of locks under leases whose on_lost is "freeze". */
 void freeze_holders(struct freeze *freeze);

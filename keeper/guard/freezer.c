@@ -9,19 +9,38 @@
  * All that are stopped go on together, and only when no lease is unsure, lost or ending. The keeper loses leases one by one,
  * also while the holders of an earlier one are being killed: one that was lost since then is dealt with in the next look,
  * and its holders must not run until then.
+ *
+ * Lost leases. First all are stopped. If a process were killed while others run, the kernel would pass its lock on to a local
+ * process that waits for it. That process has not been told that it holds the lock, but would be taken for a holder. A
+ * process that has got SIGKILL runs no more, however long it takes to end.
+ *
+ * Of a lease that was lost, another host may be the holder by now. So a process that does not stop in time is killed
+ * while it runs, without a line, and one that was not found in time is not looked for again. A lease that an operator takes
+ * away goes to no other host before its slot is free. So there the look is repeated until it has found and stopped all
+ * processes; and as long as that seems to come, none is killed.
+ *
+ * A process that is stopped relies on nothing, so its kill can wait until it has its line. The parent does not wait for
+ * that: it has other holders to look after, and looks again.
  */
 #include "keeper/guard/freezer.h"
 
+#include <signal.h>
 #include <stdlib.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/bereft.h"
-#include "keeper/guard/evict.h"
+#include "keeper/guard/deeds.h"
+#include "keeper/guard/ender.h"
+#include "keeper/guard/farewell.h"
 #include "keeper/guard/freeze.h"
 #include "keeper/guard/slots.h"
+#include "keeper/log.h"
 
-#define FREEZER_LOOK_MS 20  /* between two looks while there is something to do */
-#define FREEZER_REST_MS 640 /* and at most, while all processes that were found are stopped */
+#define FREEZER_LOOK_MS   20                /* between two looks while there is something to do */
+#define FREEZER_LATE_MS   50                /* while an order (deeds.h) is carried out */
+#define FREEZER_REST_MS   640               /* and at most, while all processes that were found are stopped */
+#define FREEZER_SEIZE_NS  (10 * NS_PER_MS)  /* time for PTRACE_SEIZE to return */
+#define FREEZER_STOP_NS   (100 * NS_PER_MS) /* time for stopping them; then they are killed, stopped or not */
+#define FREEZER_REPRIEVES 10                /* looks in which holders are only stopped */
 
 struct freezer {
 	struct freeze freeze;
@@ -71,6 +90,119 @@ static void freezer_find_first(struct freeze *f, bool due, int64_t freeze_at_ns)
 		freeze_process(f, family_at(&f->relying.first, i));
 }
 
+/* --- leases that are lost --- */
+
+/* The processes stay stopped until the next look. False: they had enough of these. */
+static bool freezer_put_off(struct freeze *f)
+{
+	if (f->reprieves >= FREEZER_REPRIEVES)
+		return false;
+	f->reprieves++;
+	slots_set(f->table, SLOTS_IN(TABLE_ENDING), TABLE_LOST);
+	return true;
+}
+
+static void freezer_kill_running(const struct family *family)
+{
+	struct family running = {0};
+
+	for (size_t i = 0; i < family_count(family); i++)
+		if (!family_is_held(family_at(family, i)) && family_add(&running, family_at(family, i)) < 0)
+			break; /* it is killed with the others */
+	ender_signal(&running, SIGKILL);
+	family_free(&running);
+}
+
+static void freezer_say(struct freeze *f, const struct family *family, unsigned ending)
+{
+	size_t count = family_count(family);
+
+	for (size_t i = 0; i < count; i++)
+		log_process(LINE_PROCESS_KILLED, family_at(family, i),
+			    "pid %d held a lock whose lease was lost, or was started by one that did: it is killed",
+			    (int)family_at(family, i));
+	if (count)
+		deeds_add(
+			f->table, EVENT_HOLDERS_KILLED, ending, family, count,
+			"%zu processes that held locks whose leases were lost, or were started by one that did, are killed",
+			count);
+	deeds_count(f->table, slots_any(f->table, ending | SLOTS_UNBROKEN) ? DEEDS_LOST_KILL : DEEDS_BROKEN_KILL,
+		    count);
+}
+
+/* Of the processes of calls under way, those that are not stopped, but in the kernel. 0 or -ENOMEM. */
+static int freezer_add_held(struct family *held, const struct family *calls)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < family_count(calls); i++)
+		if (!family_is_stopped(family_at(calls, i))) /* mutant: bereft-held */
+			ret = family_add(held, family_at(calls, i));
+	return ret;
+}
+
+/*
+ * All are stopped or held, also the processes of calls under way, most of which only wait for the lock. One that is stopped has left
+ * the call: without the lock it goes on with the others, and makes its call anew. One that is only held may still take the lock in
+ * the kernel. In this order: a process that was held in the first look may stop with its lock before the second.
+ */
+static void freezer_spare_waiting(struct freeze *f, struct family *family, unsigned ending)
+{
+	struct family calls = {0}, doomed = {0};
+	bool known;
+
+	relying_find_calls(&f->relying, &calls, ending, NULL);
+	known = !f->relying.blind && freezer_add_held(&doomed, &calls) == 0;
+	if (known && family_count(&calls))
+		relying_find_unshown(&f->relying, &doomed, ending, NULL);
+	if (known && family_count(&calls) &&
+	    !f->relying.blind) { /* else: what is not known to be without the lock has it */
+		family_free(family);
+		*family = doomed;
+		doomed = (struct family){0};
+	}
+	family_free(&calls);
+	family_free(&doomed);
+}
+
+void freezer_end_lost(struct freeze *f)
+{
+	const unsigned ending = SLOTS_IN(TABLE_ENDING);
+	int64_t now = clock_now_ns();
+	struct family family = {0};
+	bool stopped;
+
+	family_free(&f->ender.targets) /* from now on they may be stopped */;
+	slots_set(f->table, SLOTS_IN(TABLE_LOST), TABLE_ENDING);
+	stopped_limit(&f->stopped, FREEZER_SEIZE_NS);
+	stopped = freeze_until(f, &family, ending, now, now + FREEZER_STOP_NS);
+	if (!stopped && !slots_any(f->table, ending | SLOTS_UNBROKEN) && freezer_put_off(f))
+		goto out;
+	if (stopped)
+		freezer_spare_waiting(f, &family, ending);
+	else
+		freezer_kill_running(&family);
+	/* mutant: farewell-again */
+	if (!farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper,
+		      !stopped || f->reprieves >= FREEZER_REPRIEVES) &&
+	    stopped && freezer_put_off(f))
+		goto out;
+	freezer_say(f, &family, ending);
+	ender_signal(&family, SIGKILL);
+	if (stopped)
+		f->reprieves = 0;
+	else /* one may have slipped through */
+		/* mutant: break-again */
+		slots_set(f->table, ending | SLOTS_BROKEN, TABLE_LOST);
+	slots_set(f->table, ending, TABLE_FREE);
+	stopped_collect(&f->stopped);
+	freeze_publish(f);
+out:
+	family_free(&family);
+}
+
+/* --- when to look --- */
+
 /* The margin has begun: returns when to look again. */
 static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
 {
@@ -78,7 +210,7 @@ static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
 	size_t before = threads_count(&freeze->stopped.threads);
 
 	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
-		evict_holders(&freeze->evict, now_ns);
+		ender_expire(&freeze->ender, now_ns);
 	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)) ||
 	    underway_any(&freeze->table->underway))
 		freeze_holders(freeze);
@@ -101,7 +233,7 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 	if (threads_count(threads) || signalled_continue_kin(&freeze->stopped.signalled))
 		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
 	f->pause_ms = FREEZER_LOOK_MS;
-	evict_forget(&freeze->evict);
+	ender_forget(&freeze->ender);
 	left_ms = leases && freeze_at_ns ? (freeze_at_ns - now_ns) / NS_PER_MS + 1 : max_ms;
 	return left_ms < max_ms ? (int)left_ms : max_ms;
 }
@@ -112,15 +244,18 @@ int freezer_look(struct freezer *f, int max_ms)
 	struct table *table = freeze->table;
 	int64_t now = clock_now_ns(), freeze_at = slots_freeze_at_ns(table);
 	bool leases = slots_any(table, SLOTS_SURE_UNTIL);
-	bool due = freeze_at && now >= freeze_at && leases;
+	bool due = freeze_at && now >= freeze_at && leases, late;
 
 	if (due)
 		freeze_begin(freeze, now);
 	freezer_find_first(freeze, due, freeze_at);
 	slots_set(table, SLOTS_IN(TABLE_LOST) | SLOTS_AS(ON_LOST_WARN), TABLE_FREE);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)))
-		bereft_kill(freeze);
+		freezer_end_lost(freeze);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)) && max_ms > FREEZER_LOOK_MS)
 		max_ms = FREEZER_LOOK_MS;
-	return due ? freezer_stop_holders(f, now, max_ms) : freezer_rest(f, now, freeze_at, leases, max_ms);
+	max_ms = due ? freezer_stop_holders(f, now, max_ms) : freezer_rest(f, now, freeze_at, leases, max_ms);
+	late = ender_late(&freeze->ender, now,
+			  (freeze_at && now >= freeze_at) || threads_count(&freeze->stopped.threads));
+	return late && max_ms > FREEZER_LATE_MS ? FREEZER_LATE_MS : max_ms;
 }

@@ -5,10 +5,9 @@
  *
  *   freezer.h   what is due, and when to look again
  *   freeze.h    freezing: rounds of search and stop, and their limits
- *   bereft.h    holders of lost leases are killed
- *   evict.h     on_lost = "kill"
+ *   ender.h     processes are ended: on_lost = "kill", lost leases, locks that are held too long
  *   relying.h   which processes rely on locks; look.h searches for them
- *   stopped.h   stopping and letting go; threads.h, seize.h, signalled.h, held.h
+ *   stopped.h   stopping and letting go; threads.h, signalled.h, held.h
  *   slots.h     what the table of leases says
  */
 #ifndef DFLOCK_KEEPER_FREEZER_H
@@ -19,6 +18,7 @@
 #include "keeper/guard/table.h"
 
 struct freezer;
+struct freeze;
 
 /* Takes up the processes that an earlier parent has stopped by SIGSTOP. NULL: no memory. Lives as long as the parent. */
 struct freezer *freezer_new(struct table *table);
@@ -30,5 +30,9 @@ void freezer_keeper(struct freezer *freezer, pid_t keeper);
  * everything is sure again. Returns how long it may take until the next look, in ms (at most max_ms).
  */
 int freezer_look(struct freezer *freezer, int max_ms);
+
+/* Kills the processes that rely on locks under TABLE_LOST slots, and frees the slots. Takes up to 100 ms for the
+ * stopping, and LASTWORDS_MS for lines on their standard errors. */
+void freezer_end_lost(struct freeze *freeze);
 
 #endif

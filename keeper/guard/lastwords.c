@@ -17,8 +17,8 @@
  * a parent may trace its children (Yama), pidfd_getfd() is refused. It opens for writing what the process has open for
  * that.
  *
- * A child of a keeper's thread calls this, too (toolong_end.c), and other threads may have had libc's locks at that fork: so
- * nothing here calls what is not async-signal-safe, stdio and fork() for example. tests/interpose/test_interpose.py compares names.
+ * Nothing in the children calls what is not async-signal-safe, stdio and fork() for example: the parent is one thread, but its
+ * timer's handler may jump (stopped.c). tests/interpose/test_interpose.py compares names.
  */
 #include "keeper/guard/lastwords.h"
 

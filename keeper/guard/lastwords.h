@@ -1,7 +1,6 @@
 /*
  * A line on the standard error of processes that are about to be killed: a job's own log, or cron's mail, then says why
- * the job ended. The keeper's parent calls it; in the keeper, a
- * forked child without the keeper's descriptors.
+ * the job ended. Parent only.
  */
 #ifndef DFLOCK_KEEPER_LASTWORDS_H
 #define DFLOCK_KEEPER_LASTWORDS_H

@@ -1,7 +1,7 @@
 /*
  * Stops processes, and lets them go. The means is PTRACE_SEIZE and PTRACE_INTERRUPT of each thread, with EXITKILL: if
  * the parent dies, the processes die with it, since no process would watch them any more. What they fork is traced from
- * its first moment. Where ptrace is refused, or does not return in time (seize.h), the means is SIGSTOP (signalled.h).
+ * its first moment. Where ptrace is refused, or does not return in time (stopped.c), the means is SIGSTOP (signalled.h).
  *
  * A process that got SIGSTOP stays stopped when the parent dies. So each is noted, before it gets the signal, in memory
  * that outlives the parent, and the next parent lets it go: otherwise the next parent would take it for a process that
@@ -17,8 +17,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/guard/table.h"
 #include "keeper/guard/signalled.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/threads.h"
 
 struct stopped {

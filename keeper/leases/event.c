@@ -271,7 +271,7 @@ static void event_name_file(struct keeper *k, const struct deed *deed, struct ev
 	const struct file *file = deed->ino ? file_find(k, deed->dev, deed->ino) : NULL;
 	const struct lost_lease *lost;
 
-	if (file) {
+	if (file && !e->name) {
 		e->name = file->name;
 		e->path = file->path;
 	}
@@ -287,8 +287,15 @@ void event_take_deeds(struct keeper *k)
 	struct deed deed;
 
 	while (deeds_take(k->table, &deed)) {
-		struct event e = {
-			.kind = deed.kind, .pids = deed.pids, .pid_count = deed.pid_count, .processes = deed.processes};
+		const struct order *o = deed.order ? deeds_order(k->table, deed.order - 1) : NULL;
+		struct event e = {.kind = deed.kind,
+				  .name = o ? o->name : NULL,
+				  .path = o ? o->path : NULL,
+				  .pids = deed.pids,
+				  .pid_count = deed.pid_count,
+				  .processes = deed.processes,
+				  .for_ms = o ? o->held_ms : 0,
+				  .reason = o ? "held for longer than kill_after_ms" : NULL};
 
 		event_name_file(k, &deed, &e);
 		if (event_is_wanted(k))

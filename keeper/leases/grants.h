@@ -21,8 +21,9 @@
  * Ages are in the running clock: it never runs faster than CLOCK_BOOTTIME, and stands still while the machine sleeps, the
  * keeper is stopped, no keeper runs, or holders are frozen (grants_tick()).
  *
- * A keeper that dies leaves its grants to the next one (grantsfile.h), which goes on with those of files that it takes up
- * leases of, and whose rule still has a limit. The argument is the same then. Each grant of the dead keeper was written, with
+ * A keeper that dies leaves its grants to the next one, which goes on with those of files that it takes up leases of, and whose
+ * rule still has a limit. They are in RUNTIME_DIR/grants, a file on a tmpfs. A record in it counts as a whole or not at all: it has a
+ * sum. A file of another boot, another version, or another size is void. The argument is the same then. Each grant of the dead keeper was written, with
  * the end of its pin, before the caller was told, so no process has a lock that is younger than what is written of it; a grant
  * that could not be written has no record, or an unreadable one, and such a lock is left alone. While no keeper ran, none was
  * granted. And no lock is taken by the page before or after: the dead keeper did not show these files, which had grants, and
@@ -33,15 +34,15 @@
 #define DFLOCK_KEEPER_GRANTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
 #include <uthash.h>
 
-#include "keeper/leases/grantsfile.h"
-
 struct keeper;
 struct lock;
+struct order;
 
 #define GRANTS_MAX 1024 /* of one lock; no further process gets one */
 
@@ -69,6 +70,27 @@ struct grant {
 	UT_hash_handle hh; /* lock->grants, by pid */
 };
 
+#define GRANTSFILE_NAME    "grants"
+#define GRANTSFILE_RECORDS 4096
+
+struct grantsfile_record {
+	uint64_t dev, ino; /* struct file_key */
+	int64_t at_ns, granted_ns, since;
+	int32_t pid;
+	uint32_t uid;
+	uint32_t space;
+	uint32_t reserved;
+	uint64_t sum; /* of all of the above; 0: the record is free */
+};
+
+struct grantsfile_head;
+
+/* Part of struct grants. All zero: closed. */
+struct grantsfile {
+	struct grantsfile_head *head; /* NULL: closed */
+	size_t hint;                  /* where to look for a free record */
+};
+
 /* Part of struct keeper. */
 struct grants {
 	struct lock *locks; /* those that have any */
@@ -85,8 +107,10 @@ void grants_close(struct keeper *k);
 void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_ns);
 /* Of the process that took a lock, as a lock line has it (procfs_locks.h). NULL: nothing is known. */
 struct grant *grants_find(struct lock *lock, pid_t locker);
-/* A grant of an earlier keeper (grants_takeup.h), which has this record. False: the lock has one of this process, or no room. */
+/* A grant of an earlier keeper (toolong.c), which has this record. False: the lock has one of this process, or no room. */
 bool grants_adopt(struct lock *lock, const struct grantsfile_record *record, size_t number);
+/* The order (guard/deeds.h) to end the holders of the lock that this process took. NULL: there is none. */
+struct order *grants_order(const struct lock *lock, pid_t locker);
 /* Nothing has been done about it. */
 void grant_begin(struct grant *grant);
 void grants_drop(struct lock *lock, struct grant *grant);
@@ -100,5 +124,23 @@ int64_t grant_age_ms(const struct keeper *k, const struct grant *grant);
  * any from a tick with `paused` to the next one. */
 #define GRANTS_TICK_MAX_MS 1000
 void grants_tick(struct keeper *k, bool paused);
+
+/* --- the file; for grants.c and toolong.c --- */
+
+/* Opens what an earlier keeper has left; with `make`, makes it if there is none or it is void. 0; -ENOENT; -errno. */
+int grantsfile_open(struct grantsfile *file, int dir_fd, bool make);
+void grantsfile_close(struct grantsfile *file);
+
+/* The keeper's last tick: the running clock, and CLOCK_BOOTTIME. Closed: 0, and nothing. */
+int64_t grantsfile_ran_ns(const struct grantsfile *file);
+int64_t grantsfile_ticked_ns(const struct grantsfile *file);
+void grantsfile_tick(struct grantsfile *file, int64_t ran_ns, int64_t now_ns);
+
+/* Record number 1 to GRANTSFILE_RECORDS. NULL: it is free, or torn. */
+const struct grantsfile_record *grantsfile_get(const struct grantsfile *file, size_t number);
+/* Writes a record; number 0: a free one. Returns its number; 0: there is no room, or the file is closed. */
+size_t grantsfile_put(struct grantsfile *file, size_t number, const struct grantsfile_record *record);
+/* number 0: nothing. */
+void grantsfile_drop(struct grantsfile *file, size_t number);
 
 #endif

@@ -9,10 +9,12 @@
 
 #include "keeper/array.h"
 #include "keeper/clock.h"
+#include "keeper/guard/deeds.h"
+#include "keeper/guard/table_notes.h"
+#include "keeper/kernel/holders.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/event.h"
 #include "keeper/leases/survey.h"
-#include "keeper/leases/toolong_end.h"
 #include "keeper/log.h"
 
 #define TOOLONG_TICK_MS  200
@@ -20,6 +22,7 @@
 #define TOOLONG_FILES    32 /* in one look */
 #define TOOLONG_MISSES   3  /* looks, one after the other: then the lock has ended */
 #define TOOLONG_LINES    1024
+#define TOOLONG_TRIES    3                /* then the holders of a lock are left alone */
 #define TOOLONG_FULL     (GRANTS_MAX / 2) /* a look then drops the grants of locks that have ended */
 #define TOOLONG_AGAIN_NS (10000 * NS_PER_MS)
 #define TOOLONG_SAY_NS   (60000 * NS_PER_MS) /* between two lines of the log about one file */
@@ -135,6 +138,90 @@ static void toolong_say(struct lock *lock)
 	toolong_tell_warned(lock, oldest, others - 1);
 }
 
+/* --- orders --- */
+
+static void toolong_withdraw_all(const struct keeper *k)
+{
+	struct order *o;
+
+	for (size_t i = 0; (o = deeds_order(k->table, i)); i++)
+		if (order_state(order_word(o)) == ORDER_GIVEN)
+			order_move(o, order_word(o), ORDER_FREE);
+}
+
+/* What has become of the orders. */
+static void toolong_take_back(struct keeper *k)
+{
+	struct order *o;
+
+	event_take_deeds(k); /* they name orders */
+	for (size_t i = 0; (o = deeds_order(k->table, i)); i++) {
+		uint64_t word = order_word(o);
+		struct file *file = order_state(word) > ORDER_ASKED ? file_find(k, o->file.dev, o->file.ino) : NULL;
+		struct grant *h = file ? grants_find(&file->locks[o->space], o->locker) : NULL;
+
+		if (h && h->state == GRANT_ENDING && h->at_ns != o->at_ns) { /* granted again */
+			grant_begin(h);
+		} else if (h && h->state == GRANT_ENDING) {
+			h->state = order_state(word) == ORDER_STUCK ? GRANT_STUCK : GRANT_WARNED;
+			h->tries += order_state(word) == ORDER_DONE;
+		}
+		if (order_state(word) > ORDER_ASKED)
+			order_move(o, word, ORDER_FREE);
+	}
+}
+
+static void toolong_describe(struct order *o, const struct lock *lock, const struct grant *h)
+{
+	char since[32] = "?", what[LOCK_NAME_BYTES + PATH_MAX];
+	struct tm tm;
+
+	if (localtime_r(&h->since, &tm))
+		strftime(since, sizeof(since), "%F %T", &tm);
+	lock_describe(lock, what, sizeof(what));
+	snprintf(o->what, sizeof(o->what), "%.*s", (int)sizeof(o->what) - 1, what);
+	snprintf(o->name, sizeof(o->name), "%s", lock->file->name);
+	snprintf(o->path, sizeof(o->path), "%s", lock->file->path);
+	snprintf(
+		o->line, sizeof(o->line),
+		"%.500s: the lock is held too long, since %s: this process is ended (kill_after_ms = %lld, see dflock.conf(5))",
+		lock->file->path, since, (long long)lock->file->kill_after_ms);
+	log_make_one_line(o->line);
+}
+
+/* The holders are to be ended: grant->state is GRANT_ENDING until the parent is done. Without room for an order: the next time. */
+static void toolong_end(struct lock *lock, struct grant *grant)
+{
+	struct keeper *k = lock->file->keeper;
+	struct order *o;
+	size_t i = 0;
+
+	if (grant->tries == TOOLONG_TRIES) {
+		grant->state = GRANT_STUCK;
+		log_about(
+			LINE_NOT_ENDED, &(struct log_about){.lock = lock->file->name},
+			"%s: held too long, and its holders were ended %u times: other processes have the lock since, and are left "
+			"alone",
+			lock->file->path, grant->tries);
+		return;
+	}
+	while ((o = deeds_order(k->table, i)) && order_state(order_word(o)) != ORDER_FREE)
+		i++;
+	if (!o || grants_order(lock, grant->pid)) /* an earlier keeper's is still carried out */
+		return;
+	o->file = file_searched(lock->file);
+	o->space = lock->space;
+	o->locker = grant->pid;
+	o->uid = grant->uid;
+	o->at_ns = grant->at_ns;
+	o->held_ms = grant_age_ms(k, grant);
+	o->patience_ns = k->config->lease.freeze_margin_ms * NS_PER_MS;
+	toolong_describe(o, lock, grant);
+	grant->state = GRANT_ENDING;
+	__atomic_store_n(&o->word, ++k->toolong.numbered << 8 | ORDER_GIVEN, __ATOMIC_RELEASE);
+	table_notify(k->table);
+}
+
 /* --- what a look found --- */
 
 /* Another process has the number by now: it was started after the grant. */
@@ -183,7 +270,7 @@ static void toolong_judge(const struct toolong_look *look, size_t at, struct loc
 	if (file->kill_after_ms && age_ms >= file->kill_after_ms && h->state != GRANT_STUCK) {
 		if (h->state == GRANT_QUIET)
 			toolong_mark(h, lines, count);
-		toolong_end_begin(lock, h, lines, count);
+		toolong_end(lock, h);
 	}
 }
 
@@ -292,7 +379,7 @@ static void toolong_tick(uv_timer_t *timer)
 	grants_tick(k, paused);
 	if (k->leaving)
 		return;
-	toolong_end_tick(k, paused);
+	toolong_take_back(k);
 	if (paused || !k->grants.locks)
 		return;
 	DL_FOREACH2 (k->grants.locks, lock, held_next)
@@ -301,9 +388,45 @@ static void toolong_tick(uv_timer_t *timer)
 		toolong_begin(k);
 }
 
+/* --- what an earlier keeper has granted --- */
+
+/* A keeper of a version that keeps no grants may have served since: what was written before that counts no more. */
+#define TOOLONG_RECENT_NS (60000 * NS_PER_MS)
+
+/* False: it does not count any more. */
+static bool toolong_takeup_grant(struct keeper *k, const struct grantsfile_record *r, size_t number)
+{
+	struct file *file = file_find(k, r->dev, r->ino);
+	struct lock *lock = file && r->space < WIRE_SPACES ? &file->locks[r->space] : NULL;
+
+	return lock && lock->leases && file_is_limited(file) && r->pid >= 0 && grants_adopt(lock, r, number);
+}
+
+void toolong_takeup(struct keeper *k)
+{
+	struct grantsfile *kept = &k->grants.file;
+	bool recent;
+
+	k->grants.last_ns = clock_now_ns();
+	if (grantsfile_open(kept, k->dir_fd, false) < 0)
+		return; /* nothing was granted so far, or no grant counts any more */
+	k->grants.ran_ns = grantsfile_ran_ns(kept);
+	recent = k->grants.last_ns - grantsfile_ticked_ns(kept) < TOOLONG_RECENT_NS;
+	for (size_t i = 1; i <= GRANTSFILE_RECORDS; i++) {
+		const struct grantsfile_record *r = grantsfile_get(kept, i);
+
+		if (!r || !recent || !toolong_takeup_grant(k, r, i)) /* mutant: grants-recent */
+			grantsfile_drop(kept, i);
+	}
+}
+
+/* --- start and end --- */
+
 void toolong_start(struct keeper *k)
 {
 	k->toolong.on = true;
+	k->toolong.numbered = (uint64_t)clock_now_ns(); /* no number of an earlier keeper's */
+	toolong_withdraw_all(k);
 	grants_tick(k, false);
 	uv_timer_init(k->loop, &k->toolong.timer);
 	k->toolong.timer.data = k;
@@ -315,10 +438,6 @@ void toolong_stop(struct keeper *k)
 	if (!k->toolong.on)
 		return;
 	k->toolong.on = false;
+	toolong_withdraw_all(k);
 	uv_close((uv_handle_t *)&k->toolong.timer, NULL);
-}
-
-void toolong_free(struct keeper *k)
-{
-	toolong_end_free_all(k);
 }

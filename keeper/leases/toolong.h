@@ -1,20 +1,16 @@
 /*
  * warn_after_ms and kill_after_ms: locks that are held too long are reported (log, status), and their holders are ended.
  *
- *   grants.h     how old a lock is at least, by what callers were granted
- *   toolong.c      when to look, what a look found, warnings
- *   toolong_end.c  the holders are ended
+ *   grants.h           how old a lock is at least, by what callers were granted
+ *   toolong.c          when to look, what a look found, warnings, orders
+ *   guard/ender.h     the parent ends the holders, and what they started, by an order (guard/deeds.h)
  *
  * When a grant is old enough, a worker searches /proc for the processes that have locks on its file (holders.h), and the
  * loop compares what it found with the grants as they are then.
  *
- * Why no process is ended that holds a lock briefly, however often. Before SIGTERM the loop reads, in one go and without
- * returning to its other inputs:
- *   1. the grant of process P for this file and space: the last pin of P ended kill_after_ms ago or earlier;
- *   2. the fdinfo of each holder: it has a lock on this file, in this space, that P took.
- * Grants are made by the same loop, so P has got no pin between 1 and 2, and by grants.h the lock of 2 is older than
- * kill_after_ms. It may end between 2 and the signal, some microseconds: then it was held too long, too.
- * What comes in between:
+ * Why no process is ended that holds a lock briefly, however often. The last pin of process P for this file and space ended
+ * kill_after_ms ago or earlier when the order is given, and the order is taken back before P gets another pin. guard/ender.c
+ * says why the parent then ends no younger lock. What comes in between:
  *   - Lock, unlock, lock: each lock is a grant, and makes the grant young. So it is for processes that take turns: each has
  *     a grant of its own, and where the kernel does not say which process took a lock, the youngest of all counts.
  *   - A lock that was there before the rule had a limit, or that was taken past dflock: P has no
@@ -47,7 +43,6 @@
 struct grant;
 struct keeper;
 struct lock;
-struct toolong_end;
 
 /* A lock that a look has found: of one process, on one descriptor. */
 struct toolong_line {
@@ -64,15 +59,16 @@ struct toolong_line {
 struct toolong {
 	uv_timer_t timer;
 	bool on, looking;
-	uint64_t warned, terminated, killed; /* locks; processes by signal: never go back */
+	uint64_t warned, numbered; /* locks that were reported; orders: never go back */
 	int64_t rest_until_ns;
-	struct toolong_end *ends; /* holders that are being ended: toolong_end.c */
 };
 
+/* The leases of an earlier keeper have been taken up: what it granted under them counts (grants.h has the argument). Start-up,
+ * before anything is granted. */
+void toolong_takeup(struct keeper *k);
 void toolong_start(struct keeper *k);
-/* Nothing begins any more; toolong_free() when all workers have ended. */
+/* Nothing begins any more. */
 void toolong_stop(struct keeper *k);
-void toolong_free(struct keeper *k);
 
 /* Is this grant reported, or acted upon? For status. */
 bool toolong_is(const struct grant *grant);

@@ -1,5 +1,5 @@
 /*
- * keeper/guard/bereft.c: holders that are not stopped in time, and a lock that goes on to another process while they are killed.
+ * keeper/guard/freezer.c: holders that are not stopped in time, and a lock that goes on to another process while they are killed.
  *
  * The race: the time for stopping is over, and the parent kills what it has found; a process that it has not found gets the
  * descriptor, and with it the lock. Nothing may free the slot then: the keeper would release the lease, and another host would
@@ -43,7 +43,8 @@ static bool late_farewell(struct table *t, unsigned which, const struct family *
 
 #define freeze_until vain_freeze_until
 #define farewell     late_farewell
-#include "keeper/guard/bereft.c"
+#pragma GCC diagnostic ignored "-Wshadow" /* of the fixture's names by its own */
+#include "keeper/guard/freezer.c"
 
 #define REPRIEVES 10  /* as often as it is put off */
 #define PATIENCE  300 /* looks */
@@ -175,16 +176,16 @@ START_TEST(a_broken_lease_is_not_free_before_all_holders_were_found)
 	table_lose(&table, slots[0], TABLE_WHY_BROKEN);
 	vain = REPRIEVES + 1;
 	for (int i = 0; i < REPRIEVES; i++) {
-		bereft_kill(&freeze);
+		freezer_end_lost(&freeze);
 		ck_assert(runs_on(holder)); /* so that it gets its line */
 		ck_assert(!is_free());
 	}
-	bereft_kill(&freeze);
+	freezer_end_lost(&freeze);
 	wait_until(!runs_on(holder));
 	ck_assert(runs_on(heir));
 	ck_assert(!is_free());
 	for (int i = 0; i < PATIENCE && !is_free(); i++) /* a machine with too much to do may be late, too */
-		bereft_kill(&freeze);
+		freezer_end_lost(&freeze);
 	wait_until(!runs_on(heir));
 	ck_assert(is_free());
 }
@@ -195,7 +196,7 @@ START_TEST(holders_of_a_lost_lease_are_killed_at_once)
 {
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
 	vain = 1;
-	bereft_kill(&freeze);
+	freezer_end_lost(&freeze);
 	wait_until(!runs_on(holder));
 	ck_assert(is_free());
 }
@@ -207,11 +208,11 @@ START_TEST(the_kill_waits_for_the_line)
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
 	late = 2;
 	for (int i = 0; i < 2; i++) {
-		bereft_kill(&freeze);
+		freezer_end_lost(&freeze);
 		ck_assert(runs_on(holder) && family_is_held(holder));
 		ck_assert(!is_free() && !line_written);
 	}
-	bereft_kill(&freeze);
+	freezer_end_lost(&freeze);
 	wait_until(!runs_on(holder));
 	ck_assert(is_free() && line_written);
 }
@@ -222,10 +223,10 @@ START_TEST(but_not_for_ever)
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
 	late = REPRIEVES + 1;
 	for (int i = 0; i < REPRIEVES; i++) {
-		bereft_kill(&freeze);
+		freezer_end_lost(&freeze);
 		ck_assert(runs_on(holder) && !line_written);
 	}
-	bereft_kill(&freeze);
+	freezer_end_lost(&freeze);
 	wait_until(!runs_on(holder));
 	ck_assert(is_free() && line_written);
 }

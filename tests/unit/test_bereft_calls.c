@@ -1,5 +1,5 @@
 /*
- * keeper/guard/bereft.c, and calls under way (underway.h): a lease is lost while one process holds the lock, another waits for it in the
+ * keeper/guard/freezer.c, and calls under way (underway.h): a lease is lost while one process holds the lock, another waits for it in the
  * kernel, and a third cannot be stopped, as if it were in the middle of its lock call.
  */
 #include <sched.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "keeper/guard/bereft.h"
+#include "keeper/guard/freezer.h"
 #include "keeper/guard/freeze.h"
 #include "keeper/guard/slots.h"
 #include "tests/unit/holders_fixture.h"
@@ -150,7 +150,7 @@ static bool is_free(void)
 START_TEST(who_may_have_the_lock_is_killed)
 {
 	for (int i = 0; i < PATIENCE && !is_free(); i++)
-		bereft_kill(&freeze);
+		freezer_end_lost(&freeze);
 	ck_assert(is_free());
 	wait_until(!runs_on(pids[HOLDER]));
 	wait_until(!runs_on(pids[STUCK]));
@@ -162,7 +162,7 @@ END_TEST
 START_TEST(who_only_waits_goes_on)
 {
 	for (int i = 0; i < PATIENCE && !is_free(); i++)
-		bereft_kill(&freeze);
+		freezer_end_lost(&freeze);
 	freeze_thaw(&freeze);
 	wait_until(family_state(pids[WAITER]) == 'S');
 }

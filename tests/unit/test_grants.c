@@ -13,13 +13,14 @@
 #define HOUR_NS (3600 * 1000 * NS_PER_MS)
 
 static struct keeper k;
+static struct table table;
 static struct file file;
 static struct lock *lock;
 
 static void setup(void)
 {
 	base_make();
-	k = (struct keeper){.dir_fd = base_open()};
+	k = (struct keeper){.dir_fd = base_open(), .table = &table};
 	file = (struct file){.keeper = &k};
 	lock = &file.locks[WIRE_FLOCK];
 	lock->file = &file;
@@ -122,7 +123,7 @@ START_TEST(a_grant_begins_anew)
 }
 END_TEST
 
-/* toolong_end.c has to finish first, and sees by the time that it is a younger one. */
+/* The parent has to finish first, and sees by the time that it is a younger one. */
 START_TEST(a_grant_while_holders_are_ended)
 {
 	struct grant *h;

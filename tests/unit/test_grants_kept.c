@@ -1,4 +1,4 @@
-/* keeper/leases/grants.c, grantsfile.c: what a keeper that died has granted, as the next one knows it. */
+/* keeper/leases/grants.c: what a keeper that died has granted, as the next one knows it. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,9 +10,9 @@
 
 #include "keeper/clock.h"
 #include "keeper/leases/grants.h"
-#include "keeper/leases/grants_takeup.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/toolong.h"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
@@ -36,7 +36,7 @@ static void start(int64_t limit_ms, bool leased)
 	lock = &file->locks[WIRE_FLOCK];
 	lease = (struct lease){.lock = lock};
 	lock->leases = leased ? &lease : NULL;
-	grants_takeup(&k);
+	toolong_takeup(&k);
 }
 
 /* As kill -9 does: nothing of it is undone. */
