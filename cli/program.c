@@ -392,7 +392,7 @@ static const char *cleaning_option(const char *path, char *const arguments[])
 	return "";
 }
 
-void program_examine_job(const char *name, char *const arguments[], const char *shim, struct program *out)
+void program_examine_job(const char *name, char *const arguments[], const char *shim, bool deep, struct program *out)
 {
 	int ret = program_find(name, out->path);
 
@@ -405,10 +405,10 @@ void program_examine_job(const char *name, char *const arguments[], const char *
 		return;
 	}
 	if (!examine_wrapper(out->path, arguments ? cleaning_option(out->path, arguments) : NULL, shim, out))
-		examine_file(out->path, shim, 0, true, out);
+		examine_file(out->path, shim, 0, deep, out);
 }
 
 void program_examine(const char *name, const char *shim, struct program *out)
 {
-	program_examine_job(name, NULL, shim, out);
+	program_examine_job(name, NULL, shim, true, out);
 }

@@ -5,6 +5,7 @@
 #define DFLOCK_CLI_PROGRAM_H
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 enum reach {
@@ -34,8 +35,8 @@ struct program {
 void program_examine(const char *name, const char *shim, struct program *out);
 
 /* The same with the program's arguments, from argv[0] on: for env(1), su(1) and similar programs the result
- * depends on them. */
-void program_examine_job(const char *name, char *const arguments[], const char *shim, struct program *out);
+ * depends on them. Not `deep`: no library, and no instruction, which take longer than the start of most programs. */
+void program_examine_job(const char *name, char *const arguments[], const char *shim, bool deep, struct program *out);
 
 /* Only the search. 0 and the path; -ENOENT, -EACCES, -ENAMETOOLONG. */
 int program_find(const char *name, char path[PATH_MAX]);

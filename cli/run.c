@@ -181,7 +181,7 @@ static int examine(const struct run_options *options, const char *shim)
 	char why[CLI_LINE_BYTES];
 	bool reached;
 
-	program_examine_job(options->job[0], options->job, shim, &program);
+	program_examine_job(options->job[0], options->job, shim, options->require, &program);
 	reached = program.reach != REACH_NO && program.reach != REACH_DOUBTFUL;
 	if (program.reach == REACH_ITSELF && !options->net)
 		cli_error("warning: %s", program.line);
