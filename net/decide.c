@@ -27,7 +27,6 @@
 #include "shim/protect.h"
 #include "shim/report.h"
 #include "shim/sys.h"
-#include "shim/verbose.h"
 
 /* --- F_GETLK and its kin: a lock of another host is written into the program's memory, and the call succeeds. Else the kernel is to
  * say what local lock is in the way. Nothing is taken, so an answer that gets lost does no harm. --- */
@@ -234,7 +233,7 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 	if (ret == 0 || (ret < 0 && ret != -DECIDE_RESTARTSYS && ret != -ESRCH))
 		decide_count(t, want, ret);
 	if (ret == -EWOULDBLOCK)
-		verbose_refused(want->fd, &want->intent, look);
+		blocker_tell(want->fd, &want->intent, look);
 	if (ret == -ENOLCK)
 		return decide_refused(&d.call);
 	if (ret != 0)

@@ -26,7 +26,7 @@
 #include "net/supervisor.h"
 #include "shim/netted.h"
 #include "shim/settings.h"
-#include "shim/starter.h"
+#include "shim/start.h"
 #include "shim/sys.h"
 
 /* Exit statuses, as those of `dflock run`. */
@@ -135,7 +135,7 @@ static _Noreturn void main_live(char *program, int socket)
 static int main_give(char *program, int socket)
 {
 	/* As in chain_try(). The process in the middle forks once more with libc's fork(), after which there may be threads. */
-	const long middle = starter_fork(0);
+	const long middle = start_fork(0);
 	int status = 0;
 	pid_t supervisor;
 

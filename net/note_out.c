@@ -15,7 +15,7 @@
 
 #include "net/shared.h"
 #include "shim/abandoned.h"
-#include "shim/note_out.h"
+#include "shim/note.h"
 
 static __thread const struct thread *note_out_thread;
 

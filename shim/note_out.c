@@ -1,5 +1,5 @@
 /* The lines of a program that has libdflock.so: they go to its own descriptor 2. */
-#include "shim/note_out.h"
+#include "shim/note.h"
 
 #include <poll.h>
 #include <signal.h>
