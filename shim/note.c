@@ -3,7 +3,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "shim/note.h"
 #include "shim/name.h"
 #include "shim/settings.h"
 #include "shim/sys.h"
