@@ -33,7 +33,6 @@
 #include "wire/text.h"
 
 #define REPORT_FD  3 /* in the starter: to the program. In the keeper: --ready-fd */
-#define SET_BYTES  (_NSIG / 8)
 #define STACK_SANE ((rlim_t)8 << 20)
 
 /* What the new processes need; filled before the clone. */
@@ -170,7 +169,7 @@ static void start_find_beside(const char *library, char path[PATH_MAX])
 static _Noreturn void start_become_keeper(const struct start_plan *plan, int ready)
 {
 	const struct sigaction plain = {.sa_handler = SIG_DFL};
-	const unsigned long none[SET_BYTES / sizeof(long)] = {0};
+	const struct sys_signals none = {{0}};
 	char path[PATH_MAX];
 	long ret;
 
@@ -188,7 +187,7 @@ static _Noreturn void start_become_keeper(const struct start_plan *plan, int rea
 	/* exec resets handlers, but not ignored signals. */
 	for (int sig = 1; sig < _NSIG; sig++)
 		sigaction(sig, &plain, NULL);
-	sys(rt_sigprocmask, SIG_SETMASK, none, NULL, (long)SET_BYTES);
+	sys(rt_sigprocmask, SIG_SETMASK, &none, NULL, (long)SYS_SIGNALS_BYTES);
 	/* That of setarch(8). The keeper itself undoes the rest of what it has inherited (keeper/guard/inherit.h). */
 	sys(personality, 0UL);
 
@@ -251,19 +250,6 @@ static _Noreturn void start_run(const struct start_plan *plan, int report)
 }
 
 /* --- the program --- */
-
-static void start_block_signals(unsigned long old[SET_BYTES / sizeof(long)])
-{
-	unsigned long all[SET_BYTES / sizeof(long)];
-
-	memset(all, 0xff, sizeof(all));
-	sys(rt_sigprocmask, SIG_SETMASK, all, old, (long)SET_BYTES);
-}
-
-static void start_restore_signals(const unsigned long old[SET_BYTES / sizeof(long)])
-{
-	sys(rt_sigprocmask, SIG_SETMASK, old, NULL, (long)SET_BYTES);
-}
 
 /* Asks /proc first, since a filter may kill a process that makes an unexpected call. */
 bool start_is_restricted(void)
@@ -342,7 +328,7 @@ static long start_read_report(int sock, bool nonblock, char *line, size_t size)
 /* Makes the starter; *report is our end of the connection. Its pid, or -errno. */
 static long start_make_starter(const struct start_plan *plan, int *report)
 {
-	unsigned long old[SET_BYTES / sizeof(long)];
+	struct sys_signals all, old;
 	int pair[2];
 	long pid = sys(socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair);
 
@@ -353,11 +339,12 @@ static long start_make_starter(const struct start_plan *plan, int *report)
 	if (*report < 0 || pair[1] < 0) {
 		pid = *report < 0 ? *report : pair[1];
 	} else {
-		start_block_signals(old);
+		memset(&all, 0xff, sizeof(all));
+		sys(rt_sigprocmask, SIG_SETMASK, &all, &old, (long)SYS_SIGNALS_BYTES);
 		pid = start_fork(CLONE_UNTRACED);
 		if (pid == 0)
 			start_run(plan, pair[1]);
-		start_restore_signals(old);
+		sys(rt_sigprocmask, SIG_SETMASK, &old, NULL, (long)SYS_SIGNALS_BYTES);
 	}
 	if (pair[1] >= 0)
 		sys(close, pair[1]);
