@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "procfs/ownproc.h"
 #include "procfs/procfs.h"
 #include "procfs/procfs_process.h"
 
@@ -220,7 +219,7 @@ void container_end(int patience_s)
 	ssize_t keepers = -ENOENT;
 
 	/* No keeper runs where /proc is another namespace's. */
-	if (ownproc_check(why, sizeof(why)) == 0)
+	if (procfs_check(why, sizeof(why)) == 0)
 		keepers = container_look(&c) ? -ENOMEM : 0;
 	for (size_t i = 0; i < c.count && keepers >= 0; i++)
 		keepers += container_part(&c, &c.members[i]) == PART_KEEPER;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "procfs/ownproc.h"
+#include "procfs/procfs.h"
 
 const char *argp_program_version = "dflock " DFLOCK_VERSION;
 
@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 {
 	const char *name = argc > 0 ? argv[0] : "";
 
-	ownproc_be_oneself(argv, true);
+	procfs_be_oneself(argv, true);
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
 	if (!strcmp(name, "dflock check"))

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "procfs/ownproc.h"
+#include "procfs/procfs.h"
 
 const char *argp_program_version = "dflock " DFLOCK_VERSION;
 
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
 	struct choice choice = {.command = NULL};
 	char own_name[] = "dflock", name[64];
 
-	ownproc_be_oneself(argv, true);
+	procfs_be_oneself(argv, true);
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
 	argv[0] = own_name; /* not the path that it was called by: messages begin with this name */

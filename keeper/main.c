@@ -23,7 +23,7 @@
 #include "keeper/log.h"
 #include "keeper/main.h"
 #include "keeper/runevent.h"
-#include "procfs/ownproc.h"
+#include "procfs/procfs.h"
 #include "wire/rundir.h"
 
 #define OTHER_WAIT_MS 8000
@@ -262,7 +262,7 @@ static bool main_prepare(const struct arguments *a, struct serving *s, char *why
 			 "no configuration: write /etc/dflock.conf, ~/.config/dflock.conf, or set DFLOCK_CONFIG");
 		return false;
 	}
-	if (ownproc_check(why, why_size) < 0 || choose_dir(a, &place, s->dir, why, why_size) < 0)
+	if (procfs_check(why, why_size) < 0 || choose_dir(a, &place, s->dir, why, why_size) < 0)
 		return false;
 	s->dir_fd = rundir_open(s->dir, geteuid(), true, why, why_size);
 	return s->dir_fd >= 0;
@@ -278,7 +278,7 @@ int main(int argc, char **argv)
 	struct manager manager;
 	char why[1024];
 
-	ownproc_be_oneself(argv, false);
+	procfs_be_oneself(argv, false);
 	if (argc > 1 && strcmp(argv[1], HOOK_RUN_EVENT) == 0)
 		return runevent_main(argc - 2, argv + 2);
 	if (argp_parse(&argp, argc, argv, 0, NULL, &a) != 0)

@@ -1,6 +1,6 @@
 /*
  * The system calls that take locks, by the numbers of each kind of program that this machine runs: those of its own width, and
- * 32-bit ones (i386, AArch32). x32 programs have the native numbers with a bit more, and the native struct flock.
+ * 32-bit ones (i386, AArch32). x32 programs have the native numbers with a bit more.
  *
  * The commands of fcntl() are written as numbers: libc's names mean what the program that includes them would use.
  */

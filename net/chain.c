@@ -13,7 +13,7 @@
 #include "net/filter.h"
 #include "net/lockcall.h"
 #include "net/thread.h"
-#include "shim/starter.h"
+#include "shim/start.h"
 #include "shim/sys.h"
 #include "wire/passing.h"
 
@@ -53,7 +53,7 @@ static _Noreturn void chain_be_child(int socket)
 int chain_try(int socket)
 {
 	/* Without a signal at its end: the job must not find one pending. */
-	const long child = starter_fork(0);
+	const long child = start_fork(0);
 	int status;
 
 	if (child == 0)

@@ -6,24 +6,100 @@
 #include "net/decide.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 
 #include "net/behalf.h"
-#include "net/count.h"
-#include "net/getlk.h"
 #include "net/ground.h"
 #include "net/kept.h"
 #include "net/lockcall.h"
 #include "net/note_out.h"
+#include "net/shared.h"
 #include "net/thread.h"
 #include "net/want.h"
 #include "shim/await.h"
+#include "shim/blocker.h"
 #include "shim/call.h"
+#include "shim/name.h"
 #include "shim/note.h"
 #include "shim/protect.h"
+#include "shim/report.h"
 #include "shim/sys.h"
-#include "shim/verbose.h"
+
+/* --- F_GETLK and its kin: a lock of another host is written into the program's memory, and the call succeeds. Else the kernel is to
+ * say what local lock is in the way. Nothing is taken, so an answer that gets lost does no harm. --- */
+
+/* If this process dies between the two steps, the other one must not take the answer for the question. */
+static int decide_write(struct caught *caught, struct thread *t, const struct lockcall *call, const struct want *want,
+			const struct flock64 *found)
+{
+	const size_t size = lockcall_form_bytes(call->form);
+	unsigned char bytes[LOCKCALL_BYTES] = {0};
+	int ret = thread_read(t, call->at, bytes, size);
+
+	if (ret == 0)
+		ret = thread_may_write(t, call->at, size);
+	if (ret == 0)
+		ret = lockcall_print(call->form, found, bytes);
+	if (ret < 0)
+		return ret;
+	caught->question = want->lock;
+	__atomic_store_n(&caught->has_question, true, __ATOMIC_RELEASE);
+	return thread_write(t, call->at, bytes, size);
+}
+
+/* An answer as decide() gives it; -ENOLCK after a line; another -errno: a look has failed. *look is that of ground_look(), and *want is
+ * resolved. */
+static int decide_test(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want,
+		       bool elsewhere, struct protect_look *look)
+{
+	struct flock64 found;
+	struct behalf behalf;
+	struct ask ask;
+	int ret = ground_ask(want->fd, look, elsewhere);
+
+	if (ret == GROUND_KERNEL)
+		return DECIDE_CONTINUE;
+	if (ret != 0)
+		return ret;
+	want->intent.nonblock = true; /* a test never waits */
+	ret = behalf_begin(&behalf, t, &ask);
+	if (ret == 0)
+		ret = blocker_ask(&ask, want->fd, &want->intent, look, &found);
+	behalf_end(&behalf);
+	if (ret <= 0)
+		return ret < 0 ? ret : DECIDE_CONTINUE;
+	return decide_write(caught, t, call, want, &found);
+}
+
+/* --- caught calls on protected files in the job's tally (wire/tally.h), for `dflock run --report` and `--require=taken`. What the kernel
+ * then says to a call that was let go on, no supervisor knows. --- */
+
+/* Looked for once, at the first call: the process that has made it waits for the job. */
+static pthread_once_t tally_once = PTHREAD_ONCE_INIT;
+static struct tally *job_tally;
+
+static void decide_open_tally(void)
+{
+	job_tally = report_map(getenv(TALLY_ENV));
+}
+
+/* This call was decided: 0, it goes on with a grant; or it fails with -errno. */
+static void decide_count(const struct thread *t, const struct want *want, int ret)
+{
+	char path[PATH_MAX];
+	const struct tally_key key = {.program = t->command, .path = path, .space = want->intent.space};
+	struct tally_entry *entry;
+
+	pthread_once(&tally_once, decide_open_tally);
+	if (!job_tally || name_read(want->fd, path) != 0)
+		return;
+	entry = tally_find(job_tally, &key);
+	if (entry)
+		tally_add(entry, ret == 0 ? TALLY_CAUGHT : TALLY_CAUGHT_FAILED, 1); /* mutant: count-caught */
+}
 
 /* Begin with the look at the descriptor. Not an errno. */
 #define DECIDE_ANEW 3
@@ -155,9 +231,9 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 		ret = decide_error(want->fd, ret);
 	behalf_end(&behalf);
 	if (ret == 0 || (ret < 0 && ret != -DECIDE_RESTARTSYS && ret != -ESRCH))
-		count_decided(t, want, ret);
+		decide_count(t, want, ret);
 	if (ret == -EWOULDBLOCK)
-		verbose_refused(want->fd, &want->intent, look);
+		blocker_tell(want->fd, &want->intent, look);
 	if (ret == -ENOLCK)
 		return decide_refused(&d.call);
 	if (ret != 0)
@@ -189,7 +265,7 @@ static int decide_look(struct caught *caught, struct thread *t, const struct loc
 	if (ret < 0)
 		return protect_is_kernels(want->fd) ? DECIDE_CONTINUE : decide_error(want->fd, ret);
 	if (call->kind == LOCKCALL_TEST)
-		return decide_error(want->fd, getlk(caught, t, call, want, elsewhere, &look));
+		return decide_error(want->fd, decide_test(caught, t, call, want, elsewhere, &look));
 	return decide_take(t, call, want, elsewhere, &look, until_ns);
 }
 

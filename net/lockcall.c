@@ -58,7 +58,7 @@ static void lockcall_read_fcntl(int command, struct lockcall *out)
 void lockcall_read(const struct seccomp_data *data, struct lockcall *out)
 {
 	const bool narrow = data->arch == ABI_NARROW;
-	const unsigned number = narrow ? (unsigned)data->nr : (unsigned)data->nr & ~ABI_X32_BIT;
+	const unsigned number = (unsigned)data->nr;
 	const int command = (int)data->args[1];
 
 	*out = (struct lockcall){.fd = (int)data->args[0], .at = narrow ? (uint32_t)data->args[2] : data->args[2]};

@@ -28,7 +28,7 @@ enum lockcall_kind {
 #define LOCKCALL_HELLO_ADDRESS UINT64_C(0x6466656e)
 
 enum lockcall_form {
-	LOCKCALL_WIDE,   /* struct flock of a program of this machine's own width, and of x32 */
+	LOCKCALL_WIDE,   /* struct flock of a program of this machine's own width */
 	LOCKCALL_SMALL,  /* struct flock of a 32-bit program */
 	LOCKCALL_NARROW, /* struct flock64 of a 32-bit program */
 };

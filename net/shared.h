@@ -3,7 +3,7 @@
  * in the same step in which it counts as received, so no call gets lost with the supervisor that received it.
  *
  * Its mutexes are robust: when the thread that has one ends, however that happens, the kernel gives it to the next thread that
- * wants it. standby.h says how the second supervisor takes over by them.
+ * wants it. supervisor.h says how the second supervisor takes over by them.
  */
 #ifndef DFLOCK_NET_SHARED_H
 #define DFLOCK_NET_SHARED_H
@@ -39,7 +39,7 @@ struct shared {
 	struct caught calls[SHARED_CALLS];
 };
 
-_Static_assert(sizeof(struct shared) < 3000000, "net/birth.c says how large it is");
+_Static_assert(sizeof(struct shared) < 3000000, "net/main.c says how large it is");
 
 /* The memory of this process, NULL before shared_make() or shared_map(). */
 extern struct shared *shared;

@@ -7,34 +7,39 @@
  * at once may be one event; so a thread that has received a call looks whether there is another one, and sets the event anew if so.
  *
  * NOTIF_RECV waits if another thread was faster. On kernels before 6.11, it then does not return when the last process has gone; so the main
- * thread waits for that, too (standby.c).
+ * thread waits for that, too (supervisor_watch()).
  *
- * A thread has its call's place from before NOTIF_RECV until after the answer, for the supervisor that comes next (standby.h).
+ * A thread has its call's place from before NOTIF_RECV until after the answer, for the supervisor that comes next (supervisor.h).
  */
 #include "net/supervisor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "net/decide.h"
 #include "net/kept.h"
 #include "net/shared.h"
+#include "shim/settings.h"
 #include "shim/sys.h"
 
 /* Enough for a few paths and messages; what is not touched costs no memory. */
-#define STACK_BYTES (256 << 10)
-#define IDLE_MAX    4
-#define PAUSE_NS    10000000
+#define STACK_BYTES   (256 << 10)
+#define IDLE_MAX      4
+#define PAUSE_NS      10000000
+#define LOOK_AGAIN_NS 100000000
 
 /* A signal that comes before a call was received ends the call, whatever it is (docs/net.md, finding 6); so root's supervisors run before
  * their job. */
@@ -54,14 +59,15 @@ static short supervisor_state(void)
 	return poll(&listener, 1, 0) > 0 ? listener.revents : 0;
 }
 
-int supervisor_is_over(void)
+/* Is no process left under the filter? */
+static bool supervisor_is_over(void)
 {
 	return supervisor_state() & (POLLHUP | POLLERR | POLLNVAL);
 }
 
-static void supervisor_pause(void)
+static void supervisor_pause(long ns)
 {
-	nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+	nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
 }
 
 static void supervisor_answer(uint64_t id, int answer)
@@ -109,7 +115,7 @@ static struct caught *supervisor_try_receive(void)
 	struct caught *caught = shared_find();
 
 	if (!caught) {
-		supervisor_pause();
+		supervisor_pause(PAUSE_NS);
 		return NULL;
 	}
 	if (ioctl(SUPERVISOR_LISTENER, SECCOMP_IOCTL_NOTIF_RECV, &caught->notif) == 0)
@@ -190,10 +196,12 @@ static void supervisor_take_over(bool busy)
 
 	while ((caught = shared_next(&at, busy)))
 		while (!supervisor_start_thread(caught))
-			supervisor_pause();
+			supervisor_pause(PAUSE_NS);
 }
 
-int supervisor_start(void)
+/* Decides the calls that another supervisor has left in the shared memory, and receives from now on, in threads. The process ends
+ * when no process is left under the filter. 0 or -errno; may be tried again. */
+static int supervisor_start(void)
 {
 	static bool watches;
 	struct epoll_event in = {.events = EPOLLIN | EPOLLET};
@@ -212,11 +220,6 @@ int supervisor_start(void)
 	}
 	supervisor_take_over(true);
 	return supervisor_start_thread(NULL) ? 0 : -EAGAIN;
-}
-
-void supervisor_look_again(void)
-{
-	supervisor_take_over(false);
 }
 
 /* The job may have limited itself, and the supervisors serve all that it starts. Root may exceed a hard limit, too. */
@@ -262,4 +265,106 @@ int supervisor_place(int fd, int number)
 	ret = dup2(fd, number) < 0 ? -errno : 0;
 	close(fd);
 	return ret;
+}
+
+/* --- first and second: the second one is a child of the first, started by exec and not by fork() alone, since the first one has
+ * threads. It is /proc/self/exe, which is the same program also after an upgrade. --- */
+
+/* Returns when the second supervisor waits, or has failed. Its pid, or -1. */
+static pid_t supervisor_start_second(char *program)
+{
+	char word[] = SUPERVISOR_SECOND, *const argv[] = {program, word, NULL}, byte;
+	posix_spawn_file_actions_t actions;
+	int pipe[2], err;
+	pid_t pid;
+	ssize_t n;
+
+	if (pipe2(pipe, O_CLOEXEC) < 0)
+		return -1;
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, pipe[1], SUPERVISOR_READY);
+	err = posix_spawn(&pid, "/proc/self/exe", &actions, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&actions);
+	close(pipe[1]);
+	do
+		n = read(pipe[0], &byte, 1);
+	while (n < 0 && errno == EINTR);
+	close(pipe[0]);
+	if (err == 0 && n == 1)
+		return pid;
+	while (err == 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return -1;
+}
+
+static _Noreturn void supervisor_fail(int ready, const char *why)
+{
+	sys(write, ready, why, (long)strlen(why) + 1);
+	_exit(0);
+}
+
+/* Until the second one ends. The process ends when no process is left under the filter. */
+static void supervisor_watch(pid_t second)
+{
+	const int pidfd = (int)sys(pidfd_open, second, 0L);
+	struct pollfd ends[] = {{.fd = SUPERVISOR_LISTENER}, {.fd = pidfd, .events = POLLIN}};
+
+	/* Without a pidfd, the threads that receive calls notice the end of the processes. */
+	while (pidfd >= 0 && !ends[0].revents && !ends[1].revents)
+		poll(ends, 2, -1);
+	if (ends[0].revents)
+		_exit(0);
+	if (pidfd >= 0)
+		close(pidfd);
+	while (waitpid(second, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+/* With shared->first. */
+static _Noreturn void supervisor_be_first(char *program, int ready)
+{
+	pid_t second = supervisor_start_second(program);
+
+	/* The job has not begun so far. */
+	if (second < 0 && ready >= 0)
+		supervisor_fail(ready, "no process for the net");
+	while (supervisor_start() < 0) {
+		if (ready >= 0)
+			supervisor_fail(
+				ready,
+				"no thread for the net: raise the limits of processes and memory (ulimit -u, ulimit -v)");
+		supervisor_pause(LOOK_AGAIN_NS);
+	}
+	if (ready >= 0) {
+		sys(write, ready, "", 1L);
+		close(ready);
+	}
+	supervisor_pause(LOOK_AGAIN_NS);
+	supervisor_take_over(false); /* what the other one has received after all */
+	for (;;) {
+		if (second >= 0)
+			supervisor_watch(second);
+		supervisor_pause(LOOK_AGAIN_NS);
+		second = supervisor_start_second(program);
+	}
+}
+
+_Noreturn void supervisor_lead(char *program, int ready)
+{
+	shared_lock(&shared->first);
+	supervisor_be_first(program, ready);
+}
+
+_Noreturn void supervisor_wait(char *program)
+{
+	supervisor_settle();
+	settings_init();
+	if (shared_map(SUPERVISOR_SHARED) < 0)
+		_exit(1);
+	sys(write, SUPERVISOR_READY, "", 1L);
+	close(SUPERVISOR_READY);
+	shared_lock(&shared->first);
+	if (supervisor_is_over())
+		_exit(0);
+	supervisor_be_first(program, -1);
 }

@@ -1,11 +1,10 @@
 /*
  * The one reader of /proc, for the keeper and the command line. Each kind of text is parsed in exactly one place:
  *
- *   procfs.h          reads a text as a whole, or its first bytes; walks over processes, threads and descriptors
+ *   procfs.h          texts as a whole, or their first bytes; walks over processes, threads and descriptors; is this /proc the keeper's own?
  *   procfs_locks.h    lock lines (/proc/locks, fdinfo), and fdinfo
  *   procfs_process.h  stat, schedstat, maps
  *   procfs_mounts.h   mountinfo
- *   ownproc.h         is this /proc that of the keeper's own pid namespace? (status)
  *
  * Procfs may include wire/ and libc, and nothing else of dflock.
  *
@@ -78,5 +77,25 @@ enum procfs_kind {
 	PROCFS_ANON, /* epoll, eventfd, a pidfd, ... */
 };
 enum procfs_kind procfs_kind(int fds, int number);
+
+/*
+ * Is /proc what a keeper needs? The keeper finds there the holders of locks and the processes that these started, and
+ * stops them by the numbers that it reads. So the numbers must be those of its own pid namespace.
+ *
+ * 0, or -errno with one line in `why`: what is wrong with /proc, and what to do. -ENOENT: there is no /proc, or it is
+ * that of a pid namespace that does not have this process. -EXDEV: it is that of a pid namespace further out. Other
+ * errors: /proc/locks cannot be read.
+ *
+ * hidepid is no fault: root sees everything in spite of it, and another user sees every process that it could look into
+ * or stop.
+ */
+int procfs_check(char *why, size_t why_size);
+
+/*
+ * fakeroot(1): a preload that tells programs, by geteuid() and stat(), that they are root. The kernel says who this process is
+ * (sys_geteuid()); if libc says otherwise, starts this program anew without LD_PRELOAD, and ends the process with a line if it
+ * cannot. for_children: what this process starts has LD_PRELOAD again. To be called first in main(); changes the environment.
+ */
+void procfs_be_oneself(char **argv, bool for_children);
 
 #endif

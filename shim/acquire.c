@@ -32,10 +32,10 @@
 #include <sys/file.h>
 
 #include "shim/await.h"
+#include "shim/blocker.h"
 #include "shim/note.h"
 #include "shim/real.h"
 #include "shim/sys.h"
-#include "shim/verbose.h"
 
 /*
  * How often a lock that is taken is tried again, each time after the other processes had their turn, before the keeper
@@ -207,7 +207,7 @@ int acquire(struct call *c)
 	if (ret < 0 && c->have)
 		c->kind->taking->let_go(c);
 	if (is_conflict(ret) && c->want->nonblock)
-		verbose_refused(c->fd, c->want, c->look);
+		blocker_tell(c->fd, c->want, c->look);
 	return ret == -ENOLCK ? acquire_refused(c) : ret;
 }
 

@@ -24,27 +24,16 @@
 #define ABSENT_DOUBLED 5 /* 32 s */
 #define SERVED_DOUBLED 3 /* 8 s */
 
-#define SET_BYTES (_NSIG / 8)
-struct await_signals {
-	unsigned long bits[SET_BYTES / sizeof(unsigned long)];
-};
-
-static bool await_has_signal(const struct await_signals *set, int sig)
-{
-	return set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] >> ((size_t)(sig - 1) % (8 * sizeof(long))) & 1;
-}
-
 /* Will one of the pending signals, which `mask` lets in, end a wait? */
-static bool await_is_interrupted(const struct await_signals *mask)
+static bool await_is_interrupted(const struct sys_signals *mask)
 {
-	struct await_signals pending = {{0}};
+	struct sys_signals pending = {{0}};
 	struct sigaction action;
 
-	sys(rt_sigpending, &pending, (long)SET_BYTES);
+	sys(rt_sigpending, &pending, (long)SYS_SIGNALS_BYTES);
 	for (int sig = 1; sig < _NSIG; sig++)
-		if (await_has_signal(&pending, sig) && !await_has_signal(mask, sig) &&
-		    sigaction(sig, NULL, &action) == 0 && action.sa_handler != SIG_DFL &&
-		    action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
+		if (sys_has_signal(&pending, sig) && !sys_has_signal(mask, sig) && sigaction(sig, NULL, &action) == 0 &&
+		    action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART))
 			return true;
 	return false;
 }
@@ -52,14 +41,14 @@ static bool await_is_interrupted(const struct await_signals *mask)
 /* -EINTR; 1: a keeper listens; 0: none does. */
 static int await_look(const char *dir)
 {
-	struct await_signals all, mask;
+	struct sys_signals all, mask;
 	bool answered, interrupted;
 
 	memset(&all, 0xff, sizeof(all));
-	sys(rt_sigprocmask, SIG_SETMASK, &all, &mask, (long)SET_BYTES);
+	sys(rt_sigprocmask, SIG_SETMASK, &all, &mask, (long)SYS_SIGNALS_BYTES);
 	answered = ask_is_answered(dir);
 	interrupted = await_is_interrupted(&mask);
-	sys(rt_sigprocmask, SIG_SETMASK, &mask, NULL, (long)SET_BYTES);
+	sys(rt_sigprocmask, SIG_SETMASK, &mask, NULL, (long)SYS_SIGNALS_BYTES);
 	return interrupted ? -EINTR : answered;
 }
 

@@ -25,18 +25,23 @@ static bool name_is_temporary(int fd, const char *name, ino_t inode)
 	return base && strcmp(base, made) == 0;
 }
 
-int name_read(int fd, char name[PATH_MAX])
+long name_link(int fd, char *name, size_t size)
 {
 	char link[32];
 	struct text text;
-	struct stat st;
-	long n;
-	size_t cut = sizeof(DELETED) - 1;
 
 	text_init(&text, link, sizeof(link));
 	text_add(&text, "/proc/thread-self/fd/");
 	text_add_number(&text, fd);
-	n = sys(readlinkat, AT_FDCWD, link, name, (long)PATH_MAX);
+	return sys(readlinkat, AT_FDCWD, link, name, size);
+}
+
+int name_read(int fd, char name[PATH_MAX])
+{
+	const size_t cut = sizeof(DELETED) - 1;
+	const long n = name_link(fd, name, PATH_MAX);
+	struct stat st;
+
 	if (n == -ENAMETOOLONG || n == PATH_MAX)
 		return NAME_NONE;
 	if (n < 0)

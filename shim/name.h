@@ -6,6 +6,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /*
  * No rule of any host can name the file: its path is too long for the kernel to show (libdflock(7)), or it was made
@@ -19,6 +20,9 @@
  * 0, NAME_NONE, or -errno: there is no /proc.
  */
 int name_read(int fd, char name[PATH_MAX]);
+
+/* What the kernel shows, as readlinkat(): not ended with NUL, " (deleted)" and all. The bytes, or -errno. */
+long name_link(int fd, char *name, size_t size);
 
 /* Does name_read() say NAME_NONE? Takes the stack for a path only while it runs. */
 bool name_is_none(int fd);

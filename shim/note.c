@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "shim/note_out.h"
+#include "shim/name.h"
 #include "shim/settings.h"
 #include "shim/sys.h"
 #include "wire/msg.h"
@@ -58,14 +58,9 @@ static void send_line(int fd, struct text *line, bool always)
 
 static void add_path(struct text *line, int fd)
 {
-	char link[32], path[PATH_SHOWN];
-	struct text name;
-	long n;
+	char path[PATH_SHOWN];
+	const long n = name_link(fd, path, sizeof(path));
 
-	text_init(&name, link, sizeof(link));
-	text_add(&name, "/proc/thread-self/fd/");
-	text_add_number(&name, fd);
-	n = sys(readlinkat, AT_FDCWD, link, path, sizeof(path));
 	if (n < 0) {
 		text_add(line, "descriptor ");
 		text_add_number(line, fd);

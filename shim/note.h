@@ -9,6 +9,10 @@
 #ifndef DFLOCK_SHIM_NOTE_H
 #define DFLOCK_SHIM_NOTE_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
 /* The lock call on `fd` is refused: "dflock: PATH: lock refused: WHAT[: DETAIL]". `what` says what failed and what to
  * do; `detail` may be NULL. The same line comes at most once in NOTE_REPEAT_S, and at most NOTE_BURST lines come in
  * NOTE_BURST_S; this holds for note_line(), too. */
@@ -30,5 +34,17 @@ void note_line(int fd, const char *line);
 
 /* "dflock: debug: pid PID: PATH: WHAT", only with DFLOCK_LOG=debug; each line is written, however often it comes. */
 void note_debug(int fd, const char *what);
+
+/* --- where the lines go. note_out.c is linked into libdflock.so; dflock-net, which writes for the threads of other programs, has these
+ * functions in net/note_out.c. Callable wherever note_line() is; errno may change --- */
+
+/* May a line be written that is about the lock call on `fd` (or NOTE_JOB)? See above when not. */
+bool note_out_may(int fd);
+
+/* The process that the lines are about. */
+pid_t note_out_pid(void);
+
+/* Writes it with one call, or not at all if that would wait. Only after note_out_may(). */
+void note_out_write(const char *line, size_t len);
 
 #endif

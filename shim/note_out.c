@@ -1,5 +1,5 @@
 /* The lines of a program that has libdflock.so: they go to its own descriptor 2. */
-#include "shim/note_out.h"
+#include "shim/note.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -8,32 +8,21 @@
 #include "shim/settings.h"
 #include "shim/sys.h"
 
-/* The kernel's own signal set: libc's functions leave out the signals that libc uses itself. */
-#define SET_BYTES (_NSIG / 8)
-struct kernel_set {
-	unsigned long bits[SET_BYTES / sizeof(unsigned long)];
-};
-
-static void add_signal(struct kernel_set *set, int sig)
+static void add_signal(struct sys_signals *set, int sig)
 {
 	set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] |= 1ul << ((size_t)(sig - 1) % (8 * sizeof(long)));
 }
 
-static bool has_signal(const struct kernel_set *set, int sig)
-{
-	return set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] >> ((size_t)(sig - 1) % (8 * sizeof(long))) & 1;
-}
-
 /* Removes a signal that our write raised. One that was pending before is the program's, and stays. */
-static void consume(int sig, const struct kernel_set *before)
+static void consume(int sig, const struct sys_signals *before)
 {
-	struct kernel_set one = {{0}};
+	struct sys_signals one = {{0}};
 	struct timespec now = {0, 0};
 
-	if (has_signal(before, sig))
+	if (sys_has_signal(before, sig))
 		return;
 	add_signal(&one, sig);
-	sys(rt_sigtimedwait, &one, NULL, &now, (long)SET_BYTES);
+	sys(rt_sigtimedwait, &one, NULL, &now, (long)SYS_SIGNALS_BYTES);
 }
 
 /* A write may raise SIGPIPE (a pipe without a reader), SIGXFSZ (a log past RLIMIT_FSIZE) and SIGTTOU (a terminal that
@@ -41,7 +30,7 @@ static void consume(int sig, const struct kernel_set *before)
 void note_out_write(const char *line, size_t len)
 {
 	struct pollfd out = {.fd = 2, .events = POLLOUT};
-	struct kernel_set block = {{0}}, mask, before = {{0}};
+	struct sys_signals block = {{0}}, mask, before = {{0}};
 	struct timespec now = {0, 0};
 	long ret;
 
@@ -50,15 +39,15 @@ void note_out_write(const char *line, size_t len)
 	add_signal(&block, SIGPIPE);
 	add_signal(&block, SIGXFSZ);
 	add_signal(&block, SIGTTOU);
-	if (sys(rt_sigprocmask, SIG_BLOCK, &block, &mask, (long)SET_BYTES) < 0)
+	if (sys(rt_sigprocmask, SIG_BLOCK, &block, &mask, (long)SYS_SIGNALS_BYTES) < 0)
 		return;
-	sys(rt_sigpending, &before, (long)SET_BYTES);
+	sys(rt_sigpending, &before, (long)SYS_SIGNALS_BYTES);
 	ret = sys(write, 2, line, len);
 	if (ret == -EPIPE)
 		consume(SIGPIPE, &before);
 	if (ret == -EFBIG)
 		consume(SIGXFSZ, &before);
-	sys(rt_sigprocmask, SIG_SETMASK, &mask, NULL, (long)SET_BYTES);
+	sys(rt_sigprocmask, SIG_SETMASK, &mask, NULL, (long)SYS_SIGNALS_BYTES);
 }
 
 bool note_out_may(int fd)

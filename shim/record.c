@@ -20,7 +20,6 @@ OLDLIBC(pthread_testcancel, OLDLIBC_FIRST);
 
 #define OLDEST_PAGE  4096 /* no page of memory is smaller */
 #define PROBE_TRIES  1000
-#define SIGSET_BYTES (_NSIG / 8)
 
 struct command {
 	bool test, wait;
@@ -47,7 +46,7 @@ static struct command record_command_of(int cmd, bool ofd_small)
  * fails. */
 static bool record_is_readable(const char *at)
 {
-	return at && sys(rt_sigprocmask, -1L, at, NULL, (long)SIGSET_BYTES) != -EFAULT;
+	return at && sys(rt_sigprocmask, -1L, at, NULL, (long)SYS_SIGNALS_BYTES) != -EFAULT;
 }
 
 /* The last page above a frame of this thread that was found to be readable. */
@@ -68,7 +67,7 @@ static bool record_is_near(const void *mapped, const void *from, size_t size)
  * there in the same page needs no system call. */
 static int record_peek(void *to, const void *from, size_t size, const void *mapped)
 {
-	const char *end = (const char *)from + size - SIGSET_BYTES;
+	const char *end = (const char *)from + size - SYS_SIGNALS_BYTES;
 	const uintptr_t last = ((uintptr_t)from + size - 1) / OLDEST_PAGE;
 
 	if (!record_is_near(mapped, from, size)) {

@@ -12,6 +12,7 @@
 #include "shim/name.h"
 #include "shim/note.h"
 #include "shim/protect.h"
+#include "shim/root.h"
 #include "shim/settings.h"
 #include "shim/sys.h"
 #include "wire/text.h"
@@ -114,7 +115,6 @@ static __attribute__((noinline)) void report_find(struct report_call *call, cons
 	const struct settings *s = settings_get();
 	char path[PATH_MAX];
 	struct tally_key key = {.program = report_program, .path = path, .space = call->what.space};
-	struct stat root;
 	int ret = name_read(call->fd, path);
 
 	if (ret == NAME_NONE)
@@ -122,8 +122,7 @@ static __attribute__((noinline)) void report_find(struct report_call *call, cons
 	else if (ret < 0)
 		key.path = "(unknown: /proc cannot be read)";
 	else
-		key.moved = s && s->has_root && sys_stat("/", &root) == 0 &&
-			    (root.st_dev != s->root_dev || root.st_ino != s->root_ino);
+		key.moved = s && root_was_left(s);
 	call->entry = tally_find(report_tally, &key);
 	call->lock = (struct tally_lock){
 		.dev = st->st_dev,

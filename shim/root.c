@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "shim/mapping.h"
+#include "shim/name.h"
 #include "shim/protect.h"
 #include "shim/real.h"
 #include "shim/seen.h"
@@ -169,17 +170,14 @@ static void root_note_files_of(struct root *root, const struct root *now)
 static bool root_note_path(struct root *root, const char *path, const struct root *now)
 {
 	long fd = sys(openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC), n = -1;
-	char link[32], name[PATH_MAX];
+	char name[PATH_MAX];
 	struct text text;
 	struct stat st;
 
 	if (fd < 0)
 		return false;
-	text_init(&text, link, sizeof(link));
-	text_add(&text, "/proc/thread-self/fd/");
-	text_add_number(&text, fd);
 	if (sys_fstat((int)fd, &st) == 0)
-		n = sys(readlinkat, AT_FDCWD, link, name, sizeof(name) - 1);
+		n = name_link((int)fd, name, sizeof(name) - 1);
 	sys(close, fd);
 	if (n <= 0 || n == sizeof(name) - 1 || name[0] != '/')
 		return false;

@@ -26,4 +26,7 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 /* Is this process under seccomp? Then a call that it has not made before may kill it. */
 bool start_is_restricted(void);
 
+/* A fork with these flags; no handler of pthread_atfork() runs. Its result, or -errno. */
+long start_fork(unsigned long flags);
+
 #endif

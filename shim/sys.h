@@ -9,6 +9,8 @@
 #define DFLOCK_SHIM_SYS_H
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -53,6 +55,17 @@ static inline int sys_above_stdio(int fd)
 	moved = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3L);
 	sys(close, fd);
 	return (int)moved;
+}
+
+/* The kernel's own signal set: libc's functions leave out the signals that libc uses itself. */
+#define SYS_SIGNALS_BYTES (_NSIG / 8)
+struct sys_signals {
+	unsigned long bits[SYS_SIGNALS_BYTES / sizeof(unsigned long)];
+};
+
+static inline bool sys_has_signal(const struct sys_signals *set, int sig)
+{
+	return set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] >> ((size_t)(sig - 1) % (8 * sizeof(long))) & 1;
 }
 
 static inline int64_t sys_clock_ns(clockid_t clock)

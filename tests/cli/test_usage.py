@@ -166,6 +166,13 @@ def test_run_from_a_path_that_cannot_be_preloaded(programs):
     assert "a path with a space or a colon cannot be preloaded; install dflock elsewhere" in done.stderr
 
 
+def test_run_starts_no_process_but_the_job(tmp_path):
+    """To look at the job's libraries takes longer than the job's start. `--require` takes that time."""
+    log = tmp_path / "log"
+    subprocess.run(["strace", "-f", "-o", log, "-e", "trace=clone,clone3,fork,vfork", CLI, "run", "true"], check=True, timeout=60)
+    assert "clone" not in log.read_text() and "fork" not in log.read_text()
+
+
 def test_run_warns_and_goes_on(compiled):
     static = compiled("static", "-static")
     done = dflock("run", static)

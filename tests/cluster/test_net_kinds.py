@@ -12,28 +12,31 @@ from test_netted import wanted_elsewhere
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../net/bare.c")
 FLAGS = ["-O2", "-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector", "-fno-pie", SOURCE, "-o"]
 KINDS = {
-    "x86_64": {"native": ["gcc"], "i386": ["gcc", "-m32"], "x32": ["gcc", "-DX32"]},
+    "x86_64": {"native": ["gcc"], "i386": ["gcc", "-m32"]},
     "aarch64": {"native": ["gcc"], "aarch32": ["arm-linux-gnueabihf-gcc", "-marm"]},
 }[os.uname().machine]
 ENOSYS = 38
 
 
-def x32_is_on():
-    """Debian's kernels need the word; others may know x32 without it."""
-    with open("/proc/cmdline") as f:
-        return "syscall.x32=y" in f.read().split()
+def built(folder, *words):
+    program = os.path.join(folder, "bare")
+    if not shutil.which(words[0]):
+        pytest.skip(f"there is no {words[0]}")
+    subprocess.run([*words, *FLAGS, program], check=True)
+    return program
 
 
 @pytest.fixture(params=KINDS)
 def bare(request, folder):
     """tests/net/bare.c as a program of this kind."""
-    words, program = KINDS[request.param], os.path.join(folder, "bare")
-    if not shutil.which(words[0]):
-        pytest.skip(f"there is no {words[0]}")
-    subprocess.run([*words, *FLAGS, program], check=True)
-    if request.param == "x32" and not x32_is_on() and subprocess.run([program, program]).returncode == ENOSYS:
-        pytest.skip("this kernel runs no x32 programs")
-    return program
+    return built(folder, *KINDS[request.param])
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="x86-64's")
+def test_x32_calls_are_refused(two, folder):
+    open(two[0].path("f"), "w").close()
+    job = start(two[0], built(folder, "gcc", "-DX32"), False, stdin=subprocess.DEVNULL)
+    assert (job.stdout.read(), job.wait(20)) == (b"", ENOSYS)
 
 
 def say(record):

@@ -244,7 +244,7 @@ def job_runs(job):
         return f.read() == "sh\n"
 
 
-# The process in the middle (net/birth.h), the first supervisor, the second one.
+# The process in the middle (net/main.c), the first supervisor, the second one.
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_the_job_begins(two, depth):
     """It runs under a net, or not at all, after a line. No supervisor stays."""

@@ -11,9 +11,9 @@
 
 #include "shim/acquire.h"
 #include "shim/await.h"
+#include "shim/blocker.h"
 #include "shim/note.h"
 #include "shim/sys.h"
-#include "shim/verbose.h"
 #include "tests/sim/sim.h"
 #include "wire/place.h"
 
@@ -217,7 +217,7 @@ enum protect protect_again(int fd, const struct protect_look *look)
 	return PROTECT_ASK;
 }
 
-void verbose_refused(int fd, const struct intent *want, struct protect_look *look)
+void blocker_tell(int fd, const struct intent *want, struct protect_look *look)
 {
 	(void)fd, (void)want, (void)look; /* as without DFLOCK_VERBOSE */
 }

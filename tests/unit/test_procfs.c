@@ -1,4 +1,4 @@
-/* procfs/procfs.h and ownproc.h: texts as a whole, walks, and what a descriptor refers to. */
+/* procfs/procfs.h: texts as a whole, walks, and what a descriptor refers to. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "procfs/ownproc.h"
 #include "procfs/procfs.h"
 #include "tests/unit/suite.h"
 
@@ -111,7 +110,7 @@ START_TEST(own_proc)
 {
 	char why[256] = "";
 
-	ck_assert_msg(ownproc_check(why, sizeof(why)) == 0, "%s", why);
+	ck_assert_msg(procfs_check(why, sizeof(why)) == 0, "%s", why);
 }
 END_TEST
 
