@@ -2,6 +2,7 @@
 #include "keeper/leases/survey.h"
 
 #include <check.h>
+#include <string.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -66,6 +67,9 @@ static void ask(size_t i)
 
 static void setup(void)
 {
+	memset(rows, 0, sizeof(rows));
+	memset(done, 0, sizeof(done));
+	searches = again = 0;
 	uv_loop_init(&loop);
 	k = (struct keeper){.loop = &loop};
 	survey_start(&k);
