@@ -116,6 +116,13 @@ bool family_stat(pid_t pid, struct procfs_stat *stat)
 	return false;
 }
 
+char family_state(pid_t pid)
+{
+	const struct program *p = find(pid);
+
+	return !p || p->state == PROGRAM_ENDED ? 0 : p->frozen ? 't' : 'S';
+}
+
 bool family_is_held(pid_t pid)
 {
 	const struct program *p = find(pid);
@@ -159,6 +166,12 @@ void family_free(struct family *family)
 }
 
 /* --- keeper/guard/farewell.h --- */
+
+int farewell_ms(const struct table *table)
+{
+	(void)table;
+	return 0;
+}
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
 bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
