@@ -149,7 +149,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: vm memcheck check check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
+.PHONY: vm memcheck check check-beside check-punctual check-alone check-faults check-quick shaky check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
 # Not under valgrind: what bereft, bereft_calls, freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at (and seeout, which has no descriptor left), and no openat2(), which refind and takeup need, or pidfd_open(), as net_thread does; and /proc/self/exe, which event starts, is valgrind then; it does not know
 # that statx() takes no path, as seen calls it, and runs one thread at a time, where early
@@ -168,7 +168,7 @@ sim-long: ## the same for an hour, with schedules that differ every day
 	$(MAKE) sim SIM_SECONDS=$(or $(SIM_SECONDS),3600) SIM_FROM=$$(date +%Y%m%d000000)
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
-PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rs
+PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE
 # They wait for something most of the time, so several run at a time for each processor. A test that fails then, on a machine that has
 # too much to do, is run once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone".
 # Those that are about being in time, and do nothing else, share it with one another ("punctual"); so do the fault runs, each in networks
@@ -179,9 +179,21 @@ PARALLEL = { $(LIMITED) --durations=25 -o cache_dir=$(abspath $(BUILD))/pytest -
 	  { echo '== what failed beside others, once more and alone'; \
 	  $(LIMITED) -o cache_dir=$(abspath $(BUILD))/pytest --last-failed --last-failed-no-failures none $(1); }; }
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
-	cd tests && $(if $(T),$(PYTEST) -p no:cacheprovider $(T),$(call PARALLEL,-m "not alone and not punctual" --ignore=nemesis) && \
-	  $(LIMITED) -p no:cacheprovider -n 4 -m punctual && $(LIMITED) -p no:cacheprovider -m alone --ignore=nemesis && \
-	  $(LIMITED) -p no:cacheprovider -n 3 nemesis)
+	$(if $(T),cd tests && $(PYTEST) -p no:cacheprovider $(T),for part in beside punctual alone faults; do $(MAKE) -s check-$$part || exit 1; done)
+check-beside: all agents
+	cd tests && $(call PARALLEL,-m "not alone and not punctual" --ignore=nemesis)
+check-punctual: all agents
+	cd tests && $(LIMITED) -p no:cacheprovider -n 4 -m punctual
+check-alone: all agents
+	cd tests && $(LIMITED) -p no:cacheprovider -m alone --ignore=nemesis
+check-faults: all agents
+	cd tests && $(LIMITED) -p no:cacheprovider -n 3 nemesis
+check-quick: all agents ## run some tests with processes, of the main job and of each command
+	cd tests && $(LIMITED) -p no:cacheprovider -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) -m "not alone and not punctual and not long" interpose \
+	  cluster/test_flock.py cluster/test_record.py cluster/test_recall.py cluster/test_keeper_dies.py cli/test_status.py cli/test_who.py cli/test_lock.py cli/test_usage.py
+# A test is shaky if it fails once in ROUNDS (100) at a load of LOAD (8).
+shaky: all agents ## run T="..." ROUNDS (100) times while LOAD (8) processes compute
+	scripts/shaky.sh $(or $(ROUNDS),100) $(or $(LOAD),8) make -s check T="$(T)"
 # Without what builds mutants, or preloads into a sanitized dflock.
 check-san: ## run tests with processes with a sanitized keeper and dflock (T="...")
 	$(MAKE) -s SAN=1 BUILD=build-san all agents

@@ -1,35 +1,110 @@
 #!/usr/bin/env bash
-# Every test, on a bare Debian 12 or 13: installs what is missing, builds with gcc and clang, runs. See `make help` for the parts.
-set -euo pipefail
+# Every test, on a bare Debian 12 or 13: installs what is missing, builds with gcc and clang, runs. `make help` names the parts.
+#
+#     scripts/test.sh          everything, as CI does: some forty minutes on two processors
+#     scripts/test.sh quick    what to run before a commit: a few minutes
+#
+# A run goes on to its end, whatever fails, and then says what failed and how to run that alone. Only a build that fails ends it.
+set -uo pipefail
 cd "$(dirname "$0")/.."
-scripts/install-deps.sh test
+[ -n "${DFLOCK_READY:-}" ] || exec scripts/ready.sh "$PWD/scripts/test.sh" "$@"
+case "${1:-all}" in
+all | quick) ;;
+*) echo "usage: $0 [quick]" >&2; exit 2 ;;
+esac
+scripts/install-deps.sh test || exit
+logs=$PWD/build/logs
+rm -rf "$logs"
+mkdir -p "$logs"
 # Where no registry of npm is reached, tests/clients skips what needs these, and says so.
-scripts/install-clients.sh || echo "the libraries of node are missing: what needs them in tests/clients is skipped"
+scripts/install-clients.sh >"$logs/clients" 2>&1 ||
+	echo "the libraries of node cannot be had ($(grep -m 1 -o 'code E[A-Z_]*' "$logs/clients" || echo "see build/logs/clients")): tests/clients skips what needs them"
+
+names=() times=() results=()
+stage() { # stage NAME WHAT COMMAND...: shows and keeps what COMMAND prints
+	local name=$1 began=$SECONDS
+	printf '\n== %s: %s (after %d min %02d s)\n' "$name" "$2" $((SECONDS / 60)) $((SECONDS % 60))
+	shift 2
+	if "$@" 2>&1 </dev/null | tee "$logs/$name"; then
+		results+=(ok)
+	else
+		results+=(FAILED)
+	fi
+	names+=("$name")
+	times+=($((SECONDS - began)))
+	[ "${results[-1]}" = ok ]
+}
+
+# What pytest and Check count, in all logs.
+counted() {
+	cat "${names[@]/#/$logs/}" | awk '
+		/^100%: Checks:|^[0-9]+%: Checks:/ { split($0, n, /[:,]/); passed += n[3] - n[5] - n[7]; failed += n[5] + n[7] }
+		/^== what failed beside others/ { failed -= last }
+		/ in [0-9.]+s( \([0-9:]+\))?( =+)?$/ {
+			last = 0
+			for (i = 1; i < NF; i++) {
+				if ($(i + 1) ~ /^passed/) passed += $i
+				if ($(i + 1) ~ /^(failed|errors?),?$/) last += $i
+				if ($(i + 1) ~ /^skipped/) skipped += $i
+			}
+			failed += last
+		}
+		END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }'
+}
+
+summary() {
+	local status=0 i
+	printf '\n== summary\n'
+	for i in "${!names[@]}"; do
+		printf '%-20s %3d min %02d s  %s\n' "${names[i]}" $((times[i] / 60)) $((times[i] % 60)) "${results[i]}"
+		[ "${results[i]}" = ok ] || status=1
+	done
+	printf '%-20s %3d min %02d s\n' all $((SECONDS / 60)) $((SECONDS % 60))
+	# What failed beside others and was run once more: the lines after the notice say what failed again.
+	awk '/^SKIPPED \[/ { sub(/^SKIPPED \[[0-9]*\] /, ""); skipped[$0] }
+		FNR == 1 { again = 0 }
+		/^== what failed beside others/ { again = 1; for (t in failed) if (failed[t] == FILENAME) { shaky[t]; delete failed[t] } }
+		/^(FAILED|ERROR) / { failed[$2] = FILENAME }
+		END {
+			for (s in skipped) print "skipped: " s
+			for (t in shaky) if (!(t in failed)) print "failed beside others, passed alone: make shaky T=\047" t "\047"
+			for (t in failed) print "failed: make check T=\047" t "\047"
+		}' "${names[@]/#/$logs/}" | sort
+	# A suite of make that failed.
+	sed -n 's/^make.*\[Makefile:[0-9]*: \([^]]*\)\] Error.*/failed: make \1/p' "${names[@]/#/$logs/}" | sort -u
+	echo "logs: $logs"
+	counted
+	return $status
+}
+
 # Suites wait for processes and times, too.
 suites=$((2 * $(nproc)))
-part() { printf '\n== %s (after %d min %02d s)\n' "$*" $((SECONDS / 60)) $((SECONDS % 60)); }
-
-part "build: gcc, clang, sanitizers"
-make -s -j2 all agents
-make -s -j2 CC=clang BUILD=build-clang all agents
-make -s -j2 SAN=1 BUILD=build-san all agents
-
-part "unit tests under the address and undefined-behaviour sanitizers"
-make -s -j$suites SAN=1 BUILD=build-san unit
-part "unit tests under valgrind"
-make -s -j$suites memcheck
-part "what the documentation and the sources must agree on"
-make -s check-docs
-part "the models and their mutants"
-make -s model-check
-part "fuzzing"
-make -s fuzz
-part "the simulator"
-make -s sim
-part "tests with processes"
-make -s check
-part "tests with processes, of sanitized programs"
-make -s check-san T="cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_parent_dies.py cluster/test_freeze.py faults/test_room.py"
-part "the demo"
-scripts/demo.sh
-part "all is well"
+build() { # build ARGUMENT...: make's
+	make -s -j"$(nproc)" "$@" all agents
+}
+stage build "gcc" build || { summary; exit 1; }
+if [ "${1:-all}" = quick ]; then
+	stage unit "the unit tests" make -k -s -j$suites unit
+	stage docs "what the documentation and the sources must agree on" make -s check-docs
+	stage simulator "several hosts in one process" make -s sim SIM_SECONDS=15
+	stage processes "some of the tests with processes" make -s check-quick
+	stage demo "the demo" scripts/demo.sh
+	summary
+	exit
+fi
+stage build-clang "clang" build CC=clang BUILD=build-clang || { summary; exit 1; }
+stage build-san "sanitizers" build SAN=1 BUILD=build-san || { summary; exit 1; }
+stage sanitized "unit tests under the address and undefined-behaviour sanitizers" make -k -s -j$suites SAN=1 BUILD=build-san unit
+stage valgrind "unit tests under valgrind" make -k -s -j$suites memcheck
+stage docs "what the documentation and the sources must agree on" make -s check-docs
+stage models "the models and their mutants" make -s model-check
+stage fuzz "what is read from outside" make -s fuzz
+stage simulator "several hosts in one process" make -s sim
+stage processes "tests with processes, several at a time" make -s check-beside
+stage punctual "tests of being in time" make -s check-punctual
+stage alone "tests that need the machine for themselves" make -s check-alone
+stage faults "fault runs in networks of their own" make -s check-faults
+stage processes-sanitized "tests with processes, of sanitized programs" make -s check-san \
+	T="cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_parent_dies.py cluster/test_freeze.py faults/test_room.py"
+stage demo "the demo" scripts/demo.sh
+summary
