@@ -4,8 +4,9 @@
 #     scripts/deb.sh FOLDER [VERSION]
 #
 # Exports the last commit, and runs dpkg-buildpackage there, which says what is missing. The packages, their .changes and
-# .buildinfo come into FOLDER. VERSION: another one than the newest in debian/changelog. Two builds of one commit give the
-# same files. Root needs no fakeroot, and users need none either.
+# .buildinfo come into FOLDER. VERSION: another one than the newest in debian/changelog with the release that it was built for
+# (0.2.0~deb12): a package that was built on Debian 13 needs libraries that Debian 12 has not. Two builds of one commit give
+# the same files. Root needs no fakeroot, and users need none either.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -ge 1 ] || { echo "usage: $0 FOLDER [VERSION]" >&2; exit 2; }
@@ -18,12 +19,18 @@ done
 work=$(mktemp -d "${TMPDIR:-/tmp}/dflock-deb-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/dflock"
+echo "exporting commit $(git rev-parse --short=12 HEAD)"
 git archive HEAD | tar -x -C "$work/dflock"
 if [ -n "${2:-}" ]; then
 	maintainer=$(sed -n 's/^Maintainer: //p' debian/control)
 	printf 'dflock (%s) UNRELEASED; urgency=medium\n\n  * Built from commit %s.\n\n -- %s  %s\n\n' "$2" "$(git rev-parse --short=12 HEAD)" \
 		"$maintainer" "$(git log -1 --format=%cD)" | cat - debian/changelog >"$work/dflock/debian/changelog"
+else
+	release=$(. /etc/os-release && echo "${VERSION_ID:+~deb$VERSION_ID}")
+	sed -i "1s/)/$release)/" "$work/dflock/debian/changelog"
 fi
-(cd "$work/dflock" && dpkg-buildpackage -b -us -uc) >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
+# One line for each step: a build takes minutes on a small machine.
+(cd "$work/dflock" && dpkg-buildpackage -b -us -uc) 2>&1 | tee "$work/log" | sed -un 's/^   \(dh_auto[a-z_]*\|dh_strip\|dh_builddeb\).*/  \1/p' ||
+	{ cat "$work/log" >&2; exit 1; }
 mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$folder/"
 ls "$folder"
