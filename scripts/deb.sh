@@ -30,7 +30,7 @@ else
 	sed -i "1s/)/$release)/" "$work/dflock/debian/changelog"
 fi
 # One line for each step: a build takes minutes on a small machine.
-(cd "$work/dflock" && dpkg-buildpackage -b -us -uc) 2>&1 | tee "$work/log" | sed -un 's/^   \(dh_auto[a-z_]*\|dh_strip\|dh_builddeb\).*/  \1/p' ||
+(cd "$work/dflock" && dpkg-buildpackage -b -us -uc) 2>&1 | tee "$work/log" | awk '/^[ \t]*dh_(auto_|strip|builddeb)/ && !told[$1]++ { print "  " $1; fflush() }' ||
 	{ cat "$work/log" >&2; exit 1; }
 mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$folder/"
 ls "$folder"

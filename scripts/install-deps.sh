@@ -40,7 +40,8 @@ if [ "$(id -u)" != 0 ]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 echo "installing:$missing"
-apt-get update -qq
+# A mirror that does not answer is named within seconds.
+apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=8 -o Acquire::https::Timeout=8 update -qq
 for package in $tried; do
 	case " $missing " in *" $package "*) ;; *) continue ;; esac
 	apt-cache show "$package" >/dev/null 2>&1 && continue
