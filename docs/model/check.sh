@@ -66,6 +66,19 @@ fails failover safety -DN=4 -DW=1
 fails failover safety -DN=5 -DW=1
 fails failover safety -DN=3 -DEARLY_GRACE
 fails failover safety -DN=3 -DBACK
+holds weak safety -DGIVE
+holds weak safety -DOUTAGE
+holds weak safety -DTEAR
+fails weak safety -DGIVE -DNO_SHIM_FENCE
+fails weak safety -DGIVE -DNO_LAST_FENCE
+fails weak safety -DOUTAGE -DNO_SHIM_FENCE
+fails weak safety -DOUTAGE -DSLOT_FIRST
+fails weak safety -DOUTAGE -DRAISED_FIRST
+fails weak safety -DOUTAGE -DNO_READ_FENCE
+fails weak safety -DTEAR -DNO_BEGIN
+fails weak safety -DTEAR -DNO_READ_FENCE
+fails weak safety -DTEAR -DNO_ODD_FENCE
+fails weak safety -DTEAR -DNO_RELEASE
 holds table safety
 fails table safety -DASK_LATE
 fails table safety -DHELD_FIRST
