@@ -2,7 +2,7 @@
 use std::arch::asm;
 use std::fs::OpenOptions;
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::unix::io::AsRawFd; // std::os::fd is younger than Debian 12
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn flock(fd: i32, op: i32) -> isize {
