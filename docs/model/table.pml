@@ -9,9 +9,25 @@
  * next keeper knows of each lease that the store may have; the parent never sees half a slot; a slot that the parent frees
  * is not taken before it is done with it; and what a crash leaves is never taken for damage.
  *
+ * REPLAY        one lease, and only what a run of the simulator did (replay.py): each step that a letter of tests/sim/lives.c stands for
+ *               happens when that letter is next
+ *
  * Mutants, each of which must be caught: ASK_LATE HELD_FIRST TELL_FIRST SHARE_LATE RETURN_LATE LOSE_BY_RETURN REOPENS
  * READ_ONCE NO_BUSY.
  */
+#ifdef REPLAY
+c_decl {
+\#include "lives.h"
+}
+#define LEASES  1
+#define CRASHES 100
+short life;             /* which one; in lives.h, LIVES of them */
+short at;               /* its next letter */
+#define STEP(letter, what) atomic { c_expr { lives[now.at] == letter } -> c_code { lives_reached(now.life, ++now.at); }; what }
+#else
+#define STEP(letter, what) what
+#endif
+
 #ifndef LEASES
 #define LEASES 2
 #endif
@@ -54,12 +70,13 @@ inline take_slot() {
 	busy = true;
 #endif
 	text = g;
-	from = 2 * g; to = 2 * g;
-	fence = 0;
+	STEP('f', from = 2 * g);
+	STEP('t', to = 2 * g);
+	STEP('z', fence = 0);
 #ifdef ASK_LATE
 	asked[g] = true;
 #endif
-	d_step { state = ASKED; generation = g; shared = false };
+	STEP('A', d_step { state = ASKED; generation = g; shared = false });
 	asked[g] = true
 }
 
@@ -67,14 +84,14 @@ inline grant() {
 #ifdef HELD_FIRST
 	state = HELD;
 #endif
-	from = 2 * generation + 1;
-	to = 2 * generation + 1;
-	fence = generation;
-	sum = generation;
+	STEP('f', from = 2 * generation + 1);
+	STEP('t', to = 2 * generation + 1);
+	STEP('n', fence = generation);
+	STEP('s', sum = generation);
 #ifdef TELL_FIRST
 	tell();
 #endif
-	state = HELD;
+	STEP('H', state = HELD);
 	tell()
 }
 
@@ -92,7 +109,7 @@ inline share() {
 #ifdef SHARE_LATE
 	shrinks[generation] = true;
 #endif
-	shared = true;
+	STEP('M', shared = true);
 	shrinks[generation] = true
 }
 
@@ -100,7 +117,10 @@ inline give_back() {
 #ifdef RETURN_LATE
 	releases[generation] = true;
 #endif
-	state = RETURNED;
+	if
+	:: state == RETURNED
+	:: else -> STEP('R', state = RETURNED)
+	fi;
 	releases[generation] = true
 }
 
@@ -108,11 +128,11 @@ inline lose() {
 #ifdef LOSE_BY_RETURN
 	state = RETURNED;
 #endif
-	state = LOST
+	STEP('L', state = LOST)
 }
 
 inline free_slot() {
-	state = FREE;
+	STEP('O', state = FREE);
 	busy = false
 }
 
@@ -131,7 +151,7 @@ inline take_up() {
 #endif
 	:: IS_LEASE(state) ->
 		assert(text == generation && fence == generation && sum == generation && from == 2 * generation + 1 && to == from);
-		state = UNSURE
+		assert(state == UNSURE) /* the parent saw to it */
 	:: else
 	fi
 }
@@ -148,14 +168,14 @@ end:	do
 		take_slot()
 	:: state == ASKED && granted[generation] && has[generation] && !expired -> grant()
 	:: state == ASKED -> give_back()
-	:: state == HELD && expired -> state = UNSURE
+	:: state == HELD && expired -> STEP('U', state = UNSURE)
 	:: state == HELD && !expired -> tell()
 	/* No process has it exclusively, as a probe says; no caller is granted while it is closed. */
 	:: state == HELD && !shared && !exclusively[generation] -> share()
 	:: state == HELD && !relies[generation] -> give_back()
 	/* Asks the store: the answer renews, if it is not late. */
 	:: atomic { state == UNSURE && has[generation] && (shared || !has_shared[generation]) -> expired = false; looked = false };
-		state = HELD
+		STEP('H', state = HELD)
 	:: state == UNSURE && gone[generation] -> lose()
 	/* A request that is not sent again may never arrive; sending it twice does no harm. */
 	:: state == RETURNED && (gone[generation] || !has[generation]) && !releases[generation] -> free_slot()
@@ -189,9 +209,9 @@ active proctype Parent()
 
 end:	do
 	:: atomic { starting -> starting = false;
-		if :: state == HELD -> state = UNSURE :: else fi;
+		if :: state == HELD -> STEP('U', state = UNSURE) :: else fi;
 		busy = state != FREE;
-		keeper = run Keeper() }
+		STEP('K', keeper = run Keeper()) }
 	/* A look: the word, the rest, and the word again. */
 	:: d_step { s = state; g = generation; began = expired };
 		f = from;
@@ -220,7 +240,7 @@ end:	do
 		stopped[1] = false; stopped[LEASES] = false }
 	:: atomic { state == LOST -> state = ENDING };
 		atomic { relies[generation] = false; exclusively[generation] = false; stopped[generation] = false };
-		state = FREE;
+		STEP('O', state = FREE);
 		assert(state == FREE);
 		busy = false
 	od
@@ -231,7 +251,7 @@ end:	do
 proctype World()
 {
 end:	do
-	:: atomic { crashes && keeper -> crashes--; keeper = 0; starting = true }
+	:: atomic { crashes && keeper -> STEP('X', crashes--; keeper = 0; starting = true) }
 	:: atomic { !expired -> expired = true; looked = false }
 	:: atomic { relies[1] && !stopped[1] -> relies[1] = false; exclusively[1] = false }
 	:: atomic { relies[LEASES] && !stopped[LEASES] -> relies[LEASES] = false; exclusively[LEASES] = false }
@@ -250,6 +270,13 @@ end:	do
 
 active proctype Monitor()
 {
+#ifdef REPLAY
+	do
+	:: life < c_expr { LIVES - 1 } -> life++
+	:: break
+	od;
+	c_code { now.at = lives_begin[now.life]; };
+#endif
 	run World();
 	keeper = run Keeper();
 end:	do

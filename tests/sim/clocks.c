@@ -215,6 +215,8 @@ void __wrap_table_put64(uint64_t *word, uint64_t value)
 {
 	before_store();
 	__real_table_put64(word, value);
+	if (is_keeper())
+		lives_store(task_host(task_now), word, value);
 }
 
 void __wrap_table_put32(uint32_t *word, uint32_t value)

@@ -88,6 +88,7 @@ static void keeper_ended(void *arg, uint64_t life)
 	if (host->life != life)
 		return;
 	sim_trace("h%d: the keeper has ended (%d)", host->id, host->exit_status);
+	lives_keeper(host, 'X');
 	task_free(host->keeper);
 	host->keeper = NULL;
 	host->k = NULL;
@@ -118,6 +119,7 @@ static void start_keeper(void *arg, uint64_t boot)
 	if (!host->up || host->boot != boot)
 		return;
 	sim_trace("h%d: a keeper starts", host->id);
+	lives_keeper(host, 'K');
 	host->starting = host->idle = host->paused = host->ending = host->crashing = host->kicked = false;
 	host->stopped_until = 0;
 	host->exit_status = -1;
@@ -212,6 +214,7 @@ void host_kill_keeper(struct host *host, const char *why)
 		return;
 	host_disturb(host);
 	sim_trace("h%d: the keeper dies %s", host->id, why);
+	lives_keeper(host, 'X');
 	loop_drop(host);
 	kernel_drop(host);
 	net_drop(host);
@@ -335,6 +338,7 @@ static void next_parent(void *arg, uint64_t boot)
 	if (!host->up || host->boot != boot)
 		return;
 	sim_trace("h%d: another parent starts", host->id);
+	lives_cut(host);
 	table_close(&host->table);
 	start_parent(host);
 }
@@ -416,6 +420,7 @@ void host_die(struct host *host)
 			program_kill(&sim_programs[i], "with its machine");
 	net_silence(host);
 	host_kill_keeper(host, "with its machine");
+	lives_forget(host);
 	table_close(&host->table);
 	if (host->page)
 		munmap((void *)host->page, PAGE_BYTES);

@@ -30,7 +30,7 @@ struct options {
 	uint64_t from, count;
 	int jobs, seconds, failures;
 	bool one, minimise, twice;
-	const char *found, *drop;
+	const char *found, *drop, *lives;
 };
 
 /* --- one run --- */
@@ -67,6 +67,7 @@ static void run(const char *dir, const char *socket)
 		sim_fail("no progress: a lock that nobody uses is not to be had");
 	sim_run(all_given_back, sim_now + 60 * SEC);
 	check_end();
+	lives_end();
 }
 
 /* --- many --- */
@@ -306,6 +307,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'm':
 		o->minimise = true;
 		return 0;
+	case 'v':
+		o->lives = arg;
+		return 0;
 	case '2':
 		o->twice = true;
 		return 0;
@@ -328,6 +332,7 @@ static const struct argp_option options[] = {
 	 0},
 	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out, and show the end of its trace",
 	 0},
+	{"lives", 'v', "FILE", 0, "Append to it what happened to the slots of the tables of leases (lives.c)", 0},
 	{"twice", '2', NULL, 0, "Run each again, behind another one: it must be the same schedule", 0},
 	{0},
 };
@@ -377,6 +382,10 @@ int main(int argc, char **argv)
 		o.jobs = 1;
 	if (!mkdtemp(dir)) {
 		perror(dir);
+		return 3;
+	}
+	if (o.lives && lives_open(o.lives) != 0) {
+		perror(o.lives);
 		return 3;
 	}
 	sigaction(SIGTERM, &(struct sigaction){.sa_handler = end_workers}, NULL);

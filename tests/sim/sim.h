@@ -288,4 +288,14 @@ void check_describe(void);
 /* --- stopping.c --- */
 void stopping_forget(struct host *host); /* its parent is gone */
 
+/* --- lives.c: what happens to the slots of the tables of leases, for docs/model/replay.py --- */
+
+/* From now on each life is a line of this file (appended). -1: it cannot be opened. Without it the others do nothing. */
+int lives_open(const char *path);
+void lives_store(struct host *host, const void *at, uint64_t value); /* the keeper has stored it, perhaps into a slot */
+void lives_keeper(struct host *host, char event);                    /* X: it is dead; K: one is about to start */
+void lives_cut(struct host *host);                                   /* a parent dies, which the model has not */
+void lives_forget(struct host *host);                                /* the table is gone with its machine */
+void lives_end(void);                                                /* of a run */
+
 #endif
