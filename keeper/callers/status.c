@@ -1,6 +1,6 @@
 /*
- * See status.h. In five steps: what the keeper knows (in the loop); which processes hold the kernel locks (in a
- * worker); whether the store takes new leases; by which rules other hosts go; what the store has (its scripts). The
+ * See status.h. In five steps: what the keeper knows, when a search begins (in the loop); which processes hold the kernel locks
+ * (survey.h); whether the store takes new leases; by which rules other hosts go; what the store has (its scripts). The
  * session may be gone by then: the job finds it by its number.
  */
 #include "keeper/callers/status.h"
@@ -16,52 +16,59 @@
 #include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"
 #include "keeper/kernel/comm.h"
-#include "keeper/kernel/census.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/survey.h"
 #include "keeper/log.h"
 
 struct status_job {
+	struct survey survey; /* the first member; a claim's tag: the index in rows and grants */
 	uv_work_t work;
 	struct keeper *keeper;
 	const struct session *session; /* compared, never followed */
 	uid_t uid;                     /* the user that asks: QUOTA_STATUS was taken for it */
 	json_t *doc;
-	struct claims claims; /* tag: the index in the next two */
 	json_t *rows;         /* of the leases, those that were lost, too */
 	json_t *grants;       /* picture_grants() of each */
-	size_t unseen;
 	struct elsewhere *elsewhere;
 	int error;
 	int fd; /* the answer */
 };
 
 /* lock: NULL if it is known no more. */
-static void status_add_row(struct status_job *job, const char *list, json_t *row, const struct holders_file *file,
-			   const struct store_range *range, const struct lock *lock)
+static int status_add_row(struct status_job *job, const char *list, json_t *row, const struct holders_file *file,
+			  const struct store_range *range, const struct lock *lock)
 {
-	if (claims_add(&job->claims, file, range->space, range->from, range->to, json_array_size(job->rows)) < 0)
-		job->error = -ENOMEM;
+	int ret = claims_add(&job->survey.claims, file, range->space, range->from, range->to,
+			     json_array_size(job->rows));
+
 	json_array_append_new(json_object_get(job->doc, list), json_incref(row));
 	json_array_append_new(job->rows, row);
 	json_array_append_new(job->grants, picture_grants(lock));
+	return ret;
 }
 
-static void status_add_rows(struct status_job *job)
+/* All of the document is of the moment at which the search begins. */
+static int status_begin(struct survey *survey)
 {
+	struct status_job *job = (struct status_job *)survey;
 	struct keeper *k = job->keeper;
 	bool all = !quota_is_limited(k, job->uid);
 	const struct lease *lease, *next;
 	const struct lost_lease *l;
+	int ret = 0;
 
+	json_decref(job->doc);
+	job->doc = picture_keeper(k);
 	HASH_ITER (hh, k->leases, lease, next) {
 		struct holders_file file = file_searched(lease->lock->file);
 
-		status_add_row(job, "leases", picture_lease(lease, all), &file, &lease->range, lease->lock);
+		ret |= status_add_row(job, "leases", picture_lease(lease, all), &file, &lease->range, lease->lock);
 	}
 	DL_FOREACH (k->lost.all, l)
-		status_add_row(job, "lost", picture_lost(l), &l->file, &l->range, NULL);
+		ret |= status_add_row(job, "lost", picture_lost(l), &l->file, &l->range, NULL);
 	json_object_set_new(job->doc, "metrics", metrics_json(k));
+	return ret;
 }
 
 /* --- in a worker: only the job is touched --- */
@@ -81,15 +88,14 @@ static json_t *status_unseen(const struct holder *h, const struct store_range *r
 	return holder;
 }
 
-static int status_on_holder(void *arg, const struct holder *h)
+static int status_on_holder(struct survey *survey, const struct holder *h)
 {
-	struct status_job *job = arg;
+	struct status_job *job = (struct status_job *)survey;
 	const struct store_range range = {.space = h->space, .mode = h->mode, .from = h->from, .to = h->to};
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
-	while (h->how != HOLDER_MAPPER &&
-	       (claim = claims_next(&job->claims, h->file, h->space, h->from, h->to, &next))) {
+	while (h->how != HOLDER_MAPPER && (claim = survey_claim(survey, h, &next))) {
 		const bool shown = h->how == HOLDER_SHOWN;
 		json_t *holder =
 			shown ? picture_holder(h->pid, h->command, &range, h->started) : status_unseen(h, &range);
@@ -99,19 +105,6 @@ static int status_on_holder(void *arg, const struct holder *h)
 		json_array_append_new(json_object_get(json_array_get(job->rows, claim->tag), "holders"), holder);
 	}
 	return 0;
-}
-
-static void status_search_work(uv_work_t *req)
-{
-	struct status_job *job = req->data;
-	struct holders_search ask = {
-		.ignore_pid = getpid(), .how = HOLDERS_COMMANDS, .cb = status_on_holder, .arg = job};
-
-	if (!job->error)
-		job->error = claims_build(&job->claims);
-	if (!job->error)
-		job->error = census_take(&job->claims, &ask);
-	job->unseen = ask.unseen;
 }
 
 /* With tens of thousands of leases it takes a second. */
@@ -134,7 +127,6 @@ static void status_job_free(struct status_job *job)
 	json_decref(job->doc);
 	json_decref(job->rows);
 	json_decref(job->grants);
-	claims_free(&job->claims);
 	elsewhere_free(job->elsewhere);
 	free(job);
 }
@@ -214,14 +206,13 @@ static void status_on_tried(void *arg, const struct store_reply *reply)
 			 status_on_rules, job);
 }
 
-static void status_searched(uv_work_t *req, int status)
+static void status_searched(struct survey *survey)
 {
-	struct status_job *job = req->data;
+	struct status_job *job = (struct status_job *)survey;
 
-	(void)status;
-	if (job->error < 0)
+	if (survey->error < 0 && !job->keeper->leaving)
 		log_event(LINE_SEARCH_FAILED, "status: the holders of the locks could not be found: %s; ask again",
-			  strerror(-job->error));
+			  strerror(-survey->error));
 	if (job->keeper->leaving)
 		status_on_dumped(job, "the keeper ends");
 	else
@@ -246,10 +237,10 @@ static struct status_job *status_job_new(struct session *s)
 	job->elsewhere = elsewhere_new(k->config);
 	job->doc = job->rows && job->grants && job->elsewhere ? picture_keeper(k) : NULL;
 	job->work.data = job;
-	if (job->doc) {
-		status_add_rows(job);
+	job->survey = (struct survey){
+		.commands = true, .begin = status_begin, .row = status_on_holder, .done = status_searched};
+	if (job->doc)
 		return job;
-	}
 	status_job_free(job);
 	return NULL;
 }
@@ -259,7 +250,7 @@ void status_start(struct session *s)
 	int ret = quota_take(s->keeper, s->peer.uid, QUOTA_STATUS);
 	struct status_job *job = ret == 0 ? status_job_new(s) : NULL;
 
-	if (job && uv_queue_work(s->keeper->loop, &job->work, status_search_work, status_searched) == 0) {
+	if (job && survey_ask(s->keeper, &job->survey) == 0) {
 		session_enter(s, SESSION_STATUS);
 		return;
 	}
