@@ -88,9 +88,15 @@ json_t *store_await(struct ask *ask, char why[CLI_LINE_BYTES]);
 bool require_fit(const struct place *place, const char *const *files, size_t count, char why[CLI_LINE_BYTES]);
 
 /*
+ * Is `lock`, as an operator writes it, a file, a lock name that a rule of this host gives, or the NAME of a `dflock lock`? False with one
+ * line in why. Where the configuration cannot be read, everything is. Of no use for what the store has a lease of.
+ */
+bool who_is_known(const struct ask *ask, const char *lock, char why[CLI_LINE_BYTES]);
+
+/*
  * Asks about the file or lock name `lock`, as an operator writes it: a file, if a rule protects it; else a lock name; else
  * the NAME of a `dflock lock`. The answer (keeper/callers/whoreport.h has its form), which the caller ends with
- * json_decref(). NULL with one line in why, also for a file that no rule protects. Takes two seconds for each of these if
+ * json_decref(). NULL with one line in why, also for a file that no rule protects, and for what nobody knows (who_is_known()). Takes two seconds for each of these if
  * a host does not answer.
  */
 json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES]);

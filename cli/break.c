@@ -133,17 +133,6 @@ struct break_lock {
 	unsigned gone;      /* ... that had ended meanwhile */
 };
 
-static const json_t *break_find(const json_t *status, const char *name)
-{
-	const json_t *lock;
-	size_t i;
-
-	json_array_foreach (json_object_get(json_object_get(status, "cluster"), "locks"), i, lock)
-		if (!strcmp(field_text(lock, "name"), name))
-			return lock;
-	return NULL;
-}
-
 /* The lock name of what the operator wrote: a name that the store knows, or a file by the rules. */
 static void break_name(const char *word, const struct place *place, const json_t *status, char name[LOCK_NAME_BYTES])
 {
@@ -151,7 +140,7 @@ static void break_name(const char *word, const struct place *place, const json_t
 	struct config *config = NULL;
 
 	snprintf(name, LOCK_NAME_BYTES, "%s", word);
-	if (break_find(status, word) || files_resolve(word, path) != 0 || !place->config[0])
+	if (status_find_lock(status, word) || files_resolve(word, path) != 0 || !place->config[0])
 		return;
 	if (config_load_rules(place->config, &config, why, sizeof(why)) == 0 &&
 	    config_lock_name(config, path, name) != 0)
@@ -292,7 +281,7 @@ static int break_report_younger(const struct break_lock *b)
 	int exit = CLI_OK;
 	size_t i;
 
-	json_array_foreach (json_object_get(status ? break_find(status, b->name) : NULL, "leases"), i, e) {
+	json_array_foreach (json_object_get(status ? status_find_lock(status, b->name) : NULL, "leases"), i, e) {
 		if (field_number(e, "fence") <= b->limit)
 			continue;
 		cli_error("meanwhile host %s has got the lock (fence %" PRId64
@@ -339,11 +328,16 @@ static int64_t break_limit(const struct break_lock *b, const json_t *status)
 static int break_lock(struct ask *ask, const struct break_options *options, const json_t *status)
 {
 	struct break_lock b = {.ask = ask};
+	char why[CLI_LINE_BYTES];
 
 	break_name(options->lock, ask->place, status, b.name);
-	b.lock = break_find(status, b.name);
+	b.lock = status_find_lock(status, b.name);
 	if (!json_array_size(json_object_get(b.lock, "leases")) &&
 	    !json_object_size(json_object_get(b.lock, "resting"))) {
+		if (!who_is_known(ask, options->lock, why)) {
+			cli_error("%s; no host holds it", why);
+			return CLI_BREAK_NOBODY;
+		}
 		cli_error("%s: no host holds a lock of this name; `dflock status' shows those that are held (%s is "
 			  "called lock:%s if `dflock lock' took it)",
 			  b.name, options->lock, options->lock);

@@ -15,6 +15,7 @@
 
 #include "cli/ask.h"
 #include "cli/field.h"
+#include "cli/status.h"
 #include "procfs/procfs_process.h"
 
 static const char fence_doc[] =
@@ -146,7 +147,7 @@ static bool fence_was_lost(const struct fence_search *search, const json_t *lost
 }
 
 /* False with one line in why. */
-static bool fence_choose(const char *lock, pid_t pid, bool any, const json_t *status, int64_t *fence,
+static bool fence_choose(const struct ask *ask, const char *lock, pid_t pid, bool any, const json_t *status, int64_t *fence,
 			 char why[CLI_LINE_BYTES])
 {
 	struct fence_search search = {.lock = lock};
@@ -159,6 +160,8 @@ static bool fence_choose(const char *lock, pid_t pid, bool any, const json_t *st
 		*fence = field_number(search.found, "fence");
 		return true;
 	}
+	if (!search.found && !status_find_lock(status, lock) && !who_is_known(ask, lock, why))
+		return false;
 	if (search.several)
 		snprintf(
 			why, CLI_LINE_BYTES,
@@ -193,7 +196,7 @@ bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[
 			 "%.512s: no keeper runs for %s, so no process on this host holds this lock", lock, ask.dir);
 	else if (!ret)
 		status = ask_status_json(&ask, why);
-	found = status && fence_choose(lock, pid, any, status, fence, why);
+	found = status && fence_choose(&ask, lock, pid, any, status, fence, why);
 	json_decref(status);
 	ask_close(&ask);
 	return found;

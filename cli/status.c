@@ -308,3 +308,14 @@ int cmd_status(int argc, char **argv)
 		return status_watch(options.watch_s, status_write, &options);
 	return status_once(&options);
 }
+
+const json_t *status_find_lock(const json_t *status, const char *name)
+{
+	const json_t *lock;
+	size_t i;
+
+	json_array_foreach (json_object_get(json_object_get(status, "cluster"), "locks"), i, lock)
+		if (!strcmp(field_text(lock, "name"), name))
+			return lock;
+	return NULL;
+}

@@ -43,4 +43,7 @@ int status_watch(int seconds, status_writer *write, void *arg);
 /* status_cluster.c: the part about other hosts, {"hosts": .., "locks": ..}. own: this host. */
 void status_cluster_print(const json_t *cluster, const char *own, bool all, FILE *f);
 
+/* What the store knows of the lock of this name. NULL: nothing. Part of status. */
+const json_t *status_find_lock(const json_t *status, const char *name);
+
 #endif

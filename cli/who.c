@@ -10,13 +10,14 @@
 #include "cli/show.h"
 #include "cli/status.h"
 #include "config/config.h"
+#include "wire/rundir.h"
 
 static const char who_doc[] =
 	"Says which processes hold a lock, on all hosts. LOCK is a file, a lock name as `dflock status' shows it, or the NAME "
 	"of a `dflock lock'. The keepers of the hosts that have leases are asked; what one does not answer within two "
 	"seconds is shown as last known.\v"
 	"The exit status is 0 if the lock is held, or may be; 1 if no process holds it; 2, with one line, if that cannot be "
-	"found out.";
+	"found out, or if LOCK is the name of nothing that is known here.";
 
 enum who_exit { WHO_HELD = 0, WHO_FREE = 1, WHO_UNKNOWN = 2 };
 
@@ -34,11 +35,63 @@ static bool who_is_empty(const json_t *report)
 	       !json_object_size(json_object_get(report, "resting"));
 }
 
+/* Has a `dflock lock` of this keeper's users used the name? */
+static bool who_is_named(const struct ask *ask, const char *name)
+{
+	char file[NAME_MAX + 1], path[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + NAME_MAX + 2];
+
+	if (strncmp(name, CONFIG_NAMES, strlen(CONFIG_NAMES)) == 0)
+		name += strlen(CONFIG_NAMES);
+	if (!lock_file_name(name, file))
+		return false;
+	snprintf(path, sizeof(path), "%s/" NAMES_DIR "/%s", ask->dir, file);
+	return access(path, F_OK) == 0;
+}
+
+bool who_is_known(const struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
+{
+	char path[PATH_MAX], dir[PATH_MAX] = "this directory", ignored[CLI_LINE_BYTES];
+	struct config *config;
+	bool known;
+
+	if (access(lock, F_OK) == 0 || who_is_named(ask, lock) || !ask->place->config[0] ||
+	    config_load_rules(ask->place->config, &config, ignored, sizeof(ignored)) != 0)
+		return true;
+	known = config_path_of(config, lock, path) == 0 ||
+		(files_resolve(lock, path) == 0 && config_lock_name(config, path, (char[LOCK_NAME_BYTES]){0}) == 0);
+	config_free(config);
+	if (!known)
+		snprintf(why, CLI_LINE_BYTES,
+			 "%.256s: there is no such file in %.256s, no rule gives a file this lock name, and no `dflock lock' has used "
+			 "it here: give the file's whole path, or a name as `dflock status' shows it",
+			 lock, getcwd(dir, sizeof(dir)) ? dir : "this directory");
+	return known;
+}
+
+static json_t *who_ask_lock(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
+{
+	char name[sizeof(CONFIG_NAMES) + NAME_MAX];
+	json_t *report, *plain = ask_json(ask, WIRE_WHO, lock, why);
+
+	if (!plain || !who_is_empty(plain))
+		return plain;
+	memcpy(name, CONFIG_NAMES, sizeof(CONFIG_NAMES));
+	if (!lock_file_name(lock, name + strlen(CONFIG_NAMES)))
+		return plain;
+	report = ask_json(ask, WIRE_WHO, name, why);
+	if (report && who_is_empty(report) && !who_is_named(ask, lock)) {
+		json_decref(report);
+		return plain;
+	}
+	json_decref(plain);
+	return report;
+}
+
 json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
 {
-	char path[PATH_MAX], name[sizeof(CONFIG_NAMES) + NAME_MAX];
+	char path[PATH_MAX];
 	bool is_file = access(lock, F_OK) == 0;
-	json_t *report, *plain;
+	json_t *report;
 
 	if ((is_file || strchr(lock, '/')) && files_resolve(lock, path) == 0) {
 		report = ask_json(ask, WIRE_WHO, path, why);
@@ -46,25 +99,15 @@ json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
 			return report;
 		json_decref(report);
 	}
-	plain = ask_json(ask, WIRE_WHO, lock, why);
-	if (!plain || !who_is_empty(plain))
-		return plain;
-	memcpy(name, CONFIG_NAMES, sizeof(CONFIG_NAMES));
-	if (lock_file_name(lock, name + strlen(CONFIG_NAMES))) {
-		report = ask_json(ask, WIRE_WHO, name, why);
-		if (!report || !who_is_empty(report)) {
-			json_decref(plain);
-			return report;
-		}
-		json_decref(report);
-	}
-	if (!is_file)
-		return plain;
-	json_decref(plain);
-	snprintf(
-		why, CLI_LINE_BYTES,
-		"%.512s: no rule protects this file, so dflock does not know which processes lock it; see `dflock check`",
-		lock);
+	report = who_ask_lock(ask, lock, why);
+	if (!report || !who_is_empty(report) || (!is_file && who_is_known(ask, lock, why)))
+		return report;
+	json_decref(report);
+	if (is_file)
+		snprintf(why, CLI_LINE_BYTES,
+			 "%.512s: no rule protects this file, so dflock does not know which processes lock it; see `dflock "
+			 "check`",
+			 lock);
 	return NULL;
 }
 

@@ -8,6 +8,7 @@
 #ifndef DFLOCK_CONFIG_CONFIG_H
 #define DFLOCK_CONFIG_CONFIG_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -158,6 +159,9 @@ void config_free(struct config *config);
  */
 #define LOCK_NAME_BYTES 1024
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES]);
+
+/* The way back: a path that a rule gives this lock name. 0; -ENOENT: there is none. Pure. */
+int config_path_of(const struct config *config, const char *name, char path[PATH_MAX]);
 
 /*
  * Protects the files in the resolved directory `dir`, each as CONFIG_NAMES and its own name: these stand for locks without

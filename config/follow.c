@@ -30,7 +30,7 @@
  *
  * In every other case an operator must decide.
  */
-#include "config/config.h"
+#include "config/internal.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -46,20 +46,6 @@ static bool same_rule(const struct rule *a, const struct rule *b)
 {
 	return a->kind == b->kind && a->fixed_len == b->fixed_len && strcmp(a->pattern, b->pattern) == 0 &&
 	       strcmp(a->name, b->name) == 0;
-}
-
-/* The fixed part of the paths that a rule matches: fixed_len bytes, without the backslashes of a glob's pattern. */
-static void fixed_path(const struct rule *rule, char out[PATH_MAX])
-{
-	const char *from = rule->pattern;
-	size_t len = 0;
-
-	while (len < rule->fixed_len && len < PATH_MAX - 1 && *from) {
-		if (rule->kind == PAGE_RULE_GLOB && *from == '\\' && from[1])
-			from++;
-		out[len++] = *from++;
-	}
-	out[len] = '\0';
 }
 
 /* Is `path` the directory `dir`, or below it? The root is "". */
@@ -102,8 +88,8 @@ static bool rules_agree(const struct rule *before, const struct rule *rule)
 		return true;
 	if (rule->kind == PAGE_RULE_PATH && !page_rule_matches(before->kind, before->pattern, rule->pattern))
 		return true;
-	fixed_path(before, first);
-	fixed_path(rule, second);
+	rules_fixed_path(before, first);
+	rules_fixed_path(rule, second);
 	if (is_in_directory(second, first))
 		return names_alike(before, rule, second + strlen(first)) && !is_weaker(before, rule) &&
 		       !ends_sooner(before, rule);

@@ -112,6 +112,9 @@ int resolve_normalise(const char *path, char out[PATH_MAX]);
  */
 int resolve_path(const char *path, char out[PATH_MAX]);
 
+/* The fixed part of the paths that a rule matches: fixed_len bytes, without the backslashes of a glob's pattern. */
+void rules_fixed_path(const struct rule *rule, char out[PATH_MAX]);
+
 /* Fills config->rules from the list (NULL: none). config->lease must be complete. config_free() frees the rules, also
  * after a failure. */
 int protect_read(const struct config_reading *r, config_setting_t *list, struct config *config);

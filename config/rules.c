@@ -1,6 +1,8 @@
-#include "config/config.h"
+#include "config/internal.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,6 +96,38 @@ const char *config_redis_key(const struct config *config, const char *path)
 	const struct rule *rule = config_rule(config, path);
 
 	return rule ? rule->redis_key : NULL;
+}
+
+void rules_fixed_path(const struct rule *rule, char out[PATH_MAX])
+{
+	const char *from = rule->pattern;
+	size_t len = 0;
+
+	while (len < rule->fixed_len && len < PATH_MAX - 1 && *from) {
+		if (rule->kind == PAGE_RULE_GLOB && *from == '\\' && from[1])
+			from++;
+		out[len++] = *from++;
+	}
+	out[len] = '\0';
+}
+
+int config_path_of(const struct config *config, const char *name, char path[PATH_MAX])
+{
+	char back[LOCK_NAME_BYTES];
+
+	for (size_t i = 0; i < config->rule_count; i++) {
+		const struct rule *rule = &config->rules[i];
+		size_t head = strlen(rule->name), fixed;
+
+		if (strncmp(rule->name, name, head) != 0)
+			continue;
+		rules_fixed_path(rule, path);
+		fixed = strlen(path);
+		if (snprintf(path + fixed, PATH_MAX - fixed, "%s", name + head) < (int)(PATH_MAX - fixed) &&
+		    config_lock_name(config, path, back) == 0 && strcmp(back, name) == 0)
+			return 0;
+	}
+	return -ENOENT;
 }
 
 const char *config_redis_key_of(const struct config *config, const char *name)

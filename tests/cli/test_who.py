@@ -227,6 +227,26 @@ def test_a_file_without_a_rule(hosts, folder):
     assert a.cli("who", "x" * 2000, check=False).returncode == 2
 
 
+def test_a_word_that_nothing_knows(hosts, folder):
+    """A file is named from another directory than its own: that is not the name of a free lock."""
+    a, b = hosts
+    job = holder(b)
+    elsewhere = os.path.join(folder, "elsewhere")
+    os.mkdir(elsewhere)
+    for command, status in (("who", 2), ("fence", 1), ("break", 3)):
+        done = a.cli(command, "f", check=False, cwd=elsewhere)
+        assert (done.returncode, done.stdout) == (status, ""), done
+        assert f"f: there is no such file in {elsewhere}, no rule gives a file this lock name" in done.stderr
+        assert "give the file's whole path" in done.stderr
+    assert told(who(a, "t/f")) == {"b": {(job.pid, "sh")}}
+    done = a.cli("who", "f", check=False, cwd=b.files)  # of b's file: no rule of a protects it
+    assert done.returncode == 2 and "no rule protects this file" in done.stderr
+    assert who(a, "t/never", 1)["hosts"] == []  # a rule gives a file this name
+    assert a.cli("lock", "once", "true").returncode == 0
+    done = a.cli("who", "once", check=False)
+    assert done.returncode == 1 and done.stdout.startswith("lock:once: free\n"), done
+
+
 def test_a_lock_without_a_file(hosts):
     a, b = hosts
     job = Job(b, CLI, "lock", "night ly", "sh", "-c", "echo held; read line")

@@ -135,12 +135,12 @@ class Host:
         with open(self.log_path, errors="replace") as f:
             return f.read()
 
-    def cli(self, *words, check=True):
+    def cli(self, *words, check=True, cwd=None):
         """Runs dflock; returns the finished process with its output as text."""
         env = self.env()
         env.pop("LD_PRELOAD", None)
         return subprocess.run([*self.inside, CLI, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=check,
-                              timeout=60)
+                              timeout=60, cwd=cwd)
 
     def status(self):
         said = self.cli("status", "--json", check=False)

@@ -35,6 +35,27 @@ static void make_link(void)
 	ck_assert_int_eq(symlink("real", in_base("link")), 0);
 }
 
+START_TEST(path_of)
+{
+	char path[PATH_MAX], expected[PATH_MAX];
+
+	read_ok("protect = ( { path = \"%s/one.lock\"; name = \"one\"; }, { path = \"%s/g/*.lock\"; name = \"g\"; }, "
+		"{ tree = \"%s/tree\"; name = \"t\"; } );");
+	ck_assert_int_eq(config_path_of(config, "one", path), 0);
+	snprintf(expected, sizeof(expected), "%s", in_base("one.lock"));
+	ck_assert_str_eq(path, expected);
+	ck_assert_int_eq(config_path_of(config, "t/a/b", path), 0);
+	snprintf(expected, sizeof(expected), "%s", in_base("tree/a/b"));
+	ck_assert_str_eq(path, expected);
+	ck_assert_int_eq(config_path_of(config, "g/x.lock", path), 0);
+	snprintf(expected, sizeof(expected), "%s", in_base("g/x.lock"));
+	ck_assert_str_eq(path, expected);
+	ck_assert_int_eq(config_path_of(config, "g/x", path), -ENOENT); /* the rule does not match it */
+	ck_assert_int_eq(config_path_of(config, "one.lock", path), -ENOENT);
+	ck_assert_int_eq(config_path_of(config, "", path), -ENOENT);
+}
+END_TEST
+
 START_TEST(path_rules)
 {
 	const struct rule *rule;
@@ -229,6 +250,7 @@ int main(void)
 
 	read_example();
 	tcase_add_checked_fixture(tests, setup, teardown);
+	tcase_add_test(tests, path_of);
 	tcase_add_test(tests, path_rules);
 	tcase_add_test(tests, path_rules_through_links);
 	tcase_add_test(tests, glob_rules);
