@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,8 @@
 
 #include "cli/show.h"
 #include "config/internal.h" /* resolve_path() */
+
+#define NAME_PLAIN "._@:+=,-" /* not CONFIG_NAMES_REST */
 
 void cli_error(const char *format, ...)
 {
@@ -144,6 +147,23 @@ void cli_find(const char *name, const char *folder, const char *installed, char 
 		}
 	}
 	snprintf(path, PATH_MAX, "%s", installed);
+}
+
+bool cli_lock_file(const char *name, char file[NAME_MAX + 1])
+{
+	size_t len = 0;
+
+	for (const char *p = name; *p; p++) {
+		bool plain = isascii((unsigned char)*p) && (isalnum((unsigned char)*p) || strchr(NAME_PLAIN, *p)) &&
+			     !(p == name && *p == '.');
+
+		if (len + (plain ? 1 : 3) > NAME_MAX)
+			return false;
+		len += (size_t)(plain ? sprintf(file + len, "%c", *p)
+				      : sprintf(file + len, "%%%02X", (unsigned char)*p));
+	}
+	file[len] = '\0';
+	return true;
 }
 
 /* Makes `file` absolute, with its directory resolved if that exists ("../x"). */

@@ -93,7 +93,7 @@ bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[
 
 /* The name as a file name, behind which the lock is (its lock name is CONFIG_NAMES and this): what could be a path, or hide
  * the file, becomes %XX. False: it is too long for one. */
-bool lock_file_name(const char *name, char file[NAME_MAX + 1]);
+bool cli_lock_file(const char *name, char file[NAME_MAX + 1]);
 
 /*
  * The path as the kernel shows it for an open descriptor of the file: links are resolved as far as they exist, and what

@@ -31,7 +31,6 @@ static const char lock_doc[] =
 	"the lock was not obtained; 123, with one line, if it would not hold across the cluster: then JOB is not started.";
 
 #define LOCK_WORDS 16
-#define NAME_PLAIN "._@:+=,-" /* not CONFIG_NAMES_REST */
 #define AT_LEAST   256        /* the key of an option without a letter */
 /* For the library in flock(1): names the holders of a lock that is refused. */
 #define LOCK_VERBOSE      "DFLOCK_VERBOSE"
@@ -148,29 +147,12 @@ static error_t lock_parse(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-bool lock_file_name(const char *name, char file[NAME_MAX + 1])
-{
-	size_t len = 0;
-
-	for (const char *p = name; *p; p++) {
-		bool plain = isascii((unsigned char)*p) && (isalnum((unsigned char)*p) || strchr(NAME_PLAIN, *p)) &&
-			     !(p == name && *p == '.');
-
-		if (len + (plain ? 1 : 3) > NAME_MAX)
-			return false;
-		len += (size_t)(plain ? sprintf(file + len, "%c", *p)
-				      : sprintf(file + len, "%%%02X", (unsigned char)*p));
-	}
-	file[len] = '\0';
-	return true;
-}
-
 /* The same with the rest that begins with the lock. */
 static bool lock_resting_name(const char *name, int64_t at_least_ms, char file[NAME_MAX + 1])
 {
 	size_t len;
 
-	if (!lock_file_name(name, file))
+	if (!cli_lock_file(name, file))
 		return false;
 	len = strlen(file);
 	return !at_least_ms || snprintf(file + len, NAME_MAX + 1 - len, "%c%" PRId64, CONFIG_NAMES_REST, at_least_ms) <=
@@ -240,7 +222,7 @@ static int lock_become_job(const struct lock_options *options)
 	int ret;
 
 	memcpy(lock, CONFIG_NAMES, sizeof(CONFIG_NAMES));
-	if (!lock_file_name(options->name, lock + strlen(CONFIG_NAMES)))
+	if (!cli_lock_file(options->name, lock + strlen(CONFIG_NAMES)))
 		return CLI_RUN_FAILED;
 	close(atoi(options->taken));
 	if (getenv(LOCK_VERBOSE) && !strcmp(getenv(LOCK_VERBOSE), LOCK_VERBOSE_HERE))

@@ -5,11 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/ask.h"
 #include "cli/field.h"
 #include "cli/show.h"
 #include "cli/status.h"
+#include "wire/rundir.h"
 
 /* Which rules are in force, if not those that the file had when the keeper started. */
 static void print_rules(const json_t *status, FILE *f)
@@ -190,8 +192,10 @@ static const char status_doc[] =
 	"shown only with --all.\v"
 	"The exit status is 0, also if no keeper runs (then this host holds nothing), and 1 if the keeper could not "
 	"be asked. With --check it is 0 if all is well, 1 for what may surprise (leases were lost, older rules are in "
-	"force, grace), and 2 if locks are refused, processes are frozen or the keeper could not be asked.";
+	"force, grace), and 2 if locks are refused, processes are frozen, or the keeper could not be asked, or does not run although "
+	"one of the system was enabled, or --expect-keeper is given.";
 
+#define STATUS_ENABLED "/etc/systemd/system/multi-user.target.wants/dflock.service"
 #define WATCH_S     2
 #define WATCH_MAX_S 3600
 
@@ -208,6 +212,9 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'c':
 		options->check = true;
+		return 0;
+	case 'e':
+		options->check = options->expect_keeper = true;
 		return 0;
 	case 'w':
 		options->watch_s = arg ? atoi(arg) : WATCH_S;
@@ -253,12 +260,33 @@ static void status_write(void *arg, FILE *f)
 	json_decref(status);
 }
 
-static int status_check_once(void)
+/* Why a keeper should run: NULL if programs start one when they need it. A keeper of the system does not end by itself, and leaves its lock file
+ * behind; the unit is enabled, or it was run since the machine was started. */
+static const char *status_expects(const struct status_options *options)
+{
+	const char *dir = getenv("DFLOCK_RUNTIME_DIR");
+
+	if (options->expect_keeper)
+		return "--expect-keeper";
+	if (dir && strcmp(dir, RUNDIR_SYSTEM) != 0)
+		return NULL;
+	if (access(STATUS_ENABLED, F_OK) == 0)
+		return "dflock.service is enabled";
+	return access(RUNDIR_SYSTEM "/" RUNDIR_LOCK_NAME, F_OK) == 0 ? "a keeper of the system has run since the machine was started"
+								       : NULL;
+}
+
+static int status_check_once(const struct status_options *options)
 {
 	char why[CLI_LINE_BYTES];
 	json_t *status;
 	int ret = status_ask(&status, why), level = ret == -ENOENT ? 0 : 2;
+	const char *expects = ret == -ENOENT ? status_expects(options) : NULL;
 
+	if (expects) {
+		snprintf(why, sizeof(why), "no keeper runs, and one should: %s; see its log", expects);
+		level = 2;
+	}
 	if (ret) {
 		status_check_line(level, why, stdout);
 		putchar('\n');
@@ -295,6 +323,7 @@ int cmd_status(int argc, char **argv)
 		{"json", 'j', NULL, 0, "print the keeper's answer as it is, for programs", 0},
 		{"all", 'a', NULL, 0, "show every lock name and every host", 0},
 		{"check", 'c', NULL, 0, "one line with figures, and an exit status, for monitoring systems", 0},
+		{"expect-keeper", 'e', NULL, 0, "--check: it is critical if no keeper runs", 0},
 		{"watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL, "show it again every 2 or SECONDS seconds; q ends it",
 		 0},
 		{0}};
@@ -303,7 +332,7 @@ int cmd_status(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &options);
 	if (options.check)
-		return status_check_once();
+		return status_check_once(&options);
 	if (options.watch_s)
 		return status_watch(options.watch_s, status_write, &options);
 	return status_once(&options);

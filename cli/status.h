@@ -10,6 +10,7 @@ struct status_options {
 	bool json;
 	bool all; /* also lock names that only silent hosts have, and all hosts */
 	bool check;
+	bool expect_keeper; /* with check */
 	int watch_s; /* 0: once */
 };
 

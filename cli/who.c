@@ -42,7 +42,7 @@ static bool who_is_named(const struct ask *ask, const char *name)
 
 	if (strncmp(name, CONFIG_NAMES, strlen(CONFIG_NAMES)) == 0)
 		name += strlen(CONFIG_NAMES);
-	if (!lock_file_name(name, file))
+	if (!cli_lock_file(name, file))
 		return false;
 	snprintf(path, sizeof(path), "%s/" NAMES_DIR "/%s", ask->dir, file);
 	return access(path, F_OK) == 0;
@@ -76,7 +76,7 @@ static json_t *who_ask_lock(struct ask *ask, const char *lock, char why[CLI_LINE
 	if (!plain || !who_is_empty(plain))
 		return plain;
 	memcpy(name, CONFIG_NAMES, sizeof(CONFIG_NAMES));
-	if (!lock_file_name(lock, name + strlen(CONFIG_NAMES)))
+	if (!cli_lock_file(lock, name + strlen(CONFIG_NAMES)))
 		return plain;
 	report = ask_json(ask, WIRE_WHO, name, why);
 	if (report && who_is_empty(report) && !who_is_named(ask, lock)) {

@@ -274,9 +274,9 @@ json_t *picture_lease(const struct lease *lease, bool all)
 
 json_t *picture_lost(const struct lost_lease *l)
 {
-	return json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:[]}", "name", picture_text(l->name), "path", picture_text(l->path),
+	return json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:b,s:[]}", "name", picture_text(l->name), "path", picture_text(l->path),
 			 "mode", picture_mode(l->range.mode), "fence", (json_int_t)l->fence, "when",
-			 (json_int_t)l->when, "why", l->why, "holders");
+			 (json_int_t)l->when, "why", l->why, "broken", l->broken, "holders");
 }
 
 json_t *picture_holder(pid_t pid, const char *command, const struct store_range *range, int64_t started)

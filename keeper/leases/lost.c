@@ -79,6 +79,7 @@ void lost_report(struct lease *lease, enum table_why why, const char *text)
 	lost->range = lease->range;
 	lost->fence = lease->fence;
 	lost->when = time(NULL);
+	lost->broken = why == TABLE_WHY_BROKEN;
 	snprintf(lost->why, sizeof(lost->why), "%s", text);
 	DL_APPEND(k->lost.all, lost);
 	if (++k->lost.count > LOST_MAX)

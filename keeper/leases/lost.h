@@ -24,6 +24,7 @@ struct lost_lease {
 	struct store_range range;
 	uint64_t fence;
 	time_t when;
+	bool broken; /* an operator took it away */
 	char why[160];
 	struct lost_lease *prev, *next;
 };
