@@ -79,7 +79,7 @@ static void check_critical(const json_t *status, const struct check_figures *n, 
 
 static void check_doubtful(const json_t *status, const struct check_figures *n, char why[CHECK_WHY_BYTES])
 {
-	const json_t *rules = json_object_get(status, "rules"), *d;
+	const json_t *rules = json_object_get(status, "rules"), *store = json_object_get(status, "store"), *d;
 	size_t i, renamed = 0;
 
 	json_array_foreach (json_object_get(json_object_get(status, "elsewhere"), "differences"), i, d)
@@ -91,7 +91,7 @@ static void check_doubtful(const json_t *status, const struct check_figures *n, 
 	check_add_count(why, n->past, "lock was taken past dflock", "locks were taken past dflock");
 	check_add_count(why, n->too_long, "lock is held too long", "locks are held too long");
 	check_add_count(why, n->unstoppable, "holder cannot be stopped", "holders cannot be stopped");
-	if (field_flag(json_object_get(status, "store"), "grace"))
+	if (field_flag(store, "up") && field_flag(store, "grace"))
 		check_add(why, "the store is in grace and grants no new locks");
 	if (*field_text(rules, "why") && strcmp(field_text(rules, "file"), "changed") != 0)
 		check_add(why, "older rules are in force: %.600s", field_text(rules, "why"));
