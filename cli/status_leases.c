@@ -133,6 +133,31 @@ void status_leases_print_lost(const json_t *lost, FILE *f)
 	free(list);
 }
 
+/* For people: docs/state.md has the states as the keeper has them. */
+static const char *leases_state(const json_t *lease)
+{
+	static const char *const words[][3] = {
+		/* the keeper's; for people, if a process here has the lock; if none has */
+		{"asking", "waiting", "waiting"},
+		{"held", "held", "held"},
+		{"draining", "held, wanted elsewhere", "going back"},
+		{"probing", "held, wanted elsewhere", "going back"},
+		{"waiting", "held, wanted elsewhere", "going back"},
+		{"stopping", "held, wanted elsewhere", "going back"},
+		{"shrinking", "held, becomes shared", "becomes shared"},
+		{"releasing", "going back", "going back"},
+	};
+	const char *state = field_text(lease, "state");
+	bool used = json_array_size(json_object_get(lease, "holders"));
+
+	if (!strcmp(state, "held") && !strcmp(field_text(lease, "note"), "wanted by another host"))
+		return "held, wanted elsewhere";
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (!strcmp(state, words[i][0]))
+			return words[i][used ? 1 : 2];
+	return state;
+}
+
 void status_leases_print(const json_t *leases, FILE *f)
 {
 	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "HELD SINCE"};
@@ -154,7 +179,7 @@ void status_leases_print(const json_t *leases, FILE *f)
 		grid_cell(grid, "%s", field_text(list[i], "space"));
 		grid_cell(grid, "%s", field_text(list[i], "mode"));
 		grid_cell(grid, "%s", status_leases_range(list[i], range));
-		grid_cell(grid, "%s", field_text(list[i], "state"));
+		grid_cell(grid, "%s", leases_state(list[i]));
 		if (field_number(list[i], "fence"))
 			grid_cell(grid, "%" PRId64, field_number(list[i], "fence"));
 		else

@@ -99,14 +99,14 @@ def test_holders_and_waiters_on_two_hosts(make_host):
     fence = a.status()["leases"][0]["fence"]
     hosts = a.status()["host"], b.status()["host"]
     assert re.fullmatch(r"NAME +SPACE +MODE +RANGE +STATE +FENCE +HELD SINCE", inside[0])
-    assert re.fullmatch(rf"t/f +flock +exclusive +whole file +(draining|probing|waiting) +{fence} +after {WHEN}", inside[1])
+    assert re.fullmatch(rf"t/f +flock +exclusive +whole file +held, wanted elsewhere +{fence} +after {WHEN}", inside[1])
     assert inside[2:4] == [f"    file {a.path('f')}", "    wanted by another host"]
     command = f"flock {a.path('f')} sh -c echo held; read line; true"
     assert re.fullmatch(rf"    held by pid {job.pid}, exclusive, locked after {WHEN}, running since {WHEN}: {command}", inside[4])
     assert re.fullmatch(rf"    held by pid {shell_of(job)}, exclusive, locked after {WHEN}, running since {WHEN}: sh -c echo held; read line; true",
                         inside[5])
     assert len(inside) == 6
-    assert re.fullmatch(r"t/f +flock +exclusive +whole file +asking +- +-", outside[1])
+    assert re.fullmatch(r"t/f +flock +exclusive +whole file +waiting +- +-", outside[1])
     assert outside[2:4] == [f"    file {b.path('f')}", "    waits for another host"]
     assert re.fullmatch(rf"    pid {waiting.pid} waits for it, exclusive, since {WHEN}", outside[4])
     assert len(outside) == 5
