@@ -147,8 +147,8 @@ static bool fence_was_lost(const struct fence_search *search, const json_t *lost
 }
 
 /* False with one line in why. */
-static bool fence_choose(const struct ask *ask, const char *lock, pid_t pid, bool any, const json_t *status, int64_t *fence,
-			 char why[CLI_LINE_BYTES])
+static bool fence_choose(const struct ask *ask, const char *lock, pid_t pid, bool any, const json_t *status,
+			 int64_t *fence, char why[CLI_LINE_BYTES])
 {
 	struct fence_search search = {.lock = lock};
 	char path[PATH_MAX] = "";

@@ -31,7 +31,7 @@ static const char lock_doc[] =
 	"the lock was not obtained; 123, with one line, if it would not hold across the cluster: then JOB is not started.";
 
 #define LOCK_WORDS 16
-#define AT_LEAST   256        /* the key of an option without a letter */
+#define AT_LEAST   256 /* the key of an option without a letter */
 /* For the library in flock(1): names the holders of a lock that is refused. */
 #define LOCK_VERBOSE      "DFLOCK_VERBOSE"
 #define LOCK_VERBOSE_HERE "lock"
@@ -116,6 +116,14 @@ static error_t lock_parse(int key, char *arg, struct argp_state *state)
 		options->job = &state->argv[state->next];
 		if (*options->job && !strcmp(*options->job, "--"))
 			options->job++;
+		else if (*options->job && !options->command &&
+			 (!strcmp(*options->job, "-c") || !strcmp(*options->job, "--command"))) {
+			/* As with flock(1), behind the name. */
+			options->command = *++options->job;
+			if (!options->command)
+				argp_error(state, "%s needs a command", options->job[-1]);
+			options->job++;
+		}
 		state->next = state->argc;
 		return 0;
 	case AT_LEAST:

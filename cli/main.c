@@ -12,6 +12,9 @@
 
 const char *argp_program_version = "dflock " DFLOCK_VERSION;
 
+#define MATCH_BYTES 16 /* the longest word that may be a command, misspelt */
+#define MATCH_MOST  2  /* letters that may differ */
+
 struct command {
 	const char *name;
 	int (*run)(int argc, char **argv);
@@ -37,6 +40,8 @@ static int main_by_doctor(int argc, char **argv)
 	return CLI_FAILED;
 }
 
+static int cmd_help(int argc, char **argv);
+
 static const struct command commands[] = {
 	{"run", cmd_run, "run a program so that its locks hold across the cluster"},
 	{"lock", cmd_lock, "run a program while a lock without a file is held"},
@@ -52,6 +57,7 @@ static const struct command commands[] = {
 	{"stop", cmd_stop, "make the keeper give everything back and end"},
 	{"init", cmd_init, "open a new store at once, when nothing uses it yet"},
 	{"version", cmd_version, "print the version"},
+	{"help", cmd_help, "this overview, or how a command is used"},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -75,6 +81,63 @@ static char *list_commands(int key, const char *text, void *input)
 	return help; /* argp frees it */
 }
 
+/* How many letters make one word of the other: changed, left out, added, or exchanged with the next. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t rows[3][MATCH_BYTES + 1], len_a = strlen(a), len_b = strlen(b);
+
+	if (len_a > MATCH_BYTES || len_b > MATCH_BYTES)
+		return SIZE_MAX;
+	for (size_t j = 0; j <= len_b; j++)
+		rows[0][j] = j;
+	for (size_t i = 1; i <= len_a; i++) {
+		size_t *row = rows[i % 3], *above = rows[(i - 1) % 3], *two_above = rows[(i + 1) % 3];
+
+		row[0] = i;
+		for (size_t j = 1; j <= len_b; j++) {
+			size_t best = above[j - 1] + (a[i - 1] != b[j - 1]);
+
+			best = above[j] + 1 < best ? above[j] + 1 : best;
+			best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two_above[j - 2] + 1 < best)
+				best = two_above[j - 2] + 1;
+			row[j] = best;
+		}
+	}
+	return rows[len_a % 3][len_b];
+}
+
+/* The command that was probably meant. NULL: none is like the word. */
+static const char *meant(const char *word)
+{
+	const char *found = NULL;
+	size_t least = MATCH_MOST + 1;
+
+	for (size_t i = 0; i < COMMANDS; i++) {
+		size_t d = distance(word, commands[i].name);
+
+		if (d >= least || d >= strlen(commands[i].name))
+			continue;
+		least = d;
+		found = commands[i].name;
+	}
+	return found;
+}
+
+static const struct command *find_command(const struct argp_state *state, const char *word)
+{
+	const char *like;
+
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (!strcmp(word, commands[i].name))
+			return &commands[i];
+	like = meant(word);
+	if (like)
+		argp_error(state, "there is no command %s; did you mean %s?", word, like);
+	argp_error(state, "there is no command %s; `dflock help' lists them", word);
+	return NULL;
+}
+
 struct choice {
 	const struct command *command;
 	int at; /* where it stands in argv */
@@ -84,30 +147,43 @@ static error_t choose(int key, char *arg, struct argp_state *state)
 {
 	struct choice *choice = state->input;
 
-	if (key == ARGP_KEY_NO_ARGS) {
-		argp_usage(state);
-		return 0;
+	if (key == 'h' || key == ARGP_KEY_NO_ARGS) {
+		argp_state_help(state, key == 'h' ? stdout : stderr, ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC);
+		exit(key == 'h' ? CLI_OK : CLI_USAGE);
 	}
 	if (key != ARGP_KEY_ARG)
 		return ARGP_ERR_UNKNOWN;
-	for (size_t i = 0; i < COMMANDS; i++)
-		if (!strcmp(arg, commands[i].name))
-			choice->command = &commands[i];
-	if (!choice->command)
-		argp_error(state, "there is no command %s", arg);
+	choice->command = find_command(state, arg);
 	choice->at = state->next - 1;
 	state->next = state->argc; /* the rest is the command's */
 	return 0;
 }
 
+static const struct argp_option main_known[] = {{NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0}, {0}};
+static const struct argp main_argp = {
+	.options = main_known,
+	.parser = choose,
+	.args_doc = "COMMAND [ARGUMENT...]",
+	.doc = "Makes the file locks of unmodified programs hold across a cluster.\v",
+	.help_filter = list_commands,
+};
+
+/* dflock help [COMMAND]: what --help says. */
+static int cmd_help(int argc, char **argv)
+{
+	char own_name[] = "dflock", option[] = "--help";
+	char *words[] = {own_name, argc > 1 ? argv[1] : option, argc > 1 ? option : NULL, NULL};
+	struct choice choice = {.command = NULL};
+	char name[64];
+
+	argp_parse(&main_argp, argc > 1 ? 3 : 2, words, ARGP_IN_ORDER, NULL, &choice); /* without COMMAND this is the end */
+	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
+	words[choice.at] = name;
+	return choice.command->run(argc > 1 && choice.command->run == cmd_help ? 1 : 2, words + choice.at);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct argp argp = {
-		.parser = choose,
-		.args_doc = "COMMAND [ARGUMENT...]",
-		.doc = "Makes the file locks of unmodified programs hold across a cluster.\v",
-		.help_filter = list_commands,
-	};
 	struct choice choice = {.command = NULL};
 	char own_name[] = "dflock", name[64];
 
@@ -115,8 +191,11 @@ int main(int argc, char **argv)
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
 	argv[0] = own_name; /* not the path that it was called by: messages begin with this name */
-	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
+	argp_parse(&main_argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
 	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
 	argv[choice.at] = name;
+	/* Alone it means the same to all commands. */
+	if (argc == choice.at + 2 && !strcmp(argv[argc - 1], "-h"))
+		argv[argc - 1] = "--help";
 	return cli_end(choice.command->run(argc - choice.at, argv + choice.at));
 }

@@ -196,8 +196,8 @@ static const char status_doc[] =
 	"one of the system was enabled, or --expect-keeper is given.";
 
 #define STATUS_ENABLED "/etc/systemd/system/multi-user.target.wants/dflock.service"
-#define WATCH_S     2
-#define WATCH_MAX_S 3600
+#define WATCH_S        2
+#define WATCH_MAX_S    3600
 
 static error_t status_parse(int key, char *arg, struct argp_state *state)
 {
@@ -272,8 +272,9 @@ static const char *status_expects(const struct status_options *options)
 		return NULL;
 	if (access(STATUS_ENABLED, F_OK) == 0)
 		return "dflock.service is enabled";
-	return access(RUNDIR_SYSTEM "/" RUNDIR_LOCK_NAME, F_OK) == 0 ? "a keeper of the system has run since the machine was started"
-								       : NULL;
+	return access(RUNDIR_SYSTEM "/" RUNDIR_LOCK_NAME, F_OK) == 0
+		       ? "a keeper of the system has run since the machine was started"
+		       : NULL;
 }
 
 static int status_check_once(const struct status_options *options)

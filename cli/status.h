@@ -11,7 +11,7 @@ struct status_options {
 	bool all; /* also lock names that only silent hosts have, and all hosts */
 	bool check;
 	bool expect_keeper; /* with check */
-	int watch_s; /* 0: once */
+	int watch_s;        /* 0: once */
 };
 
 /* status_leases.c: this host's leases, and those that were lost, each with the processes that hold and await it. */

@@ -61,10 +61,11 @@ bool who_is_known(const struct ask *ask, const char *lock, char why[CLI_LINE_BYT
 		(files_resolve(lock, path) == 0 && config_lock_name(config, path, (char[LOCK_NAME_BYTES]){0}) == 0);
 	config_free(config);
 	if (!known)
-		snprintf(why, CLI_LINE_BYTES,
-			 "%.256s: there is no such file in %.256s, no rule gives a file this lock name, and no `dflock lock' has used "
-			 "it here: give the file's whole path, or a name as `dflock status' shows it",
-			 lock, getcwd(dir, sizeof(dir)) ? dir : "this directory");
+		snprintf(
+			why, CLI_LINE_BYTES,
+			"%.256s: there is no such file in %.256s, no rule gives a file this lock name, and no `dflock lock' has used "
+			"it here: give the file's whole path, or a name as `dflock status' shows it",
+			lock, getcwd(dir, sizeof(dir)) ? dir : "this directory");
 	return known;
 }
 
@@ -104,10 +105,11 @@ json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
 		return report;
 	json_decref(report);
 	if (is_file)
-		snprintf(why, CLI_LINE_BYTES,
-			 "%.512s: no rule protects this file, so dflock does not know which processes lock it; see `dflock "
-			 "check`",
-			 lock);
+		snprintf(
+			why, CLI_LINE_BYTES,
+			"%.512s: no rule protects this file, so dflock does not know which processes lock it; see `dflock "
+			"check`",
+			lock);
 	return NULL;
 }
 

@@ -215,7 +215,7 @@ static const char *lease_note(const struct lease *lease, char made[PICTURE_NOTE_
 	if (lease->state == LEASE_ASKING)
 		return lease->asking.resting  ? "waits until its rest is over (at_least_ms)"
 		       : lease->asking.queued ? "waits for another host"
-				       : "being asked for";
+					      : "being asked for";
 	if (table_is_hidden(lease->lock->file->keeper->table, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
 	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE)
@@ -274,9 +274,9 @@ json_t *picture_lease(const struct lease *lease, bool all)
 
 json_t *picture_lost(const struct lost_lease *l)
 {
-	return json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:b,s:[]}", "name", picture_text(l->name), "path", picture_text(l->path),
-			 "mode", picture_mode(l->range.mode), "fence", (json_int_t)l->fence, "when",
-			 (json_int_t)l->when, "why", l->why, "broken", l->broken, "holders");
+	return json_pack("{s:o,s:o,s:s,s:I,s:I,s:s,s:b,s:[]}", "name", picture_text(l->name), "path",
+			 picture_text(l->path), "mode", picture_mode(l->range.mode), "fence", (json_int_t)l->fence,
+			 "when", (json_int_t)l->when, "why", l->why, "broken", l->broken, "holders");
 }
 
 json_t *picture_holder(pid_t pid, const char *command, const struct store_range *range, int64_t started)

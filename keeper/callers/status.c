@@ -28,8 +28,8 @@ struct status_job {
 	const struct session *session; /* compared, never followed */
 	uid_t uid;                     /* the user that asks: QUOTA_STATUS was taken for it */
 	json_t *doc;
-	json_t *rows;         /* of the leases, those that were lost, too */
-	json_t *grants;       /* picture_grants() of each */
+	json_t *rows;   /* of the leases, those that were lost, too */
+	json_t *grants; /* picture_grants() of each */
 	struct elsewhere *elsewhere;
 	int error;
 	int fd; /* the answer */
@@ -39,8 +39,8 @@ struct status_job {
 static int status_add_row(struct status_job *job, const char *list, json_t *row, const struct holders_file *file,
 			  const struct store_range *range, const struct lock *lock)
 {
-	int ret = claims_add(&job->survey.claims, file, range->space, range->from, range->to,
-			     json_array_size(job->rows));
+	int ret =
+		claims_add(&job->survey.claims, file, range->space, range->from, range->to, json_array_size(job->rows));
 
 	json_array_append_new(json_object_get(job->doc, list), json_incref(row));
 	json_array_append_new(job->rows, row);

@@ -26,7 +26,7 @@ struct who {
 	unsigned calls; /* that have not come back: finding_find(), store_entries() */
 	bool early;     /* the keeper has only just started: the store is asked when it was tried to connect */
 	struct who_report report;
-	char *path; /* WIRE_HELD: of the file; else NULL */
+	char *path; /* WIRE_HELD: of the file, or the NAME of a `dflock lock`; else NULL */
 	struct who *prev, *next;
 };
 
@@ -309,9 +309,10 @@ void who_start(struct session *s, const char *text)
 void who_blocks(struct session *s, const struct file *file)
 {
 	struct who *who = calloc(1, sizeof(*who));
+	bool is_named = strncmp(file->name, CONFIG_NAMES, strlen(CONFIG_NAMES)) == 0;
 
-	if (who)
-		who->path = strdup(file->path);
+	if (who) /* the user of `dflock lock` knows no file */
+		who->path = strdup(is_named ? file->name + strlen(CONFIG_NAMES) : file->path);
 	if (!who || !who->path) {
 		free(who);
 		session_refuse(s, "the keeper has no memory left");

@@ -99,8 +99,19 @@ def test_a_command_for_the_shell(host):
     assert lock(host, "-c", "echo $((1 + 1))", "nightly", env={"SHELL": "/bin/sh"}).stdout == "2\n"
 
 
-def test_verbose(host):
-    assert "getting lock took" in lock(host, "--verbose", "nightly", "true").stdout
+    assert lock(host, "nightly", "-c", "echo $((1 + 1))").stdout == "2\n"  # the order of flock(1)
+    assert lock(host, "nightly", "--command", "exit 3").returncode == 3
+    assert lock(host, "nightly", "--", "sh", "-c", "echo ran").stdout == "ran\n"
+    for words in ("nightly", "-c"), ("nightly", "-c", "true", "more"), ("-c", "true", "nightly", "-c", "true"):
+        assert lock(host, *words).returncode == 125, words
+
+
+def test_verbose(hosts):
+    a, b = hosts
+    assert "getting lock took" in lock(a, "--verbose", "nightly", "true").stdout
+    holding(a, "nightly")
+    done = lock(b, "--verbose", "-n", "nightly", "true")
+    assert done.returncode == 1 and "dflock: nightly: held by host a, pid" in done.stderr, done
 
 
 @pytest.mark.parametrize("name", ["a/b", "../x", ".hidden", "with space", "per%cent", "ü", "-- "])

@@ -22,7 +22,7 @@ def test_help_lists_every_command():
     done = dflock("--help")
     assert done.returncode == 0 and done.stderr == ""
     listed = re.findall(r"^  ([a-z]+) +\S", done.stdout.partition("Commands:\n")[2], re.M)
-    assert sorted(listed) == sorted(COMMANDS)
+    assert sorted(listed) == sorted((*COMMANDS, "help"))
     assert "`dflock COMMAND --help' tells more" in done.stdout
 
 
@@ -36,6 +36,60 @@ def test_help_of_each(command):
     if command != "version":
         assert "The exit status is" in text
     assert dflock(command, "--usage").stdout.startswith(f"Usage: dflock {command} ")
+
+
+def test_help_in_other_words():
+    overview = dflock("--help").stdout
+    for words in ("help", ), ("-h", ), ("help", "help"), ("help", "--help"):
+        done = dflock(*words)
+        assert (done.returncode, done.stdout, done.stderr) == (0, overview, ""), words
+    done = dflock()
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr == overview
+    for command in COMMANDS[1:]:
+        assert dflock("help", command).stdout == dflock(command, "-h").stdout == dflock(command, "--help").stdout
+    assert dflock("help", "nothing").returncode == 2
+
+
+@pytest.mark.parametrize("word, meant", [("statsu", "status"), ("staus", "status"), ("hwo", "who"), ("stopp", "stop"), ("doctr", "doctor")])
+def test_a_command_that_is_misspelt(word, meant):
+    done = dflock(word)
+    assert done.returncode == 2 and f"there is no command {word}; did you mean {meant}?" in done.stderr
+
+
+def test_a_command_like_no_other():
+    for word in "frobnicate", "x" * 100, "":
+        done = dflock(word)
+        assert done.returncode == 2 and f"there is no command {word}; `dflock help' lists them" in done.stderr
+
+
+COMPLETE = r"""
+_init_completion() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${words[cword]}; prev=${words[cword-1]}; }
+_filedir() { :; }
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+_dflock
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+def completed(*words, env=None):
+    done = subprocess.run(["bash", "-c", COMPLETE, "-", os.path.join(ROOT, "packaging/bash-completion/dflock"), "dflock", *words],
+                          env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_completion(make_host):
+    assert completed("st") == ["status", "stop"] and completed("help", "f") == ["fence"]
+    assert completed("status", "--e") == ["--expect-keeper"]
+    assert completed("check", "--r") == ["--require"] and completed("doctor", "--r") == []
+    a = make_host("a")
+    env = {**a.env(), "PATH": os.path.dirname(CLI) + ":" + os.environ["PATH"]}
+    env.pop("LD_PRELOAD", None)
+    assert a.cli("lock", "nightly", "true").returncode == 0
+    for command in "who", "fence", "break":
+        assert completed(command, "lock", env=env) == ["lock:nightly"], command
+    assert completed("break", "--host", "a", env=env) == [a.status()["host"]]
 
 
 def test_only_check_and_doctor_map_openssl():
@@ -66,7 +120,6 @@ def test_version():
 
 
 @pytest.mark.parametrize("words, status, said", [
-    ([], 2, "Usage: dflock "),
     (["latch"], 2, "dflock: there is no command latch"),
     (["--colour", "status"], 2, "dflock: unrecognized option '--colour'"),
     (["status", "f"], 2, "dflock status: it takes no arguments, but got f"),

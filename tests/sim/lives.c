@@ -18,7 +18,7 @@
 #define SLOTS  512
 #define EVENTS 60
 
-#define BYTES  (1 << 20) /* of one run at once: several processes append to the file */
+#define BYTES (1 << 20) /* of one run at once: several processes append to the file */
 
 static FILE *lives_file;
 
