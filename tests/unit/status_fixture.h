@@ -33,7 +33,9 @@
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/reopen.h"
+#include "keeper/leases/queue.h"
 #include "keeper/leases/room.h"
+#include "keeper/leases/survey.h"
 #include "keeper/leases/waiters.h"
 #include "tests/unit/suite.h"
 
@@ -287,6 +289,8 @@ static inline void prepare(void)
 			    .host = "box-1",
 			    .runtime_dir = "/run/x",
 			    .deadline.at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS};
+	survey_start(&k);
+	queue_stop(&k); /* no lease takes a step here */
 	ck_assert_int_eq(file_get(&k, &st, true, path, "jobs/x", -1, &file), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	begin_session(&asker, ends[1]);
@@ -309,6 +313,7 @@ static inline void clean(void)
 	HASH_ITER (hh, k.leases, lease, next)
 		lease_free(lease);
 	file_free(file);
+	survey_stop(&k);
 	uv_close((uv_handle_t *)&asker.timer, NULL);
 	uv_close((uv_handle_t *)&caller.timer, NULL);
 	uv_run(&loop, UV_RUN_DEFAULT);
