@@ -260,11 +260,6 @@ static void doctor_past(struct doctor *d, const json_t *status)
 #define HOSTS_BYTES 512
 #define RULE_BYTES  (PATH_MAX + 32)
 
-static bool is_what(const json_t *difference, const char *what)
-{
-	return strcmp(field_text(difference, "what"), what) == 0;
-}
-
 /* "host web2-1a2b", "hosts web2-1a2b, web3-4c5d and 7 others", and since when, if that is long ago. */
 static const char *elsewhere_hosts(const json_t *difference, char out[HOSTS_BYTES])
 {
@@ -303,46 +298,41 @@ static void elsewhere_find(struct doctor *d, const json_t *difference)
 	elsewhere_hosts(difference, hosts);
 	elsewhere_rule(difference, "here", "here_as", here);
 	elsewhere_rule(difference, "there", "there_as", there);
-	if (is_what(difference, "renamed"))
+	if (!strcmp(field_text(difference, "what"), "renamed"))
 		doctor_find(
 			d, FINDING_WARNING,
 			"named differently: %s here, and %s on %s: these locks do not exclude each other; give both "
 			"rules the same `name`",
 			here, there, hosts);
-	else if (is_what(difference, "keyed"))
+	else
 		doctor_find(
 			d, FINDING_WARNING,
 			"another redis_key: %s here, and %s on %s: Redis clients are excluded by some of these hosts "
 			"only; give both rules the same `redis_key` and `redis_key_format`",
 			here, there, hosts);
-	else if (is_what(difference, "only_here"))
-		doctor_find(
-			d, FINDING_WARNING,
-			"protected only here: %s, and nothing of that name on %s: if jobs there take this lock, add "
-			"the rule there; is a path misspelt on one of the two?",
-			here, hosts);
-	else if (is_what(difference, "only_there"))
-		doctor_find(d, FINDING_WARNING,
-			    "not protected here: %s on %s, and nothing of that name here: if jobs here take this lock, "
-			    "add the rule here; is a path misspelt on one of the two?",
-			    there, hosts);
 }
 
 static void elsewhere_doctor(struct doctor *d, const json_t *elsewhere)
 {
 	const json_t *list = json_object_get(elsewhere, "differences"), *difference;
 	int64_t same = field_number(elsewhere, "same"), unknown = field_number(elsewhere, "unknown"),
-		left_out = field_number(elsewhere, "left_out");
+		left_out = field_number(elsewhere, "left_out"), alone = field_number(elsewhere, "alone");
 	size_t i;
 
 	json_array_foreach (list, i, difference)
 		elsewhere_find(d, difference);
 	if (left_out > 0)
 		doctor_find(d, FINDING_WARNING, "%" PRId64 " more rules differ between this host and others", left_out);
+	if (alone > 0)
+		doctor_find(d, FINDING_WARNING,
+			    "%" PRId64
+			    " lock name%s that only some hosts have, of hosts that share others: compare their "
+			    "`protect` with this one; is a path misspelt?",
+			    alone, alone == 1 ? "" : "s");
 	if (*field_text(elsewhere, "error"))
 		doctor_find(d, FINDING_WARNING, "the rules of other hosts cannot be compared with these: %s",
 			    field_text(elsewhere, "error"));
-	else if (same > 0 && !json_array_size(list))
+	else if (same > 0 && !json_array_size(list) && !alone)
 		doctor_find(d, FINDING_OK, "%" PRId64 " other keeper%s %s and protect%s the same", same,
 			    same == 1 ? "" : "s", same == 1 ? "names" : "name", same == 1 ? "s" : "");
 	if (unknown > 0)

@@ -128,21 +128,16 @@ static void print_store(const json_t *status, FILE *f)
 static void elsewhere_print(const json_t *elsewhere, FILE *f)
 {
 	const json_t *list = json_object_get(elsewhere, "differences"), *difference;
-	size_t i, renamed = 0, alone = 0;
+	size_t i, renamed = 0;
 
-	json_array_foreach (list, i, difference) {
-		if (!strcmp(field_text(difference, "what"), "renamed"))
-			renamed++;
-		else
-			alone++;
-	}
-	alone += (size_t)field_number(elsewhere, "left_out");
+	json_array_foreach (list, i, difference)
+		renamed += !strcmp(field_text(difference, "what"), "renamed");
 	if (renamed)
 		fprintf(f,
 			"\nNAMED DIFFERENTLY on other hosts: %zu rule%s; these locks do not exclude each other. "
 			"`dflock doctor` shows them\n",
 			renamed, renamed == 1 ? "" : "s");
-	else if (alone)
+	else if (json_array_size(list) + (size_t)field_number(elsewhere, "alone"))
 		fprintf(f, "\nrules differ: of hosts that share lock names, not all protect the same; `dflock doctor` "
 			   "shows what\n");
 }

@@ -1,7 +1,6 @@
 /* See elsewhere.h. */
 #include "keeper/callers/elsewhere.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,25 +15,27 @@
 #define ELSEWHERE_MAX     24 /* in all */
 
 struct elsewhere {
-	char *own; /* ruleset_text() */
+	struct config *own; /* the rules alone; NULL: too many to be compared */
 	char digest[RULESET_DIGEST_BYTES];
 	char *error; /* why the store's answer is not known; NULL: it is */
 	struct store_rules rules;
-	char *texts[STORE_MAX_RULESETS]; /* copies: rules.sets[].text is the store's */
+	struct config *others[STORE_MAX_RULESETS]; /* of rules.sets; NULL: not known, or no rules */
 };
 
 struct elsewhere *elsewhere_new(const struct config *config)
 {
 	struct elsewhere *e = calloc(1, sizeof(*e));
+	char *text = ruleset_text(config);
 
-	if (e)
-		e->own = ruleset_text(config);
-	if (e && e->own) {
-		ruleset_digest(e->own, e->digest);
-		return e;
+	if (e && text) {
+		ruleset_digest(text, e->digest);
+		ruleset_parse(text, strlen(text), &e->own);
+	} else {
+		free(e);
+		e = NULL;
 	}
-	free(e);
-	return NULL;
+	free(text);
+	return e;
 }
 
 void elsewhere_free(struct elsewhere *e)
@@ -42,9 +43,9 @@ void elsewhere_free(struct elsewhere *e)
 	if (!e)
 		return;
 	for (size_t i = 0; i < STORE_MAX_RULESETS; i++)
-		free(e->texts[i]);
+		config_free(e->others[i]);
+	config_free(e->own);
 	free(e->error);
-	free(e->own);
 	free(e);
 }
 
@@ -60,12 +61,8 @@ void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const 
 		return;
 	}
 	e->rules = *rules;
-	for (size_t i = 0; i < rules->count; i++) {
-		e->texts[i] = rules->sets[i].len < RULESET_BYTES ? malloc(rules->sets[i].len + 1) : NULL;
-		if (e->texts[i])
-			memcpy(e->texts[i], rules->sets[i].text, rules->sets[i].len);
-		e->rules.sets[i].text = e->texts[i];
-	}
+	for (size_t i = 0; i < rules->count; i++)
+		ruleset_parse(rules->sets[i].text, rules->sets[i].len, &e->others[i]);
 }
 
 /* ---- in a worker ---- */
@@ -74,8 +71,6 @@ static json_t *elsewhere_rule(const struct rule *rule)
 {
 	char text[PATH_MAX + 16];
 
-	if (!rule)
-		return json_string("");
 	snprintf(text, sizeof(text), "%s %s", rule->kind == PAGE_RULE_TREE ? "tree" : "path", rule->pattern);
 	return picture_bytes(text);
 }
@@ -84,18 +79,12 @@ static json_t *elsewhere_names(const struct rule *rule)
 {
 	char names[PATH_MAX + LOCK_NAME_BYTES];
 
-	if (!rule)
-		return json_string("");
 	differ_show_names(rule, names, sizeof(names));
 	return picture_bytes(names);
 }
 
 static json_t *elsewhere_difference(const struct store_ruleset *set, const struct difference *d)
 {
-	static const char *const words[] = {[DIFFER_RENAMED] = "renamed",
-					    [DIFFER_KEYED] = "keyed",
-					    [DIFFER_ONLY_HERE] = "only_here",
-					    [DIFFER_ONLY_THERE] = "only_there"};
 	json_t *hosts = json_array();
 	int64_t age_ms = 0;
 
@@ -104,50 +93,37 @@ static json_t *elsewhere_difference(const struct store_ruleset *set, const struc
 		if (set->hosts[i].age_ms > age_ms)
 			age_ms = set->hosts[i].age_ms;
 	}
-	return json_pack("{s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o}", "what", words[d->what], "hosts", hosts, "others",
-			 (json_int_t)(set->places > set->host_count ? set->places - set->host_count : 0), "age_ms",
-			 (json_int_t)age_ms, "here", elsewhere_rule(d->here), "here_as", elsewhere_names(d->here),
-			 "there", elsewhere_rule(d->there), "there_as", elsewhere_names(d->there));
-}
-
-struct comparison {
-	json_t *differences;
-	uint64_t same, unknown, left_out;
-};
-
-static void elsewhere_compare(const struct store_ruleset *set, const struct config *own, struct comparison *all)
-{
-	struct difference found[ELSEWHERE_PER_SET];
-	struct config *other = NULL;
-	size_t count, named = 0;
-
-	if (!set->text || !own || ruleset_parse(set->text, set->len, &other) < 0 ||
-	    differ_find(own, other, found, ELSEWHERE_PER_SET, &count) < 0) {
-		all->unknown += set->places;
-	} else {
-		if (!count)
-			all->same += set->places; /* in another order, or in other places */
-		for (; named < count && named < ELSEWHERE_PER_SET; named++) {
-			if (json_array_size(all->differences) == ELSEWHERE_MAX)
-				break;
-			json_array_append_new(all->differences, elsewhere_difference(set, &found[named]));
-		}
-		all->left_out += count - named;
-	}
-	config_free(other);
+	return json_pack("{s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o}", "what", d->keyed ? "keyed" : "renamed", "hosts", hosts,
+			 "others", (json_int_t)(set->places > set->host_count ? set->places - set->host_count : 0),
+			 "age_ms", (json_int_t)age_ms, "here", elsewhere_rule(d->here), "here_as",
+			 elsewhere_names(d->here), "there", elsewhere_rule(d->there), "there_as",
+			 elsewhere_names(d->there));
 }
 
 json_t *elsewhere_json(const struct elsewhere *e)
 {
-	struct comparison all = {
-		.differences = json_array(), .same = e->rules.same, .unknown = e->rules.unknown + e->rules.left_out};
-	struct config *own = NULL;
+	json_t *differences = json_array();
+	uint64_t same = e->rules.same, unknown = e->rules.unknown + e->rules.left_out, left_out = 0, all_alone = 0;
 
-	ruleset_parse(e->own, strlen(e->own), &own); /* NULL: too many rules to be compared */
-	for (size_t i = 0; i < e->rules.count; i++)
-		elsewhere_compare(&e->rules.sets[i], own, &all);
-	config_free(own);
-	return json_pack("{s:I,s:I,s:o,s:I,s:s}", "same", (json_int_t)all.same, "unknown", (json_int_t)all.unknown,
-			 "differences", all.differences, "left_out", (json_int_t)all.left_out, "error",
-			 e->error ? e->error : "");
+	for (size_t i = 0; i < e->rules.count; i++) {
+		const struct store_ruleset *set = &e->rules.sets[i];
+		struct difference found[ELSEWHERE_PER_SET];
+		size_t count, alone, named = 0;
+
+		if (!e->own || !e->others[i] ||
+		    differ_find(e->own, e->others[i], found, ELSEWHERE_PER_SET, &count, &alone) < 0) {
+			unknown += set->places;
+			continue;
+		}
+		if (!count && !alone)
+			same += set->places; /* in another order, or in other places */
+		for (; named < count && named < ELSEWHERE_PER_SET && json_array_size(differences) < ELSEWHERE_MAX;
+		     named++)
+			json_array_append_new(differences, elsewhere_difference(set, &found[named]));
+		left_out += count - named;
+		all_alone += alone;
+	}
+	return json_pack("{s:I,s:I,s:o,s:I,s:I,s:s}", "same", (json_int_t)same, "unknown", (json_int_t)unknown,
+			 "differences", differences, "left_out", (json_int_t)left_out, "alone", (json_int_t)all_alone,
+			 "error", e->error ? e->error : "");
 }

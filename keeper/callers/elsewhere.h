@@ -21,10 +21,12 @@ void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const 
  * Compares; in a worker, since it may take a tenth of a second. NULL without memory. Else an object:
  *   same        other keepers with these rules
  *   unknown     hosts and keepers whose rules are not known (another version, too long, or too many different ones)
- *   differences [{what, hosts, others, age_ms, here, here_as, there, there_as}]. what: "renamed", "only_here" or
- *               "only_there". hosts: [text], some of those for which it is true; others: how many more. here, there:
- *               "path /run/app.lock"; here_as, there_as: the lock names of that rule, "app"; "" where there is no rule
+ *   differences [{what, hosts, others, age_ms, here, here_as, there, there_as}]. what: "renamed" (one path has two lock
+ *               names) or "keyed" (one lock name has two redis_keys, or one and none). hosts: [text], some of those for
+ *               which it is true; others: how many more. here, there: "path /run/app.lock"; here_as, there_as: the lock
+ *               names of that rule, "app"
  *   left_out    how many more differences
+ *   alone       how many rules give a lock name that only one of two hosts has, of hosts that have others in common
  *   error       "", or why nothing is known
  */
 json_t *elsewhere_json(const struct elsewhere *e);

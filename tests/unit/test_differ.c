@@ -38,41 +38,36 @@ static struct config *made(const char *rules)
 
 static const char *one_text(const struct difference *d)
 {
-	static const char *const words[] = {[DIFFER_RENAMED] = "renamed",
-					    [DIFFER_KEYED] = "keyed",
-					    [DIFFER_ONLY_HERE] = "only here",
-					    [DIFFER_ONLY_THERE] = "only there"};
 	static char text[512];
-	char here[100] = "-", there[100] = "-";
+	char here[100], there[100];
 
-	if (d->here)
-		differ_show_names(d->here, here, sizeof(here));
-	if (d->there)
-		differ_show_names(d->there, there, sizeof(there));
-	snprintf(text, sizeof(text), "%s %s %s", words[d->what], here, there);
+	differ_show_names(d->here, here, sizeof(here));
+	differ_show_names(d->there, there, sizeof(there));
+	snprintf(text, sizeof(text), "%s %s %s; ", d->keyed ? "keyed" : "renamed", here, there);
 	return text;
 }
 
 static const struct row {
-	const char *here, *there, *found; /* separated by "; " */
+	const char *here, *there,
+		*found; /* each with "; " behind it; "N alone": so many lock names that only one of them has */
 } rows[] = {
 	{"", "", ""},
 	{"path /a/f", "path /a/f", ""},
 	/* Another name for the same path. */
-	{"path /a/f app", "path /a/f apps", "renamed app apps"},
-	{"tree /srv/app app", "tree /srv/app apps", "renamed app/... apps/..."},
-	{"glob /l/*.lock a", "glob /l/*.lock b", "renamed a/*.lock b/*.lock"},
-	{"path /run/lock/f /var/lock/f", "path /run/lock/f", "renamed /var/lock/f /run/lock/f"},
+	{"path /a/f app", "path /a/f apps", "renamed app apps; "},
+	{"tree /srv/app app", "tree /srv/app apps", "renamed app/... apps/...; "},
+	{"glob /l/*.lock a", "glob /l/*.lock b", "renamed a/*.lock b/*.lock; "},
+	{"path /run/lock/f /var/lock/f", "path /run/lock/f", "renamed /var/lock/f /run/lock/f; "},
 	/* Another rule, and the same or another name. */
 	{"path /a/f", "tree /a", ""},
 	{"path /a/f", "glob /a/*", ""},
-	{"path /a/f x", "glob /a/*", "renamed x /a/*"},
-	{"tree /srv/app app", "tree /srv", "renamed app/... /srv/..."},
+	{"path /a/f x", "glob /a/*", "renamed x /a/*; "},
+	{"tree /srv/app app", "tree /srv", "renamed app/... /srv/...; "},
 	{"tree /srv/app", "tree /srv", ""},
 	{"tree /", "path /a/f", ""},
-	{"tree /", "path /a/f x", "renamed /... x"},
+	{"tree /", "path /a/f x", "renamed /... x; "},
 	{"path /a/[ab]?*", "path /a/[ab]?*", ""}, /* a path rule: these are plain characters */
-	{"glob /a/[!a-w]?.\\* n", "glob /a/* m", "renamed n/[!a-w]?.\\* m/*"},
+	{"glob /a/[!a-w]?.\\* n", "glob /a/* m", "renamed n/[!a-w]?.\\* m/*; "},
 	/* One name, another path: a tree that is mounted elsewhere, /var/lock and /run/lock. */
 	{"path /run/lock/f /var/lock/f", "path /var/lock/f", ""},
 	{"tree /srv/app app", "tree /mnt/app app", ""},
@@ -81,40 +76,47 @@ static const struct row {
 	/* Another redis_key, or none. */
 	{"path /a/f x k", "path /a/f x k", ""},
 	{"path /a/f x k", "path /b/f x k", ""},
-	{"path /a/f x k", "path /a/f x l", "keyed x x"},
-	{"path /a/f x k", "path /b/g x", "keyed x x"},
-	{"tree /a x", "path /b/f x/f k", "keyed x/... x/f"},
+	{"path /a/f x k", "path /a/f x l", "keyed x x; "},
+	{"path /a/f x k", "path /b/g x", "keyed x x; "},
+	{"tree /a x", "path /b/f x/f k", "keyed x/... x/f; "},
 	{"path /a/f x k", "path /b/f y k", ""},
 	/* Hosts without a common name run other jobs. */
 	{"path /a/f x", "path /b/g y", ""},
 	{"path /a/f x", "", ""},
 	/* Those with one do not. */
-	{"path /a/f x; path /a/g y", "path /a/f x", "only here y -"},
-	{"path /a/f x", "path /a/f x; tree /b y", "only there - y/..."},
-	{"path /srv/app/f; path /a", "path /srv/ap/f; path /a", "only here /srv/app/f -; only there - /srv/ap/f"},
-	{"path /a/f x; path /a/g y", "path /b/f x; path /a/g z", "renamed y z"},
+	{"path /a/f x; path /a/g y", "path /a/f x", "1 alone"},
+	{"path /a/f x", "path /a/f x; tree /b y", "1 alone"},
+	{"path /srv/app/f; path /a", "path /srv/ap/f; path /a", "2 alone"},
+	{"path /a/f x; path /a/g y", "path /b/f x; path /a/g z", "renamed y z; "},
 	/* A rule that an earlier one hides says nothing. */
 	{"tree /a x; path /a/f y", "tree /a x", ""},
-	{"tree /a x; path /b z", "path /a/f y; tree /a x; path /b z", "renamed x/... y"},
+	{"tree /a x; path /b z", "path /a/f y; tree /a x; path /b z", "renamed x/... y; "},
 };
+
+static void found_text(const struct config *here, const struct config *there, char text[2048])
+{
+	struct difference found[MAX];
+	size_t count, alone;
+
+	ck_assert_int_eq(differ_find(here, there, found, MAX, &count, &alone), 0);
+	ck_assert_uint_le(count, MAX);
+	*text = '\0';
+	for (size_t i = 0; i < count; i++)
+		strcat(text, one_text(&found[i]));
+	if (alone)
+		sprintf(text + strlen(text), "%zu alone", alone);
+}
 
 START_TEST(rules_compared)
 {
 	struct config *here = made(rows[_i].here), *there = made(rows[_i].there);
-	struct difference found[MAX];
-	char text[2048] = "", back[2048] = "";
-	size_t count;
+	char text[2048], back[2048];
 
-	ck_assert_int_eq(differ_find(here, there, found, MAX, &count), 0);
-	ck_assert_uint_le(count, MAX);
-	for (size_t i = 0; i < count; i++)
-		sprintf(text + strlen(text), "%s%s", i ? "; " : "", one_text(&found[i]));
+	found_text(here, there, text);
 	ck_assert_msg(strcmp(text, rows[_i].found) == 0, "(%s) and (%s): found \"%s\", expected \"%s\"", rows[_i].here,
 		      rows[_i].there, text, rows[_i].found);
-	/* From the other side there are as many. */
-	ck_assert_int_eq(differ_find(there, here, found, MAX, &count), 0);
-	for (size_t i = 0; i < count; i++)
-		sprintf(back + strlen(back), "%s%s", i ? "; " : "", one_text(&found[i]));
+	/* The same from the other side. */
+	found_text(there, here, back);
 	ck_assert_msg((*text == '\0') == (*back == '\0'), "\"%s\" and \"%s\"", text, back);
 	config_free(here);
 	config_free(there);
@@ -123,13 +125,14 @@ END_TEST
 
 START_TEST(more_than_there_is_room_for)
 {
-	struct config *here = made("path /a a; path /b b; path /c c"), *there = made("path /a x; path /b y; path /c z");
+	struct config *here = made("path /a a; path /b b; path /c c; path /d d k"),
+		      *there = made("path /a x; path /b y; path /c z; path /d d");
 	struct difference found[2];
-	size_t count;
+	size_t count, alone;
 
-	ck_assert_int_eq(differ_find(here, there, found, 2, &count), 0);
-	ck_assert_uint_ge(count, 3);
-	ck_assert_int_eq(found[1].what, DIFFER_RENAMED);
+	ck_assert_int_eq(differ_find(here, there, found, 2, &count, &alone), 0);
+	ck_assert_uint_ge(count, 4);
+	ck_assert(!found[0].keyed && !found[1].keyed); /* those that let two programs run come first */
 	config_free(here);
 	config_free(there);
 }
@@ -161,9 +164,9 @@ START_TEST(too_many_to_compare)
 {
 	struct config many = {.rule_count = 1000};
 	struct difference found[1];
-	size_t count;
+	size_t count, alone;
 
-	ck_assert_int_eq(differ_find(&many, &many, found, 1, &count), -E2BIG);
+	ck_assert_int_eq(differ_find(&many, &many, found, 1, &count, &alone), -E2BIG);
 }
 END_TEST
 
@@ -265,11 +268,11 @@ START_TEST(random_texts)
 		if (ruleset_parse(text, len, &to) == 0) {
 			struct config *other = made("tree / x; path /a x");
 			struct difference found[MAX];
-			size_t count;
+			size_t count, alone;
 
 			good++;
-			ck_assert_int_eq(differ_find(to, other, found, MAX, &count), 0);
-			ck_assert_int_eq(differ_find(other, to, found, MAX, &count), 0);
+			ck_assert_int_eq(differ_find(to, other, found, MAX, &count, &alone), 0);
+			ck_assert_int_eq(differ_find(other, to, found, MAX, &count, &alone), 0);
 			config_free(other);
 			config_free(to);
 		}
