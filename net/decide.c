@@ -134,7 +134,7 @@ static int decide_grant(struct decision *d, const struct wire_reply *reply)
 	}
 	if (c->late++ < LATE_GRANTS)
 		return CALL_AGAIN;
-	note_refused(c->fd, "the keeper's grants have ended before they come; this machine has too much to do", NULL);
+	note_refused(c->fd, "the keeper's grants have ended before they come; this machine has too much to do");
 	return -ENOLCK;
 }
 
@@ -209,7 +209,8 @@ static int decide_error(int fd, int ret)
 {
 	if (ret >= 0 || ret == -ESRCH || ret == -EINVAL || ret == -EOVERFLOW || ret == -EFAULT || ret == -ENOLCK)
 		return ret;
-	note_refused_errno(fd, "what its thread locks cannot be found out", -ret);
+	errno = -ret;
+	note_refused(fd, "what its thread locks cannot be found out: %m");
 	return -ENOLCK;
 }
 

@@ -35,7 +35,7 @@ static int ground_gather(int fd, struct protect_by *by)
 	if (protect_gather(s, fd, sys_geteuid(), by) < 0)
 		return -ENOLCK;
 	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
-		note_refused(fd, why, NULL);
+		note_refused(fd, "%s", why);
 		return -ENOLCK;
 	}
 	settings_config_now(s, &config);

@@ -19,10 +19,7 @@
 
 static int procfs_say(char *why, size_t size, int ret, const char *line)
 {
-	struct text text;
-
-	text_init(&text, why, size);
-	text_add(&text, line);
+	text_print(why, size, "%s", line);
 	return ret;
 }
 

@@ -153,7 +153,8 @@ static int reclock_learn(struct call *c, const struct wire_reply *granted)
 		ret = reclock_learn_next(r);
 	}
 	if (ret == -E2BIG || ret == -ENOMEM) {
-		note_refused_errno(c->fd, "the process has too many locks in this range already", -ret);
+		errno = -ret;
+		note_refused(c->fd, "the process has too many locks in this range already: %m");
 		return -ENOLCK;
 	}
 	if (ret < 0)
@@ -184,8 +185,8 @@ static int reclock_put_back(struct call *c)
 			failed = ret;
 	}
 	if (failed) {
-		note_refused_errno(c->fd, "the locks that were there before cannot be put back; close the file",
-				   -failed);
+		errno = -failed;
+		note_refused(c->fd, "the locks that were there before cannot be put back; close the file: %m");
 		return -ENOLCK;
 	}
 	r->taken.any = c->have = false;

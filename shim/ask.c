@@ -20,28 +20,19 @@
 /* Magic, version and size of a message of any version. */
 #define HEAD_BYTES 8
 
-static int ask_refuse(const struct ask *ask, const char *what, int err)
-{
-	if (err)
-		note_refused_errno(ask->fd, what, err);
-	else
-		note_refused(ask->fd, what, NULL);
-	return -ENOLCK;
-}
-
 bool ask_is_patient(const struct ask *ask)
 {
 	return !ask->nonblock && (ask->patient || protect_on_refused(ask->fd) == WIRE_ON_REFUSED_WAIT);
 }
 
-int ask_unserved(struct ask *ask, const char *what, const char *detail, bool absent)
+int ask_unserved(struct ask *ask, const char *what, bool absent)
 {
 	if (!ask_is_patient(ask)) {
-		note_refused(ask->fd, what, detail);
+		note_refused(ask->fd, "%s", what);
 		return -ENOLCK;
 	}
 	if (!ask->told)
-		note_waiting(ask->fd, what, detail);
+		note_waiting(ask->fd, what);
 	ask->told = true;
 	ask->absent = absent;
 	return ASK_LATER;
@@ -78,15 +69,17 @@ static int ask_failed(const struct ask *ask, const char *what, int ret)
 	case -EPIPE:
 		return -ECONNRESET;
 	case -EAGAIN:
-		return ask_refuse(
-			ask, "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`", 0);
+		note_refused(ask->fd,
+			     "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`");
+		return -ENOLCK;
 	case -ETOOMANYREFS:
-		return ask_refuse(ask,
-				  "too many descriptors of this user are under way in sockets; try again, or raise the "
-				  "limit of open files (ulimit -n)",
-				  0);
+		note_refused(ask->fd, "too many descriptors of this user are under way in sockets; try again, or raise "
+				      "the limit of open files (ulimit -n)");
+		return -ENOLCK;
 	default:
-		return ask_refuse(ask, what, -ret);
+		errno = -ret;
+		note_refused(ask->fd, "%s: %m", what);
+		return -ENOLCK;
 	}
 }
 
@@ -94,34 +87,27 @@ static int ask_failed(const struct ask *ask, const char *what, int ret)
  * us. Root without a number here: rundir_owner_counts(). */
 static int ask_check_peer(const struct ask *ask, const char *dir, uid_t euid)
 {
-	char why[PLACE_DIR_BYTES + 256];
-	struct text text;
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
-	if (getsockopt(ask->sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-		return ask_refuse(ask, "the keeper's user cannot be found out", errno);
+	if (getsockopt(ask->sock, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
+		note_refused(ask->fd, "the keeper's user cannot be found out: %m");
+		return -ENOLCK;
+	}
 	if (rundir_owner_counts(dir, peer.uid, euid))
 		return 0;
-	text_init(&text, why, sizeof(why));
-	text_add(&text, "the keeper of ");
-	text_add(&text, dir);
-	text_add(&text, " runs as uid ");
-	text_add_number(&text, peer.uid);
-	text_add(&text, ", and this process as uid ");
-	text_add_number(&text, rundir_uid(euid));
-	text_add(&text, "; leave DFLOCK_RUNTIME_DIR out, or set it to a directory of this user's");
-	return ask_refuse(ask, why, 0);
+	note_refused(
+		ask->fd,
+		"the keeper of %s runs as uid %u, and this process as uid %u; leave DFLOCK_RUNTIME_DIR out, or set "
+		"it to a directory of this user's",
+		dir, peer.uid, rundir_uid(euid));
+	return -ENOLCK;
 }
 
 static void ask_address(struct sockaddr_un *addr, const char *dir)
 {
-	struct text path;
-
 	*addr = (struct sockaddr_un){.sun_family = AF_UNIX};
-	text_init(&path, addr->sun_path, sizeof(addr->sun_path));
-	text_add(&path, dir);
-	text_add(&path, "/" WIRE_SOCKET_NAME);
+	text_print(addr->sun_path, sizeof(addr->sun_path), "%s/" WIRE_SOCKET_NAME, dir);
 }
 
 bool ask_is_answered(const char *dir)
@@ -147,8 +133,11 @@ static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 		return -ENOENT;
 	ask_address(&addr, dir);
 	ask->sock = sys_above_stdio((int)sys(socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-	if (ask->sock < 0)
-		return ask_refuse(ask, "no connection to the keeper can be made", -ask->sock);
+	if (ask->sock < 0) {
+		errno = -ask->sock;
+		note_refused(ask->fd, "no connection to the keeper can be made: %m");
+		return -ENOLCK;
+	}
 	abandoned_note(ask);
 	do {
 		ret = ask_limit(ask, SO_SNDTIMEO);
@@ -203,11 +192,13 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 		ask->deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + ASK_JOB_PATIENCE_NS;
 	/* The keeper may have made the directory. */
 	ret = rundir_find(&settings_get()->place, by->euid, dir, unfound, sizeof(unfound));
-	if (ret < 0 && ret != -ENOENT)
-		return ask_refuse(ask, unfound, 0);
+	if (ret < 0 && ret != -ENOENT) {
+		note_refused(ask->fd, "%s", unfound);
+		return -ENOLCK;
+	}
 	ret = ask_connect(ask, dir, by->euid);
 	if (ask_is_absent(ret) && started < 0)
-		return ask_unserved(ask, why, NULL, true);
+		return ask_unserved(ask, why, true);
 	return ask_is_absent(ret) ? -ECONNRESET : ret;
 }
 
@@ -242,11 +233,8 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 static void ask_name(char name[WIRE_COMMAND_BYTES])
 {
 	const char *path = (const char *)getauxval(AT_EXECFN), *slash = path ? strrchr(path, '/') : NULL;
-	struct text text;
 
-	text_init(&text, name, WIRE_COMMAND_BYTES);
-	if (path)
-		text_add(&text, slash ? slash + 1 : path);
+	text_print(name, WIRE_COMMAND_BYTES, "%s", slash ? slash + 1 : path ? path : "");
 }
 
 /* Fills in what is the same in every question, and sends it; with the descriptor `fd`, unless that is negative. */
@@ -308,17 +296,18 @@ int ask_fit(struct ask *ask, const struct protect_by *by)
 static int ask_check_form(struct ask *ask, const struct wire_reply *reply, size_t size)
 {
 	if (size < HEAD_BYTES || reply->magic != WIRE_MAGIC)
-		return ask_refuse(ask, "what listens on the keeper's socket is no keeper; end it", 0);
-	if (reply->version != WIRE_VERSION)
-		return ask_unserved(
-			ask,
-			"the keeper is of another version than this library; end it with `dflock stop`, the "
-			"next lock starts the right one",
-			NULL, false);
-	if (size != sizeof(*reply) || reply->size != sizeof(*reply) ||
-	    !memchr(reply->reason, '\0', sizeof(reply->reason)))
-		return ask_refuse(ask, "the keeper's answer is malformed; end it with `dflock stop`", 0);
-	return 0;
+		note_refused(ask->fd, "what listens on the keeper's socket is no keeper; end it");
+	else if (reply->version != WIRE_VERSION)
+		return ask_unserved(ask,
+				    "the keeper is of another version than this library; end it with `dflock stop`, "
+				    "the next lock starts the right one",
+				    false);
+	else if (size != sizeof(*reply) || reply->size != sizeof(*reply) ||
+		 !memchr(reply->reason, '\0', sizeof(reply->reason)))
+		note_refused(ask->fd, "the keeper's answer is malformed; end it with `dflock stop`");
+	else
+		return 0;
+	return -ENOLCK;
 }
 
 static long ask_receive_raw(const struct ask *ask, struct wire_reply *reply)

@@ -96,8 +96,8 @@ int ask_receive(struct ask *ask, struct wire_reply *reply);
 /* Is on_refused = "wait" for this caller? */
 bool ask_is_patient(const struct ask *ask);
 
-/* No keeper can answer now; `what` and `detail` as for note_refused(); `absent` as in struct ask. ASK_LATER or -ENOLCK. */
-int ask_unserved(struct ask *ask, const char *what, const char *detail, bool absent);
+/* No keeper can answer now; `what` is the line; `absent` as in struct ask. ASK_LATER or -ENOLCK. */
+int ask_unserved(struct ask *ask, const char *what, bool absent);
 
 /* Does something listen where the keeper of this runtime directory does? Waits for nothing. */
 bool ask_is_answered(const char *dir);

@@ -100,7 +100,8 @@ int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries)
 	}
 	ask_close(ask);
 	if (ret < 0 && ret != -EINTR) {
-		note_refused_errno(ask->fd, "this process cannot wait for a keeper", -ret);
+		errno = -ret;
+		note_refused(ask->fd, "this process cannot wait for a keeper: %m");
 		return -ENOLCK;
 	}
 	return ret < 0 ? ret : 0;

@@ -30,8 +30,7 @@ static int call_question(struct call *c, struct wire_reply *reply)
 			note_line(c->fd, reply->reason);
 			ret = c->have ? c->kind->taking->let_go(c) : 0;
 		} else if (c->want->nonblock) {
-			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`",
-				     NULL);
+			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`");
 			ret = -ENOLCK;
 		} else {
 			note_debug(c->fd, "waiting for another host");
@@ -62,15 +61,14 @@ static int call_unprotected(struct call *c, const struct wire_reply *reply)
 	note_refused(c->fd,
 		     "this path is protected, but the keeper has no rule for the path under which it sees the file "
 		     "(another root directory or mount namespace): give that path a rule with the same name, or run a "
-		     "keeper there",
-		     *reply->reason ? reply->reason : NULL);
+		     "keeper there%s%s",
+		     *reply->reason ? ": " : "", reply->reason);
 	return -ENOLCK;
 }
 
 static int call_refused(struct call *c, const struct wire_reply *reply)
 {
 	char line[WIRE_REASON_BYTES];
-	struct text text;
 
 	c->on_refused = reply->on_refused;
 	c->ask.patient |= reply->on_refused == WIRE_ON_REFUSED_WAIT;
@@ -78,9 +76,7 @@ static int call_refused(struct call *c, const struct wire_reply *reply)
 		note_line(c->fd, reply->reason);
 		return -ENOLCK;
 	}
-	text_init(&text, line, sizeof(line));
-	text_add(&text, "waiting: ");
-	text_add(&text, reply->reason);
+	text_print(line, sizeof(line), "waiting: %s", reply->reason);
 	if (!c->ask.told)
 		note_line(c->fd, line);
 	c->ask.told = true;
@@ -119,10 +115,10 @@ int call_run(struct call *c)
 		attempt = c->answered ? 0 : attempt + 1;
 	}
 	if (ret == -EPROTO) {
-		note_refused(c->fd, "the keeper's answer makes no sense here; end it with `dflock stop`", NULL);
+		note_refused(c->fd, "the keeper's answer makes no sense here; end it with `dflock stop`");
 		ret = -ENOLCK;
 	} else if (ret == -ECONNRESET) {
-		ret = ask_unserved(&c->ask, "keepers end before they answer; run dflockd --foreground to see why", NULL,
+		ret = ask_unserved(&c->ask, "keepers end before they answer; run dflockd --foreground to see why",
 				   false);
 	}
 	return ret;

@@ -136,34 +136,28 @@ static bool mapping_is_whole(const struct statx *st)
 }
 
 /* DONT_SYNC: a user may have mounted a file system there whose server hangs; it also says what it likes of owner and size. */
-static int mapping_check(int fd, const char *dir, uid_t euid, struct statx *st, struct text *why)
+static int mapping_check(int fd, const char *dir, uid_t euid, struct statx *st, const char **why)
 {
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st) < 0) {
-		int err = errno;
-
-		text_add(why, "it cannot be examined: ");
-		text_add_errno(why, err);
-		return -err;
-	}
-	if (!S_ISREG(st->stx_mode))
-		text_add(why, "it is no regular file");
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st) < 0)
+		*why = "it cannot be examined";
+	else if (!S_ISREG(st->stx_mode))
+		*why = "it is no regular file";
 	else if (st->stx_attributes & STATX_ATTR_MOUNT_ROOT)
-		text_add(why, "something is mounted there");
+		*why = "something is mounted there";
 	else if (!rundir_owner_counts(dir, st->stx_uid, euid))
-		text_add(why, "it belongs neither to you nor to root");
+		*why = "it belongs neither to you nor to root";
 	else if (st->stx_mode & (S_IWGRP | S_IWOTH))
-		text_add(why, "others can write it");
+		*why = "others can write it";
 	else
 		return 0;
-	text_add(why, "; stop the keeper, remove the file, and start the keeper again");
 	return -EPERM;
 }
 
 int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct page **page, char *why, size_t why_size)
 {
 	int dirfd = dir[0] ? rundir_open(dir, euid, false, why, why_size) : -ENOENT;
+	const char *what = "it is a symbolic link";
 	struct statx st;
-	struct text text;
 	long fd;
 	int ret = 0;
 
@@ -172,20 +166,18 @@ int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct pa
 		return dirfd == -ENOENT ? 0 : dirfd;
 	fd = sys(openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	sys(close, dirfd);
-	text_init(&text, why, why_size);
-	text_add(&text, "the page in ");
-	text_add(&text, dir);
-	text_add(&text, " is not to be trusted: ");
-	if (fd == -ELOOP) {
-		text_add(&text, "it is a symbolic link");
-		return -ELOOP;
-	}
 	/* There is no page, or we may not read it (it is that of a keeper for other users): ask the keeper. */
-	if (fd < 0)
+	if (fd < 0 && fd != -ELOOP)
 		return 0;
-	ret = mapping_check((int)fd, dir, euid, &st, &text);
-	if (ret == 0 && mapping_is_whole(&st) && mapping_is_harmless(st.stx_uid, euid))
+	ret = fd < 0 ? (int)fd : mapping_check((int)fd, dir, euid, &st, &what);
+	if (ret < 0)
+		text_print(why, why_size,
+			   "the page in %s is not to be trusted: %s; stop the keeper, remove the file, and start the "
+			   "keeper again",
+			   dir, what);
+	else if (mapping_is_whole(&st) && mapping_is_harmless(st.stx_uid, euid))
 		*page = mapping_get((int)fd, &st);
-	sys(close, fd);
+	if (fd >= 0)
+		sys(close, fd);
 	return ret;
 }

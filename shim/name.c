@@ -14,25 +14,19 @@ static bool name_is_temporary(int fd, const char *name, ino_t inode)
 {
 	const char *base = strrchr(name, '/');
 	char made[32];
-	struct text text;
 	long flags = sys_fcntl(fd, F_GETFL, 0L);
 
 	if (flags >= 0 && (flags & O_TMPFILE) == O_TMPFILE)
 		return true;
-	text_init(&text, made, sizeof(made));
-	text_add(&text, "/#");
-	text_add_number(&text, (long)inode);
+	text_print(made, sizeof(made), "/#%llu", (unsigned long long)inode);
 	return base && strcmp(base, made) == 0;
 }
 
 long name_link(int fd, char *name, size_t size)
 {
-	char link[32];
-	struct text text;
+	char link[36];
 
-	text_init(&text, link, sizeof(link));
-	text_add(&text, "/proc/thread-self/fd/");
-	text_add_number(&text, fd);
+	text_print(link, sizeof(link), "/proc/thread-self/fd/%d", fd);
 	return sys(readlinkat, AT_FDCWD, link, name, size);
 }
 

@@ -62,8 +62,7 @@ static void add_path(struct text *line, int fd)
 	const long n = name_link(fd, path, sizeof(path));
 
 	if (n < 0) {
-		text_add(line, "descriptor ");
-		text_add_number(line, fd);
+		text_add(line, "descriptor %d", fd);
 		return;
 	}
 	text_add_bytes(line, path, (size_t)n);
@@ -71,56 +70,42 @@ static void add_path(struct text *line, int fd)
 		text_add(line, "...");
 }
 
-static void note_about(int fd, const char *word, const char *what, const char *detail)
+static void note_about(int fd, const char *word, const char *what)
 {
 	char buf[LINE_BYTES];
 	struct text line;
 
 	text_init(&line, buf, sizeof(buf));
 	text_add(&line, "dflock: ");
-	if (fd == NOTE_JOB) {
-		text_add(&line, "not started: ");
-	} else {
+	if (word && fd == NOTE_JOB) {
+		word = "not started: ";
+	} else if (word) {
 		add_path(&line, fd);
-		text_add(&line, word);
-	}
-	text_add(&line, what);
-	if (detail) {
 		text_add(&line, ": ");
-		text_add(&line, detail);
 	}
+	text_add(&line, "%s%s", word ? word : "", what);
 	send_line(fd, &line, false);
 }
 
-void note_refused(int fd, const char *what, const char *detail)
+void note_refused(int fd, const char *format, ...)
 {
-	note_about(fd, ": lock refused: ", what, detail);
+	char what[LINE_BYTES];
+	va_list ap;
+
+	va_start(ap, format);
+	text_vprint(what, sizeof(what), format, ap);
+	va_end(ap);
+	note_about(fd, "lock refused: ", what);
 }
 
-void note_waiting(int fd, const char *what, const char *detail)
+void note_waiting(int fd, const char *what)
 {
-	note_about(fd, ": waiting: ", what, detail);
-}
-
-void note_refused_errno(int fd, const char *what, int err)
-{
-	char detail[64];
-	struct text text;
-
-	text_init(&text, detail, sizeof(detail));
-	text_add_errno(&text, err);
-	note_refused(fd, what, detail);
+	note_about(fd, "waiting: ", what);
 }
 
 void note_line(int fd, const char *line)
 {
-	char buf[LINE_BYTES];
-	struct text text;
-
-	text_init(&text, buf, sizeof(buf));
-	text_add(&text, "dflock: ");
-	text_add(&text, line);
-	send_line(fd, &text, false);
+	note_about(fd, NULL, line);
 }
 
 void note_debug(int fd, const char *what)
@@ -132,11 +117,8 @@ void note_debug(int fd, const char *what)
 	if (!s || !s->debug)
 		return;
 	text_init(&line, buf, sizeof(buf));
-	text_add(&line, "dflock: debug: pid ");
-	text_add_number(&line, note_out_pid());
-	text_add(&line, ": ");
+	text_add(&line, "dflock: debug: pid %d: ", note_out_pid());
 	add_path(&line, fd);
-	text_add(&line, ": ");
-	text_add(&line, what);
+	text_add(&line, ": %s", what);
 	send_line(fd, &line, true);
 }

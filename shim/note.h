@@ -13,21 +13,18 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* The lock call on `fd` is refused: "dflock: PATH: lock refused: WHAT[: DETAIL]". `what` says what failed and what to
- * do; `detail` may be NULL. The same line comes at most once in NOTE_REPEAT_S, and at most NOTE_BURST lines come in
- * NOTE_BURST_S; this holds for note_line(), too. */
+/* The lock call on `fd` is refused: "dflock: PATH: lock refused: WHAT", which says what failed and what to do (format as for
+ * text_add()). The same line comes at most once in NOTE_REPEAT_S, and at most NOTE_BURST lines come in NOTE_BURST_S; this holds
+ * for note_line(), too. */
 #define NOTE_REPEAT_S 10
 #define NOTE_BURST_S  60
 #define NOTE_BURST    10
-/* As `fd`: the line is about the start of the program and no lock: "dflock: not started: WHAT[: DETAIL]". */
+/* As `fd`: the line is about the start of the program and no lock: "dflock: not started: WHAT". */
 #define NOTE_JOB (-1)
-void note_refused(int fd, const char *what, const char *detail);
+void note_refused(int fd, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The lock call on `fd` waits because of on_refused = "wait": "dflock: PATH: waiting: WHAT[: DETAIL]". */
-void note_waiting(int fd, const char *what, const char *detail);
-
-/* note_refused() with the text of `err`, which is positive, as the detail. */
-void note_refused_errno(int fd, const char *what, int err);
+/* The lock call on `fd` waits because of on_refused = "wait": "dflock: PATH: waiting: WHAT". */
+void note_waiting(int fd, const char *what);
 
 /* A line in the keeper's words: "dflock: LINE". */
 void note_line(int fd, const char *line);

@@ -167,7 +167,7 @@ static enum page_answer protect_consult(const struct page *page, const struct se
 		return PAGE_SAYS_NO;
 	answer = page_ask(page, mine, name, message);
 	if (answer == PAGE_SAYS_REFUSE && say)
-		note_refused(fd, "the configuration is invalid", message);
+		note_refused(fd, "the configuration is invalid: %s", message);
 	*hash = leases_hash(name);
 	return answer == PAGE_SAYS_NO && key && protect_is_adrift(page, fd, key) ? PAGE_SAYS_NOTHING : answer;
 }
@@ -328,32 +328,15 @@ static enum protect protect_ask_root(int fd)
 	case ROOT_SAYS_NO:
 		return PROTECT_NO;
 	case ROOT_SAYS_YES:
-		note_refused(
-			fd,
-			"it is protected, and after chroot() the configuration cannot be read; put it and the runtime "
-			"directory into the new root directory",
-			NULL);
+		note_refused(fd, "it is protected, and after chroot() the configuration cannot be read; put it and the "
+				 "runtime directory into the new root directory");
 		return PROTECT_REFUSED;
 	default:
-		note_refused(fd,
-			     "after chroot() the configuration cannot be read, and it cannot be known whether this "
-			     "file is protected; mount /proc in the new root directory, and start dflockd before the "
-			     "program",
-			     NULL);
+		note_refused(fd, "after chroot() the configuration cannot be read, and it cannot be known whether this "
+				 "file is protected; mount /proc in the new root directory, and start dflockd before "
+				 "the program");
 		return PROTECT_REFUSED;
 	}
-}
-
-static void protect_refuse_missing(const struct settings *s, int fd, int error)
-{
-	char why[512];
-	struct text text;
-
-	text_init(&text, why, sizeof(why));
-	text_add(&text, s->place.config);
-	text_add(&text, ": ");
-	text_add_errno(&text, error);
-	note_refused(fd, "the configuration cannot be read; put it back, or start the program without it", why);
 }
 
 int protect_gather(const struct settings *s, int fd, uid_t euid, struct protect_by *by)
@@ -365,7 +348,7 @@ int protect_gather(const struct settings *s, int fd, uid_t euid, struct protect_
 	by->euid = euid;
 	ret = rundir_find(&s->place, by->euid, by->dir, why, sizeof(why));
 	if (ret < 0 && ret != -ENOENT) {
-		note_refused(fd, why, NULL);
+		note_refused(fd, "%s", why);
 		return ret;
 	}
 	return 0;
@@ -397,7 +380,7 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	char why[512];
 
 	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
-		note_refused(fd, why, NULL);
+		note_refused(fd, "%s", why);
 		return PROTECT_REFUSED;
 	}
 	if (seen_key(fd, config->stamp_ns, &key))
@@ -423,7 +406,11 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	default:
 		/* The file is missing, and no rules are known. */
 		if (config->error && !protect_is_patient(fd, look)) {
-			protect_refuse_missing(s, fd, config->error);
+			errno = config->error;
+			note_refused(fd,
+				     "the configuration cannot be read; put it back, or start the program without it: "
+				     "%s: %m",
+				     s->place.config);
 			return PROTECT_REFUSED;
 		}
 		return PROTECT_ASK;
@@ -485,7 +472,7 @@ enum protect protect_again(int fd, const struct protect_look *look)
 	char why[512];
 
 	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
-		note_refused(fd, why, NULL);
+		note_refused(fd, "%s", why);
 		return PROTECT_REFUSED;
 	}
 	switch (protect_consult(page, NULL, &mine, fd, NULL, true, &hash)) {

@@ -21,7 +21,7 @@ static int protect_find_page(struct protect_by *by, const struct page **page)
 		return ret;
 	ret = mapping_refresh(by->dir, by->euid, page, why, sizeof(why));
 	if (ret < 0) {
-		note_refused(NOTE_JOB, why, NULL);
+		note_refused(NOTE_JOB, "%s", why);
 		return ret;
 	}
 	settings_config_now(s, &config);
@@ -78,16 +78,9 @@ bool protect_rule(int fd, char *text, size_t size)
 	struct page_config mine;
 	const struct page *page = protect_known_page(fd, &mine, name);
 	enum page_rule_kind kind;
-	struct text rule;
 
-	if (!page)
+	if (!page || !page_find_rule(page, &mine, name, &kind, pattern, sizeof(pattern)))
 		return false;
-	if (!page_find_rule(page, &mine, name, &kind, pattern, sizeof(pattern)))
-		return false;
-	text_init(&rule, text, size);
-	text_add(&rule, kinds[kind]);
-	text_add(&rule, " = \"");
-	text_add(&rule, pattern);
-	text_add(&rule, "\"");
+	text_print(text, size, "%s = \"%s\"", kinds[kind], pattern);
 	return true;
 }

@@ -18,8 +18,8 @@
 
 OLDLIBC(pthread_testcancel, OLDLIBC_FIRST);
 
-#define OLDEST_PAGE  4096 /* no page of memory is smaller */
-#define PROBE_TRIES  1000
+#define OLDEST_PAGE 4096 /* no page of memory is smaller */
+#define PROBE_TRIES 1000
 
 struct command {
 	bool test, wait;
@@ -155,7 +155,8 @@ static int record_resolve(int fd, const struct flock64 *lock, struct intent *wan
 	if (base == -EBADF)
 		return (int)base;
 	if (base < 0) {
-		note_refused_errno(fd, "where the range begins cannot be found out", (int)-base);
+		errno = (int)-base;
+		note_refused(fd, "where the range begins cannot be found out: %m");
 		return -ENOLCK;
 	}
 	return intent_record(lock, base, want);

@@ -188,22 +188,15 @@ static void report_count(const struct report_call *call, bool leased, int err, i
 
 static void report_add_what(struct text *line, const struct report_what *what)
 {
-	text_add(line, what->name);
-	text_add(line, what->kind == REPORT_UNLOCK ? " unlock"
-		       : what->kind == REPORT_TEST ? " test"
-		       : what->kind == REPORT_TAKE ? " lock"
-						   : " (no known lock call)");
+	static const char *const kinds[] = {" (no known lock call)", " lock", " test", " unlock"};
+
+	text_add(line, "%s%s", what->name, kinds[what->kind]);
 	if (what->kind == REPORT_TAKE || what->kind == REPORT_TEST)
 		text_add(line, what->shared ? " shared" : " exclusive");
-	if (what->space == WIRE_RECORD && what->kind != REPORT_NOTHING) {
-		text_add(line, " ");
-		text_add_number(line, what->first);
-		text_add(line, "-");
-		if (what->last == INTENT_LAST)
-			text_add(line, "end");
-		else
-			text_add_number(line, what->last);
-	}
+	if (what->space == WIRE_RECORD && what->kind != REPORT_NOTHING && what->last == INTENT_LAST)
+		text_add(line, " %lld-end", (long long)what->first);
+	else if (what->space == WIRE_RECORD && what->kind != REPORT_NOTHING)
+		text_add(line, " %lld-%lld", (long long)what->first, (long long)what->last);
 	if (what->kind == REPORT_TAKE)
 		text_add(line, what->waits ? ", waiting" : ", not waiting");
 }
@@ -216,21 +209,13 @@ static __attribute__((noinline)) void report_show(const struct report_call *call
 
 	text_init(&line, buf, sizeof(buf));
 	report_add_what(&line, &call->what);
-	text_add(&line, ": ");
-	if (err)
-		text_add_errno(&line, err);
+	errno = err;
+	text_add(&line, err ? ": %m; " : call->found ? ": a lock is in the way; " : ": done; ");
+	if (protect_rule(call->fd, rule, sizeof(rule)))
+		text_add(&line, "protected by %s", rule);
 	else
-		text_add(&line, call->found ? "a lock is in the way" : "done");
-	text_add(&line, "; ");
-	if (protect_rule(call->fd, rule, sizeof(rule))) {
-		text_add(&line, "protected by ");
-		text_add(&line, rule);
-	} else {
 		text_add(&line, leased ? "protected" : "not protected");
-	}
-	text_add(&line, "; after ");
-	text_add_number(&line, (now_ns - call->began_ns) / 1000);
-	text_add(&line, " us");
+	text_add(&line, "; after %lld us", (long long)(now_ns - call->began_ns) / 1000);
 	note_debug(call->fd, buf);
 }
 

@@ -19,12 +19,6 @@
 /* How long a keeper that has just started may take to reach the store. */
 #define STORE_PATIENCE_NS INT64_C(1000000000)
 
-static bool require_refuse(const char *what, const char *detail)
-{
-	note_refused(NOTE_JOB, what, detail);
-	return false;
-}
-
 /* --- the keeper --- */
 
 /* One question after the other, while the keeper is not connected to the store. 0, -ECONNRESET, or -ENOLCK after a
@@ -46,7 +40,7 @@ static int require_converse(struct ask *ask, const struct protect_by *by)
 			break;
 		sys(nanosleep, &pause, NULL);
 	}
-	require_refuse(reply.reason[0] ? reply.reason : "the keeper's answer makes no sense here", NULL);
+	note_refused(NOTE_JOB, "%s", reply.reason[0] ? reply.reason : "the keeper's answer makes no sense here");
 	return -ENOLCK;
 }
 
@@ -64,7 +58,7 @@ static bool require_keeper(const struct protect_by *by)
 		}
 	}
 	if (ret == -ECONNRESET)
-		return require_refuse("keepers end before they answer; run dflockd --foreground to see why", NULL);
+		note_refused(NOTE_JOB, "keepers end before they answer; run dflockd --foreground to see why");
 	return ret == 0;
 }
 
@@ -76,14 +70,12 @@ static bool require_resolve(const char *file, char path[PATH_MAX])
 	const char *base = strrchr(file, '/') + 1;
 	char folder[PATH_MAX];
 	long fd = sys(openat, AT_FDCWD, file, O_PATH | O_CLOEXEC);
-	struct text text;
 	bool whole = fd >= 0;
 	int ret;
 
-	if (!whole) {
-		text_init(&text, folder, sizeof(folder));
-		text_add_bytes(&text, file, (size_t)(base - file));
-		fd = text.cut ? -ENAMETOOLONG : sys(openat, AT_FDCWD, folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (!whole && text_print(folder, sizeof(folder), "%s", file)) {
+		folder[base - file] = '\0';
+		fd = sys(openat, AT_FDCWD, folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
 	if (fd < 0)
 		return false;
@@ -91,32 +83,29 @@ static bool require_resolve(const char *file, char path[PATH_MAX])
 	sys(close, fd);
 	if (ret != 0 || whole)
 		return ret == 0;
-	text_init(&text, folder, sizeof(folder));
-	text_add(&text, strcmp(path, "/") == 0 ? "" : path);
-	text_add(&text, "/");
-	text_add(&text, base);
-	memcpy(path, folder, sizeof(folder));
-	return !text.cut;
+	memcpy(folder, path, sizeof(folder));
+	return text_print(path, PATH_MAX, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, base);
 }
 
 /* The keeper has said that the configuration is in force, so the page says which files it protects. */
 static bool require_file(const char *file)
 {
+	enum page_answer answer;
 	char path[PATH_MAX];
 
-	if (!require_resolve(file, path))
-		return require_refuse("the directory of the file that " VARIABLE " names cannot be found", file);
-	switch (protect_path(path)) {
-	case PAGE_SAYS_YES:
-		return true;
-	case PAGE_SAYS_NO:
-		return require_refuse("no rule protects the file that " VARIABLE " names", path);
-	default:
-		return require_refuse("whether the file that " VARIABLE
-				      " names is protected cannot be told here (another "
-				      "root directory, or a page that may not be read)",
-				      path);
+	if (!require_resolve(file, path)) {
+		note_refused(NOTE_JOB, "the directory of the file that " VARIABLE " names cannot be found: %s", file);
+		return false;
 	}
+	answer = protect_path(path);
+	if (answer == PAGE_SAYS_NO)
+		note_refused(NOTE_JOB, "no rule protects the file that " VARIABLE " names: %s", path);
+	else if (answer != PAGE_SAYS_YES)
+		note_refused(NOTE_JOB,
+			     "whether the file that " VARIABLE " names is protected cannot be told here (another root "
+			     "directory, or a page that may not be read): %s",
+			     path);
+	return answer == PAGE_SAYS_YES;
 }
 
 /* --- */
@@ -126,12 +115,15 @@ static bool require_is_met(const char *value)
 	const struct settings *s = settings_get();
 	struct protect_by by;
 
-	if (strcmp(value, "1") != 0 && !strchr(value, '/'))
-		return require_refuse(VARIABLE " must be 1, or a path with a slash", value);
-	if (!s || !s->place.config[0])
-		return require_refuse("there is no configuration: write ~/.config/dflock.conf or /etc/dflock.conf, or "
-				      "set DFLOCK_CONFIG",
-				      NULL);
+	if (strcmp(value, "1") != 0 && !strchr(value, '/')) {
+		note_refused(NOTE_JOB, VARIABLE " must be 1, or a path with a slash: %s", value);
+		return false;
+	}
+	if (!s || !s->place.config[0]) {
+		note_refused(NOTE_JOB, "there is no configuration: write ~/.config/dflock.conf or /etc/dflock.conf, or "
+				       "set DFLOCK_CONFIG");
+		return false;
+	}
 	if (protect_start(&by) < 0 || !require_keeper(&by))
 		return false;
 	return !strchr(value, '/') || require_file(value);

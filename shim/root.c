@@ -72,15 +72,11 @@ static enum root_says root_by_page(const struct root *root, const char *name, bo
 {
 	struct page_config theirs = {0};
 	char path[PATH_MAX];
-	struct text text;
 	enum page_answer answer;
 
 	if (!root->page)
 		return ROOT_SAYS_NOTHING;
-	text_init(&text, path, sizeof(path));
-	text_add(&text, root->path);
-	text_add(&text, name);
-	if (text.cut)
+	if (!text_print(path, sizeof(path), "%s%s", root->path, name))
 		return ROOT_SAYS_NO; /* no rule is as long */
 	page_config(root->page, &theirs.id);
 	answer = below ? page_ask_below(root->page, &theirs, path) : page_ask(root->page, &theirs, path, NULL);
@@ -171,7 +167,6 @@ static bool root_note_path(struct root *root, const char *path, const struct roo
 {
 	long fd = sys(openat, AT_FDCWD, path, O_PATH | O_DIRECTORY | O_CLOEXEC), n = -1;
 	char name[PATH_MAX];
-	struct text text;
 	struct stat st;
 
 	if (fd < 0)
@@ -182,12 +177,9 @@ static bool root_note_path(struct root *root, const char *path, const struct roo
 	if (n <= 0 || n == sizeof(name) - 1 || name[0] != '/')
 		return false;
 	name[n] = '\0';
-	text_init(&text, root->path, sizeof(root->path));
-	text_add(&text, now ? now->path : "");
-	text_add(&text, n > 1 ? name : "");
 	root->dev = st.st_dev;
 	root->ino = st.st_ino;
-	return !text.cut;
+	return text_print(root->path, sizeof(root->path), "%s%s", now ? now->path : "", n > 1 ? name : "");
 }
 
 static const struct page *root_find_page(const struct settings *s)

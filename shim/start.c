@@ -65,14 +65,10 @@ long start_fork(unsigned long flags)
 static _Noreturn void start_give_up(const char *what, const char *detail, long err)
 {
 	char line[WIRE_REASON_BYTES];
-	struct text text;
 
-	text_init(&text, line, sizeof(line));
-	text_add(&text, what);
-	text_add(&text, detail);
-	text_add(&text, ": ");
-	text_add_errno(&text, (int)-err);
-	sys(write, REPORT_FD, line, text.len);
+	errno = (int)-err;
+	text_print(line, sizeof(line), "%s%s: %m", what, detail);
+	sys(write, REPORT_FD, line, strlen(line));
 	_exit(1);
 }
 
@@ -146,23 +142,19 @@ static long start_exec(const struct start_plan *plan, const char *path)
  * that is unknown. */
 static void start_find_beside(const char *library, char path[PATH_MAX])
 {
-	char link[32];
-	struct text text;
+	char link[32], found[PATH_MAX];
 	long fd = sys(openat, AT_FDCWD, library, O_PATH | O_CLOEXEC), n;
 	char *slash;
 
-	text_init(&text, link, sizeof(link));
-	text_add(&text, "/proc/self/fd/");
-	text_add_number(&text, fd);
-	n = sys(readlinkat, AT_FDCWD, link, path, PATH_MAX - 1L);
-	text = (struct text){.buf = path, .size = PATH_MAX, .len = n > 0 ? (size_t)n : 0};
+	text_print(link, sizeof(link), "/proc/self/fd/%ld", fd);
+	n = sys(readlinkat, AT_FDCWD, link, found, sizeof(found) - 1);
+	found[n > 0 ? n : 0] = '\0';
 	if (n <= 0)
-		text_add(&text, library);
-	path[text.len] = '\0';
-	slash = strrchr(path, '/');
-	text.len = slash ? (size_t)(slash + 1 - path) : 0;
-	text_add(&text, "dflockd");
-	if (!slash || text.cut)
+		text_print(found, sizeof(found), "%s", library);
+	slash = strrchr(found, '/');
+	if (slash)
+		*slash = '\0';
+	if (!slash || !text_print(path, PATH_MAX, "%s/dflockd", found))
 		path[0] = '\0';
 }
 
@@ -295,16 +287,6 @@ static bool start_is_roots(const struct settings *s, const struct protect_by *by
 	       strcmp(dir, RUNDIR_SYSTEM) == 0;
 }
 
-static void start_add_command(struct text *text, const struct protect_by *by, const char *dir)
-{
-	text_add(text, "dflockd --config ");
-	text_add(text, by->config);
-	if (dir) {
-		text_add(text, " --runtime-dir ");
-		text_add(text, dir);
-	}
-}
-
 /* Reads the starter's line. Its length (0: a keeper serves), or -EINTR. */
 static long start_read_report(int sock, bool nonblock, char *line, size_t size)
 {
@@ -359,9 +341,10 @@ static int start_with(const struct start_plan *plan, bool nonblock, struct text 
 	int report;
 	long pid = start_make_starter(plan, &report), n;
 
+	text_add(why, "no keeper runs, and none can be started: ");
 	if (pid < 0) {
-		text_add(why, "no keeper runs, and none can be started: ");
-		text_add_errno(why, (int)-pid);
+		errno = (int)-pid;
+		text_add(why, "%m");
 		return -ENOLCK;
 	}
 	n = start_read_report(report, nonblock, line, sizeof(line));
@@ -372,8 +355,7 @@ static int start_with(const struct start_plan *plan, bool nonblock, struct text 
 		;
 	if (n <= 0)
 		return (int)n;
-	text_add(why, "no keeper runs, and none can be started: ");
-	text_add(why, line);
+	text_add(why, "%s", line);
 	return -ENOLCK;
 }
 
@@ -399,15 +381,15 @@ int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t w
 		return -EPERM;
 	}
 	if (hindrance) {
-		text_add(&text, "no keeper runs, and this process cannot start one unseen, since ");
-		text_add(&text, hindrance);
-		text_add(&text, "; start it first: ");
+		text_add(&text, "no keeper runs, and this process cannot start one unseen, since %s; start it first: ",
+			 hindrance);
 	} else {
 		ret = start_with(&plan, nonblock, &text);
 		if (ret != -ENOLCK)
 			return ret;
 		text_add(&text, "; to see more: ");
 	}
-	start_add_command(&text, by, plan.dir);
+	text_add(&text, "dflockd --config %s%s%s", by->config, plan.dir ? " --runtime-dir " : "",
+		 plan.dir ? plan.dir : "");
 	return ret;
 }

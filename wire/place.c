@@ -71,68 +71,48 @@ static bool place_is_in_force(const struct place *place, const char *path)
 	       strcmp(head + offsetof(struct page, config_path), path) == 0;
 }
 
-static void place_make_absolute(struct text *text, const char *path)
+int place_absolute(const char *path, char out[PATH_MAX])
 {
+	char folder[PATH_MAX];
+	long n;
+
+	folder[0] = '\0';
 	if (path[0] != '/') {
 		/* The raw call: where the kernel has no path ("(unreachable)..."), libc's getcwd() looks for one itself
 		 * and allocates memory. */
-		long n = sys_raw(SYS_getcwd, text->buf, text->size);
-
-		if (n < 2 || text->buf[0] != '/') {
-			text->cut = true;
-			return;
-		}
-		text->len = (size_t)n - 1;
-		if (text->len > 1)
-			text_add(text, "/");
+		n = sys_raw(SYS_getcwd, folder, sizeof(folder));
+		if (n < 2 || folder[0] != '/')
+			return -ENAMETOOLONG;
 	}
-	text_add(text, path);
+	return text_print(out, PATH_MAX, "%s%s%s", strcmp(folder, "/") ? folder : "", path[0] == '/' ? "" : "/", path)
+		       ? 0
+		       : -ENAMETOOLONG;
 }
 
 static void place_find_config(struct place *place)
 {
 	const char *env = place_setting("DFLOCK_CONFIG"), *home = place_setting("HOME");
-	struct text text;
 
-	text_init(&text, place->config, sizeof(place->config));
 	if (env) {
-		place_make_absolute(&text, env);
-		if (text.cut) {
-			text_init(&text, place->config, sizeof(place->config));
-			text_add(&text, UNUSABLE_CONFIG);
-		}
+		if (place_absolute(env, place->config) < 0)
+			strcpy(place->config, UNUSABLE_CONFIG);
 		return;
 	}
-	if (home && home[0] == '/') {
-		text_add(&text, home);
-		text_add(&text, USER_CONFIG);
-		if (!text.cut && (place_is_there(place->config) || place_is_in_force(place, place->config)))
-			return;
-	}
-	text_init(&text, place->config, sizeof(place->config));
+	if (home && home[0] == '/' && text_print(place->config, sizeof(place->config), "%s" USER_CONFIG, home) &&
+	    (place_is_there(place->config) || place_is_in_force(place, place->config)))
+		return;
+	place->config[0] = '\0';
 	if (place_is_there(SYSTEM_CONFIG) || place_is_in_force(place, SYSTEM_CONFIG))
-		text_add(&text, SYSTEM_CONFIG);
+		strcpy(place->config, SYSTEM_CONFIG);
 }
 
 void place_init(struct place *place)
 {
 	const char *dir = place_setting("DFLOCK_RUNTIME_DIR");
-	struct text text;
+	bool whole = text_print(place->runtime_env, sizeof(place->runtime_env), "%s", dir ? dir : "");
 
-	text_init(&text, place->runtime_env, sizeof(place->runtime_env));
-	if (dir)
-		text_add(&text, dir);
-	place->runtime_env_bad = dir && (dir[0] != '/' || text.cut);
+	place->runtime_env_bad = dir && (dir[0] != '/' || !whole);
 	place_find_config(place);
-}
-
-int place_absolute(const char *path, char out[PATH_MAX])
-{
-	struct text text;
-
-	text_init(&text, out, PATH_MAX);
-	place_make_absolute(&text, path);
-	return text.cut ? -ENAMETOOLONG : 0;
 }
 
 int place_config_id(const char *path, struct wire_config_id *id)

@@ -86,16 +86,12 @@ static void rundir_close(int fd)
  * -err. */
 static int rundir_finding(struct text *why, const char *dir, int err, const char *what, const char *advice)
 {
-	text_add(why, "runtime directory ");
-	text_add(why, dir);
-	text_add(why, " ");
-	text_add(why, what);
-	if (!advice) {
-		text_add(why, ": ");
-		text_add_errno(why, err);
-		advice = "; make it usable or set DFLOCK_RUNTIME_DIR";
-	}
-	text_add(why, advice);
+	errno = err;
+	text_add(why, "runtime directory %s %s", dir, what);
+	if (advice)
+		text_add(why, "%s", advice);
+	else
+		text_add(why, ": %m; make it usable or set DFLOCK_RUNTIME_DIR");
 	return -err;
 }
 
@@ -169,8 +165,7 @@ static bool rundir_is_in_memory(const struct statfs *fs)
 
 static int rundir_no_place(struct text *why, int err, const char *what)
 {
-	text_add(why, what);
-	text_add(why, "; set DFLOCK_RUNTIME_DIR to a directory on a tmpfs that only this user can write");
+	text_add(why, "%s; set DFLOCK_RUNTIME_DIR to a directory on a tmpfs that only this user can write", what);
 	return -err;
 }
 
@@ -255,35 +250,15 @@ static int rundir_find_sibling(int dir, const char *prefix, const struct rundir_
 	return n < 0 ? -errno : 0;
 }
 
-static void rundir_set(char dir[PLACE_DIR_BYTES], const char *base, const char *name)
+/* The first name for the user `number`; or, with the time `at_ns`, that of a sibling: always 19 digits, so that the earliest name is
+ * the lowest. */
+static void rundir_name(char dir[PLACE_DIR_BYTES], const struct rundir_base *base, uid_t number, int64_t at_ns)
 {
-	struct text text;
-
-	text_init(&text, dir, PLACE_DIR_BYTES);
-	text_add(&text, base);
-	text_add(&text, "/");
-	text_add(&text, name);
-}
-
-/* The first name for the user `number`; or, with the time `at`, that of a sibling. */
-static void rundir_name(char name[PLACE_DIR_BYTES], uid_t number, const struct timespec *at)
-{
-	static const char hex[] = "0123456789abcdef";
-	char digits[16];
-	uint64_t ns;
-	struct text text;
-
-	text_init(&text, name, PLACE_DIR_BYTES);
-	text_add(&text, NAME);
-	text_add_number(&text, number);
-	if (!at)
-		return;
-	/* Always 16 digits, so that the earliest name is the lowest. */
-	ns = (uint64_t)at->tv_sec * 1000000000 + (uint64_t)at->tv_nsec;
-	for (size_t i = 0; i < sizeof(digits); i++)
-		digits[i] = hex[ns >> 4 * (sizeof(digits) - 1 - i) & 15];
-	text_add(&text, ".");
-	text_add_bytes(&text, digits, sizeof(digits));
+	if (at_ns)
+		text_print(dir, PLACE_DIR_BYTES, "%s/" NAME "%u.%lld", base->path, number,
+			   (long long)at_ns + 1000000000000000000);
+	else
+		text_print(dir, PLACE_DIR_BYTES, "%s/" NAME "%u", base->path, number);
 }
 
 /* Looks below /dev/shm. *first: what has the first name. 0, with "" in dir if there is none of ours; or -errno. */
@@ -293,19 +268,18 @@ static int rundir_find_in_shm(const struct rundir_base *base, uid_t uid, uid_t n
 	char name[PLACE_DIR_BYTES], lowest[PLACE_DIR_BYTES];
 	int fd, ret;
 
-	rundir_name(name, number, NULL);
-	rundir_set(dir, base->path, name);
+	rundir_name(dir, base, number, 0);
 	*first = rundir_entry(AT_FDCWD, dir, base, uid);
 	if (*first == ENTRY_OURS)
 		return 0;
+	text_print(name, sizeof(name), "%s.", strrchr(dir, '/') + 1);
 	dir[0] = '\0';
 	fd = rundir_open_at(AT_FDCWD, base->path, O_RDONLY | O_DIRECTORY);
 	if (fd < 0)
 		return -errno;
-	strcat(name, ".");
 	ret = rundir_find_sibling(fd, name, base, uid, lowest);
 	if (lowest[0])
-		rundir_set(dir, base->path, lowest);
+		text_print(dir, PLACE_DIR_BYTES, "%s/%s", base->path, lowest);
 	rundir_close(fd);
 	return ret;
 }
@@ -322,8 +296,8 @@ static int rundir_refuse_guest(struct text *why)
  * process is a guest, and `make` is set. */
 static int rundir_find_in_run(uid_t uid, bool make, char dir[PLACE_DIR_BYTES], struct text *why)
 {
-	char ignored[8], name[PLACE_DIR_BYTES];
-	struct text unsaid, text;
+	char ignored[8];
+	struct text unsaid;
 	struct rundir_base base;
 	uid_t number;
 
@@ -331,9 +305,7 @@ static int rundir_find_in_run(uid_t uid, bool make, char dir[PLACE_DIR_BYTES], s
 	if (rundir_examine(AT_FDCWD, RUNDIR_SYSTEM, &base) < 0 || !S_ISDIR(base.mode) ||
 	    base.mode & (S_IWGRP | S_IWOTH) || rundir_number(&base, uid, &number, &unsaid) < 0)
 		return -ENOENT;
-	text_init(&text, name, sizeof(name));
-	text_add_number(&text, number);
-	rundir_set(dir, RUNDIR_SYSTEM, name);
+	text_print(dir, PLACE_DIR_BYTES, RUNDIR_SYSTEM "/%u", number);
 	if (rundir_entry(AT_FDCWD, dir, &base, uid) != ENTRY_OURS)
 		return -ENOENT;
 	return make && rundir_is_guest(&base, uid) ? rundir_refuse_guest(why) : 0;
@@ -357,12 +329,11 @@ static bool rundir_make_in_run(uid_t uid)
 /* 0 also if another process was faster: the caller looks again. */
 static int rundir_make_in_shm(const struct rundir_base *base, uid_t number, enum rundir_entry first, struct text *why)
 {
-	char name[PLACE_DIR_BYTES], path[PLACE_DIR_BYTES];
+	char path[PLACE_DIR_BYTES];
 	struct timespec now;
 
 	clock_gettime(CLOCK_BOOTTIME, &now);
-	rundir_name(name, number, first == ENTRY_ABSENT ? NULL : &now);
-	rundir_set(path, base->path, name);
+	rundir_name(path, base, number, first == ENTRY_ABSENT ? 0 : (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
 	if (mkdir(path, 0700) == 0 || errno == EEXIST)
 		return 0;
 	return rundir_finding(why, path, errno, "cannot be made", NULL);
@@ -402,30 +373,20 @@ static int rundir_look(uid_t uid, bool make, char dir[PLACE_DIR_BYTES], struct t
 
 static bool rundir_is_system(char dir[PLACE_DIR_BYTES])
 {
-	struct text text;
 	struct stat st;
+	bool is = sys_stat(RUNDIR_SYSTEM "/" WIRE_SOCKET_NAME, &st) == 0;
 
-	text_init(&text, dir, PLACE_DIR_BYTES);
-	if (sys_stat(RUNDIR_SYSTEM "/" WIRE_SOCKET_NAME, &st) != 0)
-		return false;
-	text_add(&text, RUNDIR_SYSTEM);
-	return true;
+	strcpy(dir, is ? RUNDIR_SYSTEM : "");
+	return is;
 }
 
 static int rundir_by_environment(const struct place *place, char dir[PLACE_DIR_BYTES], struct text *why)
 {
-	struct text text;
-
-	text_init(&text, dir, PLACE_DIR_BYTES);
-	if (place->runtime_env_bad) {
-		text_add(why, "DFLOCK_RUNTIME_DIR must be an absolute path of at most ");
-		text_add_number(why, PLACE_DIR_BYTES - 1);
-		text_add(why, " characters, not ");
-		text_add(why, place->runtime_env);
-		return -EINVAL;
-	}
-	text_add(&text, place->runtime_env);
-	return 0;
+	strcpy(dir, place->runtime_env_bad ? "" : place->runtime_env);
+	if (place->runtime_env_bad)
+		text_add(why, "DFLOCK_RUNTIME_DIR must be an absolute path of at most %d characters, not %s",
+			 PLACE_DIR_BYTES - 1, place->runtime_env);
+	return place->runtime_env_bad ? -EINVAL : 0;
 }
 
 static int rundir_search(const struct place *place, uid_t uid, bool make, char dir[PLACE_DIR_BYTES], char *line,
@@ -465,7 +426,7 @@ int rundir_make(const struct place *place, uid_t uid, char dir[PLACE_DIR_BYTES],
 
 bool rundir_is_taken(uid_t uid, char *why, size_t why_size)
 {
-	char path[PLACE_DIR_BYTES], name[PLACE_DIR_BYTES];
+	char path[PLACE_DIR_BYTES];
 	struct rundir_base shm, b;
 	struct text text;
 	uid_t number;
@@ -473,20 +434,15 @@ bool rundir_is_taken(uid_t uid, char *why, size_t why_size)
 	text_init(&text, why, why_size);
 	if (rundir_examine(AT_FDCWD, SHM_DIR, &shm) < 0 || rundir_number(&shm, uid, &number, &text) < 0)
 		return false;
-	rundir_name(name, number, NULL);
-	rundir_set(path, SHM_DIR, name);
+	rundir_name(path, &shm, number, 0);
 	if (rundir_entry(AT_FDCWD, path, &shm, uid) != ENTRY_FOREIGN || rundir_examine(AT_FDCWD, path, &b) < 0)
 		return false;
-	text_init(&text, why, why_size);
-	text_add(&text, path);
-	if (b.owner != uid) {
-		text_add(&text, " belongs to uid ");
-		text_add_number(&text, b.owner);
-	} else if (S_ISDIR(b.mode) && b.dev == shm.dev) {
-		text_add(&text, " can be written by others");
-	} else {
-		text_add(&text, " is a mount point, or no directory");
-	}
+	if (b.owner != uid)
+		text_print(why, why_size, "%s belongs to uid %u", path, b.owner);
+	else
+		text_print(why, why_size, "%s %s", path,
+			   S_ISDIR(b.mode) && b.dev == shm.dev ? "can be written by others"
+							       : "is a mount point, or no directory");
 	return true;
 }
 
@@ -495,7 +451,6 @@ bool rundir_is_taken(uid_t uid, char *why, size_t why_size)
 static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 {
 	char owner[96];
-	struct text text;
 	struct stat st;
 	struct statfs fs;
 
@@ -511,12 +466,8 @@ static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 				      ", since this process's user has no number in its user namespace; map it there "
 				      "(unshare --map-user)");
 	if (!rundir_owner_counts(dir, st.st_uid, uid)) {
-		text_init(&text, owner, sizeof(owner));
-		text_add(&text, "belongs to uid ");
-		text_add_number(&text, st.st_uid);
-		text_add(&text, ", not to root or to uid ");
-		text_add_number(&text, uid);
-		text_add(&text, ", as which this process runs");
+		text_print(owner, sizeof(owner),
+			   "belongs to uid %u, not to root or to uid %u, as which this process runs", st.st_uid, uid);
 		return rundir_finding(why, dir, EPERM, owner, "; have it removed, or set DFLOCK_RUNTIME_DIR");
 	}
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
@@ -532,20 +483,19 @@ int rundir_open(const char *dir, uid_t uid, bool create, char *why, size_t why_s
 	/* Without O_DIRECTORY, so that the check can tell a link from a file. */
 	const int flags = O_PATH | O_NOFOLLOW;
 	char name[PLACE_DIR_BYTES];
-	struct text path, text;
+	bool whole = text_print(name, sizeof(name), "%s", dir);
+	struct text text;
 	int fd, ret;
 
 	text_init(&text, why, why_size);
-	text_init(&path, name, sizeof(name));
-	text_add(&path, dir);
 	if (name[0] != '/')
 		return rundir_finding(&text, dir, EINVAL, "is not absolute", "; give it with a leading /");
-	if (path.cut)
+	if (!whole)
 		return rundir_finding(&text, dir, ENAMETOOLONG, "has too long a name",
 				      " for a socket in it; choose a shorter one");
 	/* A slash at the end would make the kernel follow a link. */
-	while (path.len > 1 && name[path.len - 1] == '/')
-		name[--path.len] = '\0';
+	for (size_t len = strlen(name); len > 1 && name[len - 1] == '/';)
+		name[--len] = '\0';
 
 	fd = rundir_open_at(AT_FDCWD, name, flags);
 	if (fd < 0 && errno == ENOENT && create) {

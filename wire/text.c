@@ -3,93 +3,50 @@
 #include <errno.h>
 #include <string.h>
 
-/* strerror() translates and may allocate, and strerrordesc_np() is not in every glibc. */
+/* strerror() translates and may allocate, and strerrordesc_np() is not in every glibc. These are what the calls of the shim give. */
 static const char *const descriptions[] = {
 	[EPERM] = "Operation not permitted",
 	[ENOENT] = "No such file or directory",
-	[ESRCH] = "No such process",
 	[EINTR] = "Interrupted system call",
 	[EIO] = "Input/output error",
 	[ENXIO] = "No such device or address",
 	[E2BIG] = "Argument list too long",
 	[ENOEXEC] = "Exec format error",
 	[EBADF] = "Bad file descriptor",
-	[ECHILD] = "No child processes",
 	[EAGAIN] = "Resource temporarily unavailable",
 	[ENOMEM] = "Cannot allocate memory",
 	[EACCES] = "Permission denied",
 	[EFAULT] = "Bad address",
-	[ENOTBLK] = "Block device required",
 	[EBUSY] = "Device or resource busy",
 	[EEXIST] = "File exists",
-	[EXDEV] = "Invalid cross-device link",
 	[ENODEV] = "No such device",
 	[ENOTDIR] = "Not a directory",
 	[EISDIR] = "Is a directory",
 	[EINVAL] = "Invalid argument",
 	[ENFILE] = "Too many open files in system",
 	[EMFILE] = "Too many open files",
-	[ENOTTY] = "Inappropriate ioctl for device",
 	[ETXTBSY] = "Text file busy",
-	[EFBIG] = "File too large",
 	[ENOSPC] = "No space left on device",
-	[ESPIPE] = "Illegal seek",
 	[EROFS] = "Read-only file system",
-	[EMLINK] = "Too many links",
 	[EPIPE] = "Broken pipe",
-	[EDOM] = "Numerical argument out of domain",
-	[ERANGE] = "Numerical result out of range",
 	[ENAMETOOLONG] = "File name too long",
 	[ENOLCK] = "No locks available",
 	[ENOSYS] = "Function not implemented",
-	[ENOTEMPTY] = "Directory not empty",
 	[ELOOP] = "Too many levels of symbolic links",
-	[ENODATA] = "No data available",
-	[ETIME] = "Timer expired",
 	[EPROTO] = "Protocol error",
-	[EMULTIHOP] = "Multihop attempted",
-	[EBADMSG] = "Bad message",
 	[EOVERFLOW] = "Value too large for defined data type",
-	[EILSEQ] = "Invalid or incomplete multibyte or wide character",
-	[EUSERS] = "Too many users",
-	[ENOTSOCK] = "Socket operation on non-socket",
-	[EDESTADDRREQ] = "Destination address required",
-	[EMSGSIZE] = "Message too long",
-	[EPROTOTYPE] = "Protocol wrong type for socket",
-	[ENOPROTOOPT] = "Protocol not available",
-	[EPROTONOSUPPORT] = "Protocol not supported",
-	[ESOCKTNOSUPPORT] = "Socket type not supported",
 	[ENOTSUP] = "Operation not supported",
-	[EPFNOSUPPORT] = "Protocol family not supported",
-	[EAFNOSUPPORT] = "Address family not supported by protocol",
-	[EADDRINUSE] = "Address already in use",
-	[EADDRNOTAVAIL] = "Cannot assign requested address",
-	[ENETDOWN] = "Network is down",
-	[ENETUNREACH] = "Network is unreachable",
-	[ENETRESET] = "Network dropped connection on reset",
-	[ECONNABORTED] = "Software caused connection abort",
 	[ECONNRESET] = "Connection reset by peer",
 	[ENOBUFS] = "No buffer space available",
-	[EISCONN] = "Transport endpoint is already connected",
 	[ENOTCONN] = "Transport endpoint is not connected",
-	[ESHUTDOWN] = "Cannot send after transport endpoint shutdown",
 	[ETOOMANYREFS] = "Too many references: cannot splice",
 	[ETIMEDOUT] = "Connection timed out",
 	[ECONNREFUSED] = "Connection refused",
 	[EHOSTDOWN] = "Host is down",
 	[EHOSTUNREACH] = "No route to host",
-	[EALREADY] = "Operation already in progress",
-	[EINPROGRESS] = "Operation now in progress",
 	[ESTALE] = "Stale file handle",
-	[EUCLEAN] = "Structure needs cleaning",
-	[ENOTNAM] = "Not a XENIX named type file",
-	[ENAVAIL] = "No XENIX semaphores available",
-	[EISNAM] = "Is a named type file",
 	[EREMOTEIO] = "Remote I/O error",
 	[EDQUOT] = "Disk quota exceeded",
-	[ENOMEDIUM] = "No medium found",
-	[EMEDIUMTYPE] = "Wrong medium type",
-	[ECANCELED] = "Operation canceled",
 };
 
 void text_init(struct text *text, char *buf, size_t size)
@@ -111,12 +68,7 @@ void text_add_bytes(struct text *text, const char *s, size_t n)
 	text->buf[text->len] = '\0';
 }
 
-void text_add(struct text *text, const char *s)
-{
-	text_add_bytes(text, s, strlen(s));
-}
-
-void text_add_number(struct text *text, int64_t n)
+static void text_add_number(struct text *text, int64_t n)
 {
 	char digits[20]; /* of 2^63, and the sign */
 	size_t at = sizeof(digits);
@@ -132,17 +84,72 @@ void text_add_number(struct text *text, int64_t n)
 	text_add_bytes(text, digits + at, sizeof(digits) - at);
 }
 
-void text_add_errno(struct text *text, int err)
+static void text_add_errno(struct text *text, int err)
 {
 	const size_t known = sizeof(descriptions) / sizeof(descriptions[0]);
-	const char *description = err >= 0 && (size_t)err < known ? descriptions[err] : NULL;
 
-	if (description) {
-		text_add(text, description);
-	} else {
-		text_add(text, "error ");
-		text_add_number(text, err);
+	if (err >= 0 && (size_t)err < known && descriptions[err])
+		text_add(text, "%s", descriptions[err]);
+	else
+		text_add(text, "error %d", err);
+}
+
+static void text_vadd(struct text *text, const char *format, va_list *ap)
+{
+	const char *s;
+
+	for (; *format; format++) {
+		size_t plain = strcspn(format, "%"), longs;
+
+		text_add_bytes(text, format, plain);
+		format += plain;
+		if (!*format)
+			break;
+		for (longs = 0; *++format == 'l';)
+			longs++;
+		if (*format == 's') {
+			s = va_arg(*ap, const char *);
+			text_add_bytes(text, s, strlen(s));
+		} else if (*format == 'm') {
+			text_add_errno(text, errno);
+		} else if (longs) {
+			text_add_number(text, longs > 1 ? va_arg(*ap, long long) : va_arg(*ap, long));
+		} else {
+			text_add_number(text, *format == 'u' ? (int64_t)va_arg(*ap, unsigned) : va_arg(*ap, int));
+		}
 	}
+}
+
+void text_add(struct text *text, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	text_vadd(text, format, &ap);
+	va_end(ap);
+}
+
+bool text_vprint(char *buf, size_t size, const char *format, va_list ap)
+{
+	struct text text;
+	va_list copy;
+
+	text_init(&text, buf, size);
+	va_copy(copy, ap);
+	text_vadd(&text, format, &copy);
+	va_end(copy);
+	return !text.cut;
+}
+
+bool text_print(char *buf, size_t size, const char *format, ...)
+{
+	va_list ap;
+	bool whole;
+
+	va_start(ap, format);
+	whole = text_vprint(buf, size, format, ap);
+	va_end(ap);
+	return whole;
 }
 
 /* The length of the UTF-8 sequence at s (n bytes left), and its character; 0: it is none. */

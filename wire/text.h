@@ -7,6 +7,7 @@
 #ifndef DFLOCK_WIRE_TEXT_H
 #define DFLOCK_WIRE_TEXT_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,10 +21,14 @@ struct text {
 /* The empty text in buf, which is the caller's and has at least one byte. */
 void text_init(struct text *text, char *buf, size_t size);
 
-void text_add(struct text *text, const char *s);
+/* As printf(), with these conversions alone: %s; %d, %u, %ld, %lu, %lld and %llu, without a width; %m: what strerror(errno) says in the C
+ * locale. */
+void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_add_bytes(struct text *text, const char *s, size_t n);
-void text_add_number(struct text *text, int64_t n); /* in decimal */
-void text_add_errno(struct text *text, int err);    /* what strerror(err) says in the C locale; err is positive */
+
+/* The same into buf. False: it was cut off. errno stays. */
+bool text_print(char *buf, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool text_vprint(char *buf, size_t size, const char *format, va_list ap) __attribute__((format(printf, 3, 0)));
 
 /* Makes n bytes of another process's choice harmless for logs, JSON and terminals, in place: afterwards they are UTF-8
  * without control characters and without what is invisible or turns the direction of text. White space becomes a blank,

@@ -87,8 +87,7 @@ static _Noreturn void write_line(int fd, const char *path, const char *line, int
 
 	alarm(WRITER_SECONDS);
 	text_init(&text, buf, sizeof(buf) - 1);
-	text_add(&text, "dflock: ");
-	text_add(&text, line);
+	text_add(&text, "dflock: %s", line);
 	buf[text.len++] = '\n';
 	if (fd < 0)
 		out.fd = open(path, O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
@@ -121,15 +120,11 @@ static _Noreturn void speak(const struct lastword *words, size_t count, int ways
 	signal(SIGXFSZ, SIG_IGN);
 	for (size_t i = 0; i < count && seen_count < LASTWORDS_MAX; i++) {
 		int fd = standard_error_of(words[i].pid);
-		struct text text;
 		struct statx stx;
 		bool again = false;
 		char path[32];
 
-		text_init(&text, path, sizeof(path));
-		text_add(&text, "/proc/");
-		text_add_number(&text, words[i].pid);
-		text_add(&text, "/fd/2");
+		text_print(path, sizeof(path), "/proc/%d/fd/2", words[i].pid);
 		if (fd < 0 && !may_open(path))
 			continue;
 		if (statx(fd < 0 ? AT_FDCWD : fd, fd < 0 ? path : "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO,

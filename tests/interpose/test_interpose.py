@@ -56,7 +56,7 @@ def test_the_keepers_threads_fork_only_what_is_async_signal_safe():
     assert forks <= {"main.o", "runevent.o", "guard/supervise.o", "fronts/door.o"}
     assert {n for n in lacks(objects / "guard/lastwords.o") if not n.startswith(("__asan", "__ubsan"))} <= set("""
         _Fork _exit alarm clock_gettime close geteuid lstat lstat64 open open64 pipe2 poll signal statx strcmp syscall
-        text_add text_add_number text_init waitpid write __errno_location __stack_chk_fail
+        text_add text_init text_print waitpid write __errno_location __stack_chk_fail
     """.split())
 
 

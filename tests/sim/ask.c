@@ -140,10 +140,10 @@ bool ask_is_patient(const struct ask *ask)
 	return false;
 }
 
-int ask_unserved(struct ask *ask, const char *what, const char *detail, bool absent)
+int ask_unserved(struct ask *ask, const char *what, bool absent)
 {
 	(void)absent;
-	note_refused(ask->fd, what, detail);
+	note_refused(ask->fd, "%s", what);
 	return -ENOLCK;
 }
 

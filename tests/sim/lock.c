@@ -9,6 +9,7 @@
 #include "shim/note.h"
 #include "shim/real.h"
 #include "tests/sim/sim.h"
+#include "wire/text.h"
 
 #define SLOW (700 * MS) /* a program may take so long to get to its kernel lock: longer than a pin */
 
@@ -80,16 +81,15 @@ bool real_single_threaded(void)
 
 /* --- shim/note.h --- */
 
-void note_refused(int fd, const char *what, const char *detail)
+void note_refused(int fd, const char *format, ...)
 {
-	(void)fd;
-	sim_trace("p%d: refused: %s %s", program_of_task()->id, what, detail ? detail : "");
-}
+	char what[WIRE_REASON_BYTES];
+	va_list ap;
 
-void note_refused_errno(int fd, const char *what, int err)
-{
-	(void)fd;
-	sim_trace("p%d: refused: %s, error %d", program_of_task()->id, what, err);
+	va_start(ap, format);
+	text_vprint(what, sizeof(what), format, ap);
+	va_end(ap);
+	note_line(fd, what);
 }
 
 void note_line(int fd, const char *line)

@@ -35,71 +35,6 @@ static void teardown(void)
 	base_remove();
 }
 
-START_TEST(errors_are_described_as_libc_does)
-{
-	char line[80];
-	struct text text;
-	int known = 0;
-
-	for (int err = 0; err < 140; err++) {
-		text_init(&text, line, sizeof(line));
-		text_add_errno(&text, err);
-		if (strncmp(line, "error ", 6) == 0)
-			continue;
-		known++;
-		ck_assert_str_eq(line, strerrordesc_np(err));
-	}
-	ck_assert_int_gt(known, 70);
-}
-END_TEST
-
-START_TEST(text_is_bounded)
-{
-	char buf[8] = "1234567";
-	struct text text;
-
-	text_init(&text, buf, sizeof(buf));
-	ck_assert_str_eq(buf, "");
-	text_add(&text, "abc");
-	text_add_number(&text, -12);
-	ck_assert_str_eq(buf, "abc-12");
-	ck_assert(!text.cut);
-	text_add(&text, "x");
-	ck_assert(!text.cut);
-	text_add(&text, "");
-	ck_assert(!text.cut);
-	text_add(&text, "yz");
-	ck_assert_str_eq(buf, "abc-12x");
-	ck_assert(text.cut);
-	ck_assert_uint_eq(text.len, 7);
-
-	text_init(&text, buf, 1);
-	text_add(&text, "a");
-	ck_assert_str_eq(buf, "");
-	ck_assert(text.cut);
-}
-END_TEST
-
-START_TEST(text_numbers)
-{
-	static const int64_t numbers[] = {0, 7, -7, 10, 1234567890, INT64_MAX, INT64_MIN};
-	char buf[64], expected[64];
-	struct text text;
-
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		text_init(&text, buf, sizeof(buf));
-		text_add_number(&text, numbers[i]);
-		snprintf(expected, sizeof(expected), "%lld", (long long)numbers[i]);
-		ck_assert_str_eq(buf, expected);
-	}
-	text_init(&text, buf, sizeof(buf));
-	text_add_errno(&text, ENOENT);
-	text_add(&text, ", ");
-	text_add_errno(&text, 12345);
-	ck_assert_str_eq(buf, "No such file or directory, error 12345");
-}
-END_TEST
-
 START_TEST(config_from_environment)
 {
 	char expected[128];
@@ -207,12 +142,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("place");
-	TCase *texts = tcase_create("text"), *places = tcase_create("places");
+	TCase *places = tcase_create("places");
 
-	tcase_add_test(texts, errors_are_described_as_libc_does);
-	tcase_add_test(texts, text_is_bounded);
-	tcase_add_test(texts, text_numbers);
-	suite_add_tcase(suite, texts);
 
 	tcase_add_checked_fixture(places, setup, teardown);
 	tcase_add_test(places, config_from_environment);
