@@ -1,7 +1,4 @@
-/*
- * Findings of docs/net.md about the time between "continue" and the kernel lock, and about a kernel lock of the keeper's
- * own that closes it (the gate). `window NAME` shows one of them.
- */
+/* Findings of docs/net.md about the time between "continue" and the kernel lock. `window NAME` shows one of them. */
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
@@ -46,14 +43,12 @@ static void finish(pid_t pid, int listener)
 	unlink(shared->other);
 }
 
-/* The keeper's lock: its own description. */
-static int take_gate(bool record, bool wait)
+/* By a description of its own. Returns its descriptor, or -1. */
+static int take_lock(void)
 {
-	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int fd = open(shared->path, O_RDWR | O_CLOEXEC);
 
-	if ((record ? fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &l) : flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB))) ==
-	    0)
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 		return fd;
 	close(fd);
 	return -1;
@@ -151,237 +146,25 @@ static void show_window(void)
 	finish(pid, listener);
 }
 
-static void show_gate(void)
-{
-	struct seccomp_notif q;
-	int listener, gate;
-	pid_t pid = net_spawn(fault_job, NULL, KILLABLE, &listener);
-
-	must_receive(listener, &q);
-	net_continue(listener, q.id);
-	NET_UNTIL(shared->faulted);
-	gate = take_gate(true, false);
-	SHOW(gate >= 0, "the keeper takes the kernel lock itself while a continued call is on its way");
-	shared->serve = 1;
-	SHOW(await() == -EAGAIN, "then the call fails with EAGAIN, whenever it gets there");
-	close(gate);
-	finish(pid, listener);
-}
-
-/* --- waiting behind the gate --- */
-
-static void handler(int signal)
-{
-	(void)signal;
-}
-
 static int wait_job(void *arg)
 {
-	struct sigaction sa = {.sa_handler = handler};
 	int fd = open(shared->path, O_RDWR);
 
 	(void)arg;
-	sigaction(SIGUSR1, &sa, NULL);
 	for (int i = 0; i < 3; i++)
 		shared->done = result(flock(fd, LOCK_EX));
 	pause();
 	return 0;
 }
 
-static void show_behind(void)
-{
-	struct seccomp_notif q;
-	int listener, gate;
-	pid_t pid = net_spawn(wait_job, NULL, KILLABLE, &listener), keeper;
-
-	gate = take_gate(false, false);
-	must_receive(listener, &q);
-	net_continue(listener, q.id);
-	NET_UNTIL(net_waits(pid));
-	kill(pid, SIGUSR1);
-	SHOW(await() == -EINTR,
-	     "a call that waits behind the gate ends with EINTR as in the kernel: it is in the kernel");
-	must_receive(listener, &q);
-	net_continue(listener, q.id);
-	NET_UNTIL(net_waits(pid));
-	keeper = fork();
-	if (keeper == 0)
-		pause();
-	close(gate);
-	SHOW(net_waits(pid) && net_is_locked(shared->path, false),
-	     "the gate stays as long as one process has a copy of its descriptor");
-	kill(keeper, SIGKILL);
-	net_end(keeper);
-	SHOW(await() == 1, "when the last one ends, the call gets the lock");
-	finish(pid, listener);
-}
-
-/* --- the order of those that wait --- */
-
-static void show_order(void)
-{
-	struct seccomp_notif q;
-	int listener, holder;
-	pid_t keeper, pid = net_spawn(wait_job, NULL, KILLABLE, &listener);
-
-	holder = take_gate(false, false);
-	keeper = fork();
-	if (keeper == 0) {
-		close(holder);
-		if (take_gate(false, true) >= 0)
-			shared->faulted = 1;
-		pause();
-	}
-	NET_UNTIL(net_waits(keeper));
-	must_receive(listener, &q);
-	net_continue(listener, q.id);
-	NET_UNTIL(net_waits(pid));
-	close(holder);
-	NET_UNTIL(shared->faulted);
-	SHOW(net_waits(pid) && shared->done == 0,
-	     "a keeper that waits for the gate gets it before a job that came later");
-	kill(keeper, SIGKILL);
-	net_end(keeper);
-	SHOW(await() == 1, "and the job after it");
-	finish(pid, listener);
-}
-
-/* --- a conversion that fails at the gate --- */
-
-static int convert_job(void *arg)
-{
-	int fd = open(shared->path, O_RDWR);
-
-	(void)arg;
-	shared->done = result(flock(fd, LOCK_SH));
-	shared->done = result(flock(fd, LOCK_EX | LOCK_NB));
-	pause();
-	return 0;
-}
-
-static void show_convert(void)
-{
-	struct seccomp_notif q;
-	int listener, gate = open(shared->path, O_RDWR | O_CLOEXEC);
-	pid_t pid = net_spawn(convert_job, NULL, KILLABLE, &listener);
-
-	must_receive(listener, &q);
-	net_continue(listener, q.id);
-	SHOW(await() == 1 && flock(gate, LOCK_SH) == 0, "a job has the lock shared; a shared gate does not hinder it");
-	must_receive(listener, &q);
-	net_continue(listener, q.id);
-	SHOW(await() == -EWOULDBLOCK, "the conversion to exclusive fails at the gate");
-	SHOW(flock(gate, LOCK_EX | LOCK_NB) == 0, "and loses the shared lock, as the kernel's own");
-	close(gate);
-	finish(pid, listener);
-}
-
-/* --- a shared gate that is to become exclusive --- */
-
-static int upgrade_job(void *arg)
-{
-	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	int fd = open(shared->path, O_RDWR);
-
-	(void)arg;
-	shared->done = result(flock(fd, LOCK_EX));
-	shared->done = result(fcntl(fd, F_OFD_SETLKW, &l));
-	pause();
-	return 0;
-}
-
-static int share(bool record)
-{
-	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
-	int fd = open(shared->path, O_RDWR | O_CLOEXEC);
-
-	if (fd < 0 || (record ? fcntl(fd, F_OFD_SETLK, &l) : flock(fd, LOCK_SH)) < 0)
-		DIE("shared lock");
-	return fd;
-}
-
-/* Another process converts the gate, waiting. */
-static pid_t upgrade(int gate, int reader, bool record)
-{
-	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		close(reader);
-		shared->faulted = result(record ? fcntl(gate, F_OFD_SETLKW, &l) : flock(gate, LOCK_EX));
-		pause();
-	}
-	NET_UNTIL(net_waits(pid) || (record && net_sleeps_in(pid) == SYS_fcntl));
-	return pid;
-}
-
-static void show_upgrade(void)
-{
-	struct seccomp_notif q;
-	int listener, reader, gate;
-	pid_t pid = net_spawn(upgrade_job, NULL, KILLABLE, &listener), keeper;
-
-	reader = share(false);
-	gate = share(false);
-	must_receive(listener, &q);
-	net_continue(listener, q.id);
-	NET_UNTIL(net_waits(pid));
-	keeper = upgrade(gate, reader, false);
-	close(reader);
-	SHOW(await() == 1 && !shared->faulted,
-	     "flock: a shared gate that is converted is lost first: a job that waited gets the exclusive lock before the gate");
-	kill(keeper, SIGKILL);
-	net_end(keeper);
-	close(gate);
-	reader = share(true);
-	gate = share(true);
-	must_receive(listener, &q);
-	net_continue(listener, q.id);
-	NET_UNTIL(net_sleeps_in(pid) == SYS_fcntl && net_state(pid) == 'S');
-	keeper = upgrade(gate, reader, true);
-	close(reader);
-	NET_UNTIL(shared->faulted);
-	SHOW(shared->faulted == 1 && shared->done == 0,
-	     "record locks: the gate is converted in one step, and the job waits on");
-	kill(keeper, SIGKILL);
-	net_end(keeper);
-	close(gate);
-	finish(pid, listener);
-}
-
-/* --- what F_GETLK says of the gate --- */
-
-static int getlk_job(void *arg)
-{
-	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 10, .l_len = 1};
-	int fd = open(shared->path, O_RDWR);
-
-	(void)arg;
-	fcntl(fd, F_GETLK, &l);
-	shared->done = l.l_type == F_WRLCK && l.l_start == 0 && l.l_len == 0 ? l.l_pid : 1;
-	return 0;
-}
-
-static void show_getlk(void)
-{
-	int listener, gate = take_gate(true, false);
-	pid_t pid = net_spawn(getlk_job, NULL, KILLABLE, &listener);
-
-	SHOW(await() == -1, "F_GETLK, continued, shows the gate: the whole file, process -1");
-	close(gate);
-	finish(pid, listener);
-}
-
-/* --- the leases have run out --- */
-
 static void show_outage(void)
 {
 	struct seccomp_notif q;
-	int listener, status, gate;
+	int listener, status, taken;
 	pid_t holder = fork(), pid;
 
 	if (holder == 0) {
-		take_gate(false, false);
+		take_lock();
 		shared->faulted = 1;
 		pause();
 	}
@@ -397,10 +180,10 @@ static void show_outage(void)
 	net_end(holder);
 	SHOW(!net_is_locked(shared->path, false),
 	     "a waiting job was stopped before the holder was killed: it did not get the lock");
-	gate = take_gate(false, false);
+	taken = take_lock();
 	ptrace(PTRACE_DETACH, pid, 0, 0);
 	must_receive(listener, &q);
-	SHOW(gate >= 0 && shared->done == 0, "the keeper has it, and the job, let go, asks again");
+	SHOW(taken >= 0 && shared->done == 0, "another process has it, and the job, let go, asks again");
 	finish(pid, listener);
 }
 
@@ -490,7 +273,7 @@ static void show_left(void)
 {
 	struct seccomp_notif q;
 	char text[256];
-	int listener, gate = take_gate(false, false), status;
+	int listener, taken = take_lock(), status;
 	pid_t pid = net_spawn(left_job, NULL, KILLABLE, &listener);
 
 	must_receive(listener, &q);
@@ -507,18 +290,12 @@ static void show_left(void)
 	shared->serve = 1;
 	NET_UNTIL(net_sleeps_in(pid) >= 0 && net_sleeps_in(pid) != SYS_flock);
 	SHOW(true, "one that sleeps in another system call has left it, too, and /proc/TID/syscall says so");
-	close(gate);
+	close(taken);
 	finish(pid, listener);
 }
 
 static const struct finding findings[] = {
 	{"window", show_window},
-	{"gate", show_gate},
-	{"behind", show_behind},
-	{"order", show_order},
-	{"convert", show_convert},
-	{"upgrade", show_upgrade},
-	{"getlk", show_getlk},
 	{"outage", show_outage},
 	{"replaced", show_replaced},
 	{"left", show_left},
