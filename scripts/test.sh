@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Every test, on a bare Debian 12 or 13: installs what is missing, builds with gcc and clang, runs. `make help` names the parts.
 #
-#     scripts/test.sh          everything, as CI does: some forty minutes on two processors
+#     scripts/test.sh          everything, as CI does: half an hour on two processors
 #     scripts/test.sh quick    what to run before a commit: a few minutes
 #
-# A run goes on to its end, whatever fails, and then says what failed and how to run that alone. Only a build that fails ends it.
+# A run goes on to its end, whatever fails, and then says what failed and how to run that alone. Only a build that fails ends it, and
+# time: what is not over after DFLOCK_TEST_MINUTES (75) is ended, and the summary says which stage that was.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 [ -n "${DFLOCK_READY:-}" ] || exec scripts/ready.sh "$PWD/scripts/test.sh" "$@"
@@ -23,13 +24,16 @@ scripts/install-clients.sh >"$logs/clients" 2>&1 ||
 names=() times=() results=()
 stage() { # stage NAME WHAT COMMAND...: shows and keeps what COMMAND prints
 	local name=$1 began=$SECONDS
+	local left=$((${DFLOCK_TEST_MINUTES:-75} * 60 - SECONDS)) status
 	printf '\n== %s: %s (after %d min %02d s)\n' "$name" "$2" $((SECONDS / 60)) $((SECONDS % 60))
 	shift 2
-	if "$@" 2>&1 </dev/null | tee "$logs/$name"; then
-		results+=(ok)
-	else
-		results+=(FAILED)
-	fi
+	timeout -k 20 $((left > 1 ? left : 1)) "$@" 2>&1 </dev/null | tee "$logs/$name"
+	status=${PIPESTATUS[0]}
+	case $status in
+	0) results+=(ok) ;;
+	124 | 137) results+=("ENDED: no time was left") ;;
+	*) results+=(FAILED) ;;
+	esac
 	names+=("$name")
 	times+=($((SECONDS - began)))
 	[ "${results[-1]}" = ok ]
@@ -79,10 +83,8 @@ summary() {
 
 # Suites wait for processes and times, too.
 suites=$((2 * $(nproc)))
-build() { # build ARGUMENT...: make's
-	make -s -j"$(nproc)" "$@" all agents
-}
-stage build "gcc" build || { summary; exit 1; }
+build=(make -s -j"$(nproc)" all agents)
+stage build "gcc" "${build[@]}" || { summary; exit 1; }
 if [ "${1:-all}" = quick ]; then
 	stage unit "the unit tests" make -k -s -j$suites unit
 	stage docs "what the documentation and the sources must agree on" make -s check-docs
@@ -92,10 +94,9 @@ if [ "${1:-all}" = quick ]; then
 	summary
 	exit
 fi
-stage build-clang "clang" build CC=clang BUILD=build-clang || { summary; exit 1; }
-stage build-san "sanitizers" build SAN=1 BUILD=build-san || { summary; exit 1; }
+stage build-clang "clang" "${build[@]}" CC=clang BUILD=build-clang || { summary; exit 1; }
+stage build-san "sanitizers" "${build[@]}" SAN=1 BUILD=build-san || { summary; exit 1; }
 stage sanitized "unit tests under the address and undefined-behaviour sanitizers" make -k -s -j$suites SAN=1 BUILD=build-san unit
-stage valgrind "unit tests under valgrind" make -k -s -j$suites memcheck
 stage docs "what the documentation and the sources must agree on" make -s check-docs
 stage models "the models and their mutants" make -s model-check
 stage fuzz "what is read from outside" make -s fuzz
