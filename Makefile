@@ -16,6 +16,7 @@ CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
 PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) smartcols 2>/dev/null))
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
+TOP_LIBS := $(shell pkg-config --libs ncursesw 2>/dev/null)
 CLI_LIBS := $(shell pkg-config --libs libconfig jansson smartcols 2>/dev/null)
 ifdef SAN
 CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -36,7 +37,7 @@ NET_SHIM := ask await blocker call intent mapping name netted note protect prote
 # It knows the numbers of system calls of these machines (net/abi.h). Elsewhere it is not built, and `dflock run --net=on` says so.
 NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine))),$(BUILD)/dflock-net)
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
-CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c,$(wildcard cli/*.c)))
+CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c cli/top.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(wildcard tests/unit/test_*.c)))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out bench/least.c,$(wildcard bench/*.c))) $(BUILD)/bench/calls-static $(BUILD)/bench/least.so
@@ -65,9 +66,9 @@ $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 $(BUILD)/dflock: $(BUILD)/cli/main.o $(SAN_OBJ) $(CLI) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS)
-$(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(SAN_OBJ) $(CLI) $(CORE)
+$(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(BUILD)/cli/top.o $(SAN_OBJ) $(CLI) $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS) $(LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS) $(TOP_LIBS) $(LIBS)
 $(BUILD)/dflock-net: $(NET_OBJ) $(SAN_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -pthread
@@ -92,6 +93,7 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
+$(BUILD)/cli/status_page.o: cli/status.html
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: $(CLI)
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: LIBS += $(CLI_LIBS)
 $(BUILD)/unit/test_growth: private CFLAGS += -fsanitize-coverage=trace-pc # counts the basic blocks that run

@@ -35,6 +35,7 @@ int cmd_run(int argc, char **argv);
 int cmd_lock(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_top(int argc, char **argv); /* as check and doctor: in dflock-doctor */
 int cmd_metrics(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_break(int argc, char **argv);

@@ -1,6 +1,6 @@
 /*
- * dflock-doctor: `dflock check` and `dflock doctor`, the two commands that know TLS. A program of its own, since each start of a
- * job by `dflock run` would else map OpenSSL, which takes longer than all the rest of that start.
+ * dflock-doctor: `dflock check` and `dflock doctor`, the two commands that know TLS, and `dflock top`, which draws. A program of its own,
+ * since each start of a job by `dflock run` would else map OpenSSL and ncurses, which takes longer than all the rest of that start.
  */
 #include <locale.h>
 #include <string.h>
@@ -21,6 +21,8 @@ int main(int argc, char **argv)
 		return cli_end(cmd_check(argc, argv));
 	if (!strcmp(name, "dflock doctor"))
 		return cli_end(cmd_doctor(argc, argv));
-	cli_error("%s is no command: use `dflock check' or `dflock doctor'", name);
+	if (!strcmp(name, "dflock top"))
+		return cli_end(cmd_top(argc, argv));
+	cli_error("%s is no command: use `dflock check', `dflock doctor' or `dflock top'", name);
 	return CLI_USAGE;
 }

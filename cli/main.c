@@ -28,7 +28,7 @@ static int cmd_version(int argc, char **argv)
 	return CLI_OK;
 }
 
-/* By the program that has TLS (doctor_main.c). It goes by argv[0]. */
+/* By the program that has the large libraries (doctor_main.c). It goes by argv[0]. */
 static int main_by_doctor(int argc, char **argv)
 {
 	char path[PATH_MAX];
@@ -46,6 +46,7 @@ static const struct command commands[] = {
 	{"run", cmd_run, "run a program so that its locks hold across the cluster"},
 	{"lock", cmd_lock, "run a program while a lock without a file is held"},
 	{"status", cmd_status, "show which locks are held here and in the cluster, and which callers wait"},
+	{"top", main_by_doctor, "show the locks of the cluster on the terminal, with keys to sort, filter and break"},
 	{"metrics", cmd_metrics, "print what the keeper counts, for Prometheus"},
 	{"who", cmd_who, "say which processes hold a lock, on which hosts"},
 	{"fence", cmd_fence, "print the fence number of a lock that is held on this host"},

@@ -202,6 +202,9 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 	case 'j':
 		options->json = true;
 		return 0;
+	case 'H':
+		options->html = true;
+		return 0;
 	case 'a':
 		options->all = true;
 		return 0;
@@ -217,8 +220,8 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "--watch takes from 1 to %d seconds, not %s", WATCH_MAX_S, arg);
 		return 0;
 	case ARGP_KEY_END:
-		if (options->json + options->check + (options->watch_s > 0) > 1)
-			argp_error(state, "one of --json, --check and --watch");
+		if (options->json + options->html + options->check + (options->watch_s > 0) > 1)
+			argp_error(state, "one of --json, --html, --check and --watch");
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "it takes no arguments, but got %s", arg);
@@ -293,6 +296,16 @@ static int status_check_once(const struct status_options *options)
 	return level;
 }
 
+/* status NULL: no keeper runs. 0 or -ENOMEM. */
+static int status_show_page(json_t *status)
+{
+	json_t *none = status ? NULL : json_pack("{s:b}", "running", 0);
+	bool shown = (status || none) && status_page(status ? status : none, stdout);
+
+	json_decref(none);
+	return shown ? 0 : -ENOMEM;
+}
+
 static int status_once(const struct status_options *options)
 {
 	char why[CLI_LINE_BYTES];
@@ -303,6 +316,8 @@ static int status_once(const struct status_options *options)
 		return cli_fail(why);
 	if (ret && options->json)
 		puts("{\"running\": false}");
+	else if (options->html)
+		ret = status_show_page(status);
 	else if (ret)
 		printf("%s\n(the first program that locks a protected file starts one)\n", why);
 	else if (options->json)
@@ -310,13 +325,14 @@ static int status_once(const struct status_options *options)
 	else
 		status_print(status, options, stdout);
 	json_decref(status);
-	return CLI_OK;
+	return ret == -ENOMEM ? cli_fail("no memory is left") : CLI_OK;
 }
 
 int cmd_status(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"json", 'j', NULL, 0, "print the keeper's answer as it is, for programs", 0},
+		{"html", 'H', NULL, 0, "print a page for a browser, which needs no other file", 0},
 		{"all", 'a', NULL, 0, "show every lock name and every host", 0},
 		{"check", 'c', NULL, 0, "one line with figures, and an exit status, for monitoring systems", 0},
 		{"expect-keeper", 'e', NULL, 0, "--check: it is critical if no keeper runs", 0},

@@ -9,6 +9,7 @@
 struct status_options {
 	bool json;
 	bool all; /* also lock names that only silent hosts have, and all hosts */
+	bool html;
 	bool check;
 	bool expect_keeper; /* with check */
 	int watch_s;        /* 0: once */
@@ -35,6 +36,9 @@ void status_leases_add_range(struct grid *grid, const json_t *row);
 int status_check(const json_t *status, FILE *f);
 /* The beginning of such a line, without its end. `why` may be hostile text. */
 void status_check_line(int level, const char *why, FILE *f);
+
+/* status_page.c: writes a page for a browser, with the state in it. False: no memory. */
+bool status_page(const json_t *status, FILE *f);
 
 /* status_watch.c: calls `write` again and again, until q is pressed or a signal comes: on a terminal in place, else one
  * text behind the other. Returns the exit status. */

@@ -2,18 +2,18 @@
 # Installs what is missing of the packages that building needs (no argument), with `test` what the tests need too, and with
 # `bench` what measuring and drawing need.
 set -eu
-build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev libssl-dev libjansson-dev libsmartcols-dev uthash-dev"
+build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev libssl-dev libjansson-dev libsmartcols-dev libncurses-dev uthash-dev"
 demo="redis-server util-linux procps"
 test="clang check libsubunit-dev python3 python3-pytest python3-pytest-xdist perl php-cli ruby dash bash valgrind strace bindfs btrfs-progs e2fsprogs fuse3 fakeroot busybox mandoc
       mount iproute2 sudo psmisc gdb sqlite3 gdbmtool tdb-tools python3-tdb libfile-fcntllock-perl python3-fasteners python3-filelock
-      python3-portalocker python3-zc.lockfile python3-yaml openssl logrotate spin musl-tools libcap2-bin binutils curl jq"
+      python3-portalocker python3-zc.lockfile python3-yaml python3-pyte openssl logrotate spin musl-tools libcap2-bin binutils curl jq"
 # For promtool: the only check of names, units and alert rules by the conventions of Prometheus. 115 MB; its service is not started.
 test="$test prometheus"
 # tests/clients locks with redis-py and with libraries of node (scripts/install-clients.sh).
 test="$test python3-redis"
 # Programs that tests/programs tries: without one of them, its tests are skipped. Not dovecot-core and etcd-server, which are servers,
 # not golang-go, which is large, and not unattended-upgrades, which upgrades the machine.
-tried="cargo librust-rustix-dev moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler hugo rclone restic syncthing"
+tried="chromium cargo librust-rustix-dev moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler hugo rclone restic syncthing"
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;

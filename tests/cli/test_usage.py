@@ -9,7 +9,7 @@ import pytest
 from harness import BUILD
 from harness.host import CLI, ROOT, SHIM
 
-COMMANDS = ("run", "lock", "status", "metrics", "who", "fence", "break", "check", "doctor", "reload", "stop", "init", "version")
+COMMANDS = ("run", "lock", "status", "top", "metrics", "who", "fence", "break", "check", "doctor", "reload", "stop", "init", "version")
 
 
 def dflock(*words, **more):
@@ -108,7 +108,7 @@ def test_a_missing_doctor_is_named(programs):
 def test_doctor_is_started_by_dflock_only():
     done = subprocess.run([os.path.join(BUILD, "dflock-doctor"), "check"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr.endswith("dflock-doctor is no command: use `dflock check' or `dflock doctor'\n")
+    assert done.stderr.endswith("dflock-doctor is no command: use `dflock check', `dflock doctor' or `dflock top'\n")
 
 
 def test_version():
