@@ -12,7 +12,7 @@
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
-#include "keeper/leases/keynote.h"
+#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 
 bool caller_is_nonblocking(const struct session *s)
@@ -163,7 +163,7 @@ static void caller_long_wait_why(const struct session *s, char holder[CALLER_HOS
 	else if (s->waiter.roomless)
 		snprintf(why, WIRE_REASON_BYTES, "this keeper holds as many leases as it can");
 	else if (lease && lease->asking.taken)
-		keynote_taken(lease, why, WIRE_REASON_BYTES);
+		keys_say_taken(lease, why, WIRE_REASON_BYTES);
 	else if (lease && lease->asking.resting)
 		snprintf(why, WIRE_REASON_BYTES, "its rest is not over (at_least_ms)");
 	else if (*holder)

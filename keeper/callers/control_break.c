@@ -31,10 +31,11 @@
 struct control_break {
 	struct keeper *keeper;
 	struct session *session; /* NULL: it has its answer, or is gone */
-	unsigned pending;        /* answers of the store that will still come */
+	enum wire_op op;
+	unsigned pending; /* answers of the store that will still come */
 	char text[WIRE_TEXT_BYTES];
-	uint64_t number; /* of what is under way here, or of the question to another host; 0: none */
-	char host[STORE_HOST_BYTES], token[STORE_TOKEN_BYTES];
+	uint64_t number; /* of the question to this host or another one; 0: none */
+	char host[STORE_HOST_BYTES] /* "": this one */, token[STORE_TOKEN_BYTES];
 	struct store_blocker silent; /* WIRE_GIVE_UP: as it was seen first */
 	bool watched;
 	int64_t until_ns;
@@ -145,24 +146,37 @@ static void control_break_tell(struct control_break *b, const char *host, enum s
 		control_break_say(b, control_break_ends[how].verdict, "%s %s", host, control_break_ends[how].why);
 }
 
-void control_break_here(struct keeper *k, uint64_t number, enum store_broken how, pid_t pid)
+void control_break_told(struct keeper *k, const struct store_message *m)
 {
+	char host[STORE_HOST_BYTES + 12];
 	struct session *s, *next;
 
-	DL_FOREACH_SAFE (k->sessions->all, s, next)
-		if (s->breaking && s->breaking->number == number && !*s->breaking->host)
-			control_break_tell(s->breaking, "this host", how, (int)pid);
-}
-
-void control_break_elsewhere(struct keeper *k, const struct store_message *m)
-{
-	char host[STORE_HOST_BYTES + 8];
-	struct session *s, *next;
-
-	snprintf(host, sizeof(host), "host %s", m->holder);
+	snprintf(host, sizeof(host), "%s%s", *m->holder ? "host " : "this host", m->holder);
 	DL_FOREACH_SAFE (k->sessions->all, s, next)
 		if (s->breaking && s->breaking->number == m->question && !strcmp(s->breaking->host, m->holder))
 			control_break_tell(s->breaking, host, m->broken, m->pid);
+}
+
+/* What was asked of the store at last is done, or not. */
+static void control_break_on_done(void *arg, const struct store_reply *reply)
+{
+	struct control_break *b = arg;
+
+	if (reply->status == STORE_OK && b->op == WIRE_GIVE_UP)
+		log_about(LINE_HOST_GIVEN_UP, &(struct log_about){.subject = b->text},
+			  "host %s was given up on request: what it had in the store is released", b->text);
+	if (reply->status == STORE_OK)
+		control_break_end(b, WIRE_OK, NULL);
+	else if (reply->status == STORE_GONE && b->op == WIRE_END_REST)
+		control_break_end(b, WIRE_WOULD_BLOCK, "that rest is over");
+	else if (reply->status == STORE_GONE && b->op == WIRE_GIVE_UP)
+		control_break_say(b, WIRE_REFUSED,
+				  "host %s lives: it has just been heard of; not all of its leases were "
+				  "released",
+				  b->text);
+	else
+		control_break_trouble(b, reply->status, reply->error);
+	control_break_answered(b);
 }
 
 /* --- a lease --- */
@@ -192,17 +206,6 @@ static void control_break_ask_host(struct session *s)
 	}
 }
 
-static void control_break_on_release(void *arg, const struct store_reply *reply)
-{
-	struct control_break *b = arg;
-
-	if (reply->status == STORE_OK)
-		control_break_end(b, WIRE_OK, NULL);
-	else
-		control_break_trouble(b, reply->status, reply->error);
-	control_break_answered(b);
-}
-
 static void control_break_entry(struct control_break *b, const struct store_entry *e)
 {
 	struct keeper *k = b->keeper;
@@ -217,7 +220,7 @@ static void control_break_entry(struct control_break *b, const struct store_entr
 		control_break_tell(b, "this host", STORE_BROKEN_UNSURE, 0); /* its holders still have to end */
 	} else { /* a keeper before this one had it, and no process relies on it (host.c, release_unknown()) */
 		b->pending++;
-		store_release(k->store, b->text, b->token, true, control_break_on_release, b);
+		store_release(k->store, b->text, b->token, true, control_break_on_done, b);
 	}
 }
 
@@ -244,12 +247,12 @@ static void control_break_on_entries(void *arg, enum store_status status, const 
 static void control_break_lease(struct control_break *b, bool trusted)
 {
 	struct session *s = b->session;
-	const struct breaking_asker asker = {.uid = s->peer.uid};
 	uint64_t fence = (uint64_t)s->request.from;
 
 	if (breaking_knows(b->keeper, fence)) {
-		b->number = breaking_start(b->keeper, fence, (uint64_t)s->request.to, &asker);
-		if (!b->number)
+		b->number = ++b->keeper->breakings.last;
+		if (!breaking_start(b->keeper, fence, (uint64_t)s->request.to,
+				    &(struct breaking_asker){.uid = s->peer.uid, .question = b->number}))
 			control_break_end(b, WIRE_REFUSED, "the keeper is busy with others: try again");
 	} else if (!trusted) {
 		control_break_end(b, WIRE_REFUSED,
@@ -263,52 +266,20 @@ static void control_break_lease(struct control_break *b, bool trusted)
 
 /* --- a rest --- */
 
-static void control_break_on_rest(void *arg, const struct store_reply *reply)
-{
-	struct control_break *b = arg;
-
-	if (reply->status == STORE_OK)
-		control_break_end(b, WIRE_OK, NULL);
-	else if (reply->status == STORE_GONE)
-		control_break_end(b, WIRE_WOULD_BLOCK, "that rest is over");
-	else
-		control_break_trouble(b, reply->status, reply->error);
-	control_break_answered(b);
-}
-
 static void control_break_rest(struct control_break *b)
 {
 	const struct wire_request *r = &b->session->request;
 
 	b->pending++;
-	store_end_rest(b->keeper->store, b->text, r->space, (uint64_t)r->to, control_break_on_rest, b);
+	store_end_rest(b->keeper->store, b->text, r->space, (uint64_t)r->to, control_break_on_done, b);
 }
 
 /* --- a host --- */
 
-static void control_break_on_given_up(void *arg, const struct store_reply *reply)
-{
-	struct control_break *b = arg;
-
-	if (reply->status == STORE_OK) {
-		log_about(LINE_HOST_GIVEN_UP, &(struct log_about){.subject = b->text},
-			  "host %s was given up on request: what it had in the store is released", b->text);
-		control_break_end(b, WIRE_OK, NULL);
-	} else if (reply->status == STORE_GONE) {
-		control_break_say(b, WIRE_REFUSED,
-				  "host %s lives: it has just been heard of; not all of its leases were "
-				  "released",
-				  b->text);
-	} else {
-		control_break_trouble(b, reply->status, reply->error);
-	}
-	control_break_answered(b);
-}
-
 static void control_break_give_up(struct control_break *b, const struct store_blocker *host)
 {
 	b->pending++;
-	store_give_up(b->keeper->store, host, control_break_on_given_up, b);
+	store_give_up(b->keeper->store, host, control_break_on_done, b);
 }
 
 /* Since when this keeper has seen this very beat. */
@@ -323,7 +294,7 @@ static int64_t control_break_silent_since(const struct keeper *k, const struct s
 	return since;
 }
 
-static void control_break_look_at_hosts(struct session *s);
+static void control_break_host(struct session *s);
 
 static void control_break_judge_host(struct control_break *b, const struct store_blocker *host)
 {
@@ -348,7 +319,7 @@ static void control_break_judge_host(struct control_break *b, const struct store
 		return control_break_give_up(b, host);
 	b->silent = *host;
 	b->watched = true;
-	session_expect(b->session, left / NS_PER_MS + 1, control_break_look_at_hosts);
+	session_expect(b->session, left / NS_PER_MS + 1, control_break_host);
 }
 
 static void control_break_on_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
@@ -369,19 +340,16 @@ static void control_break_on_hosts(void *arg, enum store_status status, const st
 	control_break_answered(b);
 }
 
-static void control_break_host(struct control_break *b)
+static void control_break_host(struct session *s)
 {
+	struct control_break *b = s->breaking;
+
 	if (!strcmp(b->text, b->keeper->host)) {
 		control_break_end(b, WIRE_REFUSED, "that is this host, which lives");
 		return;
 	}
 	b->pending++;
 	store_hosts(b->keeper->store, control_break_on_hosts, b);
-}
-
-static void control_break_look_at_hosts(struct session *s)
-{
-	control_break_host(s->breaking);
 }
 
 /* --- from outside --- */
@@ -398,6 +366,7 @@ void control_break(struct session *s, const char *text)
 	}
 	b->keeper = k;
 	b->session = s;
+	b->op = s->request.op;
 	snprintf(b->text, sizeof(b->text), "%s", text);
 	s->breaking = b;
 	session_enter(s, SESSION_BREAKING);
@@ -407,11 +376,11 @@ void control_break(struct session *s, const char *text)
 	} else if (!store_is_up(k->store)) {
 		deadline_trouble(k, why, sizeof(why));
 		control_break_end(b, WIRE_REFUSED, why);
-	} else if (s->request.op == WIRE_BREAK) {
+	} else if (b->op == WIRE_BREAK) {
 		control_break_lease(b, s->peer.uid == 0 || s->peer.uid == geteuid());
-	} else if (s->request.op == WIRE_END_REST) {
+	} else if (b->op == WIRE_END_REST) {
 		control_break_rest(b);
 	} else {
-		control_break_host(b);
+		control_break_host(s);
 	}
 }

@@ -13,8 +13,7 @@ struct session;
 /* A session has asked for one of these: answers now or later. text: the lock name, or the host. */
 void control_break(struct session *s, const char *text);
 
-/* News: queue_news.broken, .broken_elsewhere. */
-void control_break_here(struct keeper *k, uint64_t number, enum store_broken how, pid_t pid);
-void control_break_elsewhere(struct keeper *k, const struct store_message *m);
+/* News: queue_news.broken. */
+void control_break_told(struct keeper *k, const struct store_message *m);
 
 #endif

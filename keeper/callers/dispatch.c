@@ -234,8 +234,7 @@ void dispatch_take_news(struct keeper *k)
 					       .store = dispatch_on_store,
 					       .leases_freed = control_stop_leases_ended,
 					       .chase = deadlock_message,
-					       .broken = control_break_here,
-					       .broken_elsewhere = control_break_elsewhere,
+					       .broken = control_break_told,
 					       .who = who_message};
 
 	k->queue.news = &news;

@@ -20,7 +20,7 @@
 #include "keeper/leases/grace.h"
 #include "keeper/leases/grants.h"
 #include "keeper/leases/keeper.h"
-#include "keeper/leases/keynote.h"
+#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/seeing.h"
@@ -209,7 +209,7 @@ static enum on_lost on_lost_of(const struct lease *lease)
 static const char *lease_note(const struct lease *lease, char made[PICTURE_NOTE_BYTES])
 {
 	if (lease->state == LEASE_ASKING && lease->asking.taken) {
-		keynote_taken(lease, made, PICTURE_NOTE_BYTES);
+		keys_say_taken(lease, made, PICTURE_NOTE_BYTES);
 		return made;
 	}
 	if (lease->state == LEASE_ASKING)

@@ -9,7 +9,7 @@
 #include "keeper/leases/answers.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/early.h"
-#include "keeper/leases/keynote.h"
+#include "keeper/leases/keys.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
@@ -77,7 +77,7 @@ static void become_shared(struct lease *lease)
 static const char *lose_why(const struct lease *lease, enum table_why why)
 {
 	if (why == TABLE_WHY_KEY)
-		return keynote_lost(lease);
+		return keys_why_lost(lease);
 	if (why == TABLE_WHY_BROKEN)
 		return "an operator took it away (dflock break)";
 	return why == TABLE_WHY_FORGOTTEN ? "the store lost its memory, and it could not be put back in time"
@@ -90,6 +90,7 @@ static void lose(struct lease *lease, enum table_why why)
 	struct keeper *k = lease_keeper(lease);
 
 	leasepage_close_lock(lease->lock); /* lost_has_holders() */
+	lease->ending = (struct lease_ending){lease->slot, table_generation(k->table, lease->slot)};
 	table_lose(k->table, lease->slot, why);
 	lease->slot = TABLE_NO_SLOT; /* the parent frees it */
 	lost_end_holders(k);
@@ -121,7 +122,7 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 	if (actions & LEASE_DO_TELL_IN_USE)
 		recall_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST)
-		lose(lease, lease->keyed.lost          ? TABLE_WHY_KEY
+		lose(lease, lease->key_lost            ? TABLE_WHY_KEY
 			    : event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
 			    : forgotten                ? TABLE_WHY_FORGOTTEN
 						       : TABLE_WHY_TAKEN);

@@ -4,99 +4,159 @@
  * Why no second holder. Until ENDING nothing was given up: the lease is an ordinary one that is closed. In ENDING the
  * slot says "lost", and the parent ends every process that has a kernel lock in the lease's range. No process can come
  * to rely on the lock after the parent has looked: the page does not show the lease, no caller was granted since
- * BREAKING, and the pins from before are over. The release is sent when the parent has freed the slot: it frees it
+ * BREAKING, and the pins from before are over. The release is sent when the parent has freed the slot (lost.c): it frees it
  * after it has sent SIGKILL to all of them while they were stopped.
+ *
+ * Whose processes. A user of a system keeper may end what is its own: every process that would be killed must be its own, so also
+ * those that a holder started. A process that changes its user meanwhile (a setuid program) is one that this user started.
+ * The owner of /proc/PID is the effective user, or root for a process that is not dumpable.
  *
  *   the keeper dies in BREAKING   the table says "held": the next keeper takes the lease up as any other
  *   ... in ENDING                 the parent, or the next one, ends the holders. The next keeper does not know the
  *                                 token, and releases it when another host, or an operator, wants the lease (host.c,
- *                                 breaking_far.c), but not before the parent is done
+ *                                 control_break.c), but not before the parent is done
  *   the parent dies in ENDING     the next parent finds the slot, and ends the holders
  *   the store goes away           before DOOMED the lease stays; after it, the release is sent until it is done
  */
 #include "keeper/leases/breaking.h"
 
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/leases/breaking_look.h"
+#include "keeper/kernel/family.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/survey.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/log.h"
 
 #define BREAKING_LOOK_MS 5
 
-enum breaking_phase {
-	BREAKING_CLOSES, /* until the lease is closed and has no pin */
-	BREAKING_LOOKS,  /* a worker finds the holders */
-	BREAKING_LOOKED,
-	BREAKING_ENDS,    /* the parent ends them */
-	BREAKING_RETURNS, /* the release is on its way */
-};
-
 struct breaking {
-	uint64_t number, fence, limit;
+	struct survey survey; /* the first member: which processes hold the lock */
+	struct keeper *keeper;
+	uint64_t fence, limit;
 	struct breaking_asker asker;
 	char token[STORE_TOKEN_BYTES];
-	enum breaking_phase phase;
-	struct breaking_found found;
-	bool answered;
-	bool allowed; /* the asker is root or the keeper's user, or a first look has shown that all that would end is its own */
-	uint32_t slot; /* in the table, with its generation: BREAKING_ENDS */
-	uint64_t generation;
+	bool looking, looked; /* a worker finds the holders; has found them */
+	bool trusted;         /* the asker is root or the keeper's user: any user's processes may end */
+	bool allowed;         /* trusted, or a first look has shown that all that would end is the asker's own */
+	pid_t self;           /* the keeper */
+	struct family family; /* what would end */
+	pid_t unstoppable,
+		theirs; /* one of them that this keeper cannot end; that is another user's; -1: not known which one */
 	int64_t until_ns;
 	struct breaking *prev, *next;
 };
-
-static bool breaking_is_trusted(const struct breaking_asker *asker)
-{
-	return asker->uid == 0 || asker->uid == geteuid();
-}
 
 /* --- the end --- */
 
 static void breaking_tell(struct keeper *k, const struct breaking_asker *asker, enum store_broken how, pid_t pid)
 {
-	store_tell(k->store, asker->host,
-		   &(struct store_message){
-			   .kind = STORE_MSG_BROKEN, .question = asker->question, .broken = how, .pid = pid});
-}
+	const struct store_message m = {
+		.kind = STORE_MSG_BROKEN, .question = asker->question, .broken = how, .pid = pid > 0 ? pid : 0};
 
-static void breaking_answer(struct keeper *k, struct breaking *b, enum store_broken how, pid_t pid)
-{
-	if (b->answered)
-		return;
-	b->answered = true;
-	if (*b->asker.host)
-		breaking_tell(k, &b->asker, how, pid);
+	if (*asker->host)
+		store_tell(k->store, asker->host, &m);
 	else
-		k->queue.news->broken(k, b->number, how, pid);
+		k->queue.news->broken(k, &m);
 }
 
-static void breaking_free(struct keeper *k, struct breaking *b)
+static void breaking_free(struct breaking *b)
 {
-	DL_DELETE(k->breakings.all, b);
-	k->breakings.count--;
+	DL_DELETE(b->keeper->breakings.all, b);
+	b->keeper->breakings.count--;
+	family_free(&b->family);
 	free(b);
 }
 
 static void breaking_end(struct keeper *k, struct breaking *b, enum store_broken how, pid_t pid)
 {
-	breaking_answer(k, b, how, pid);
-	breaking_free(k, b);
+	breaking_tell(k, &b->asker, how, pid);
+	breaking_free(b);
 }
 
-/* The lease stays as it was before. */
+/* The lease stays as it was before, unless it is lost for another reason. */
 static void breaking_spare(struct keeper *k, struct breaking *b, struct lease *lease, enum store_broken how, pid_t pid)
 {
-	if (lease && lease->state == LEASE_BREAKING)
+	if (lease->state == LEASE_BREAKING && !lease->key_lost)
 		queue_raise(lease, LEASE_EV_SPARED);
 	breaking_end(k, b, how, pid);
+}
+
+/* --- which processes would end: in a worker --- */
+
+static void breaking_judge_process(struct breaking *b, pid_t pid)
+{
+	char path[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	if (pid == b->self || stat(path, &st) != 0)
+		return;
+	if (kill(pid, 0) != 0 && errno == EPERM)
+		b->unstoppable = pid;
+	else if (!b->trusted && st.st_uid != b->asker.uid)
+		b->theirs = pid;
+}
+
+/* Only the locks in the lease's range count: the census shows all on the file. */
+static int breaking_on_lock(struct survey *survey, const struct holder *h)
+{
+	struct breaking *b = (struct breaking *)survey;
+	size_t next = SIZE_MAX;
+
+	if (h->how == HOLDER_MAPPER || !survey_claim(survey, h, &next))
+		return 0;
+	if (h->how == HOLDER_SHOWN || h->sight != SIGHT_BEYOND)
+		return family_add(&b->family, h->pid);
+	b->unstoppable = h->pid ? h->pid : -1;
+	return 0;
+}
+
+static int breaking_judge_all(struct survey *survey)
+{
+	struct breaking *b = (struct breaking *)survey;
+	int ret;
+
+	if (!family_count(&b->family) && !b->trusted)
+		b->theirs = -1;
+	ret = family_add_descendants(&b->family, b->self);
+	for (size_t i = 0; !ret && i < family_count(&b->family); i++)
+		breaking_judge_process(b, family_at(&b->family, i));
+	return ret;
+}
+
+static void breaking_done(struct survey *survey)
+{
+	struct breaking *b = (struct breaking *)survey;
+
+	b->looking = false;
+	b->looked = true;
+	if (!b->keeper->breakings.open)
+		breaking_free(b);
+}
+
+static void breaking_look(struct breaking *b, const struct lease *lease)
+{
+	const struct holders_file file = file_searched(lease->lock->file);
+
+	b->survey = (struct survey){.row = breaking_on_lock, .end = breaking_judge_all, .done = breaking_done};
+	family_free(&b->family);
+	b->unstoppable = b->theirs = 0;
+	b->looking =
+		claims_add(&b->survey.claims, &file, lease->range.space, lease->range.from, lease->range.to, 0) == 0 &&
+		survey_ask(b->keeper, &b->survey) == 0;
+	if (!b->looking) /* the next time */
+		claims_free(&b->survey.claims);
 }
 
 /* --- the steps --- */
@@ -113,45 +173,30 @@ static bool breaking_has_younger(const struct breaking *b, const struct lease *l
 	return false;
 }
 
-static void breaking_looked(struct keeper *k, uint64_t number, const struct breaking_found *found)
-{
-	struct breaking *b;
-
-	DL_FOREACH (k->breakings.all, b)
-		if (b->number == number && b->phase == BREAKING_LOOKS) {
-			b->found = *found;
-			b->phase = BREAKING_LOOKED;
-		}
-}
-
 static void breaking_closes(struct breaking *b, struct lease *lease)
 {
 	if (lease_is_part(lease) || lease->split.running || lease->state == LEASE_SHRINKING)
-		return;    /* that ends soon */
-	if (!b->allowed) { /* a user must not even close another one's lease */
-		if (breaking_look_start(lease, b->number, b->asker.uid, breaking_looked) == 0)
-			b->phase = BREAKING_LOOKS;
-		return;
-	}
-	if (lease->state != LEASE_BREAKING)
+		return;  /* that ends soon */
+	if (!b->allowed) /* a user must not even close another one's lease */
+		breaking_look(b, lease);
+	else if (lease->state != LEASE_BREAKING)
 		queue_raise(lease, LEASE_EV_BREAK);
 	/* mutant: break-pins */
-	else if (!waiters_are_pinned(lease->lock, &lease->range) &&
-		 breaking_look_start(lease, b->number, b->asker.uid, breaking_looked) == 0)
-		b->phase = BREAKING_LOOKS;
+	else if (!waiters_are_pinned(lease->lock, &lease->range))
+		breaking_look(b, lease);
 }
 
 static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *lease)
 {
-	if (b->found.error)
+	b->looked = false;
+	if (b->survey.error)
 		return breaking_spare(k, b, lease, STORE_BROKEN_FAILED, 0);
-	if (b->found.unstoppable)
-		return breaking_spare(k, b, lease, STORE_BROKEN_UNSTOPPABLE, b->found.pid);
-	if (b->found.not_yours)
-		return breaking_spare(k, b, lease, STORE_BROKEN_NOT_YOURS, b->found.pid);
+	if (b->unstoppable)
+		return breaking_spare(k, b, lease, STORE_BROKEN_UNSTOPPABLE, b->unstoppable);
+	if (b->theirs)
+		return breaking_spare(k, b, lease, STORE_BROKEN_NOT_YOURS, b->theirs);
 	if (!b->allowed || lease->state != LEASE_BREAKING) {
 		b->allowed = true;
-		b->phase = BREAKING_CLOSES;
 		return;
 	}
 	if (breaking_has_younger(b, lease)) /* mutant: break-younger */
@@ -159,61 +204,31 @@ static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *l
 	log_about(LINE_LEASE_BROKEN, &(struct log_about){.lock = lease->lock->file->name},
 		  "%s (fence %llu) is taken away on request of %s%s", lease->lock->file->name,
 		  (unsigned long long)lease->fence, *b->asker.host ? "host " : "an operator here", b->asker.host);
-	b->slot = lease->slot;
-	if (!breaking_is_trusted(&b->asker))
-		table_break_for(k->table, b->slot, b->asker.uid);
-	b->generation = table_generation(k->table, lease->slot);
-	b->phase = BREAKING_ENDS;
+	if (!b->trusted)
+		table_break_for(k->table, lease->slot, b->asker.uid);
 	queue_raise(lease, LEASE_EV_DOOMED);
 }
 
-/* The lease still exists, and no worker looks. */
-static void breaking_step(struct keeper *k, struct breaking *b, struct lease *lease)
-{
-	if (lease_is_unsure(lease->state) || !store_is_up(k->store))
-		return breaking_spare(k, b, lease, STORE_BROKEN_UNSURE, 0);
-	if (clock_now_ns() > b->until_ns)
-		return breaking_spare(k, b, lease, STORE_BROKEN_LATE, 0);
-	if (b->phase == BREAKING_CLOSES)
-		return breaking_closes(b, lease);
-	breaking_judge(k, b, lease);
-}
-
-/* The lease is doomed. */
-static void breaking_finish(struct keeper *k, struct breaking *b, struct lease *lease)
-{
-	if (clock_now_ns() > b->until_ns)
-		breaking_answer(k, b, STORE_BROKEN_LATE, 0);
-	/* mutant: break-order */
-	if (b->phase == BREAKING_ENDS && !table_is_ending(k->table, b->slot, b->generation)) {
-		b->phase = BREAKING_RETURNS;
-		if (lease)
-			queue_raise(lease, LEASE_EV_BEREFT);
-		return;
-	}
-	if (b->phase == BREAKING_RETURNS && (!lease || lease->state == LEASE_ENDED))
-		breaking_end(k, b, STORE_BROKEN_DONE, 0);
-}
-
-static void breaking_look_at(struct keeper *k, struct breaking *b)
+static void breaking_step(struct keeper *k, struct breaking *b)
 {
 	struct lease *lease = lease_find(k, b->token);
 
-	if (lease && lease->fence != b->fence)
-		lease = NULL;
-	if (b->phase == BREAKING_LOOKS)
+	if (b->looking)
 		return;
-	if (b->phase > BREAKING_LOOKED)
-		return breaking_finish(k, b, lease);
 	if (!*b->token)
 		return breaking_end(k, b, STORE_BROKEN_GONE, 0);
-	if (!lease ||
-	    lease->state == LEASE_ENDED) /* by another request, or the kernel has said that no process has it */
-		return breaking_end(k, b, STORE_BROKEN_DONE, 0);
-	if (lease->state != LEASE_ENDING && lease->state != LEASE_RELEASING)
-		return breaking_step(k, b, lease);
+	if (!lease || lease->fence != b->fence || lease->state == LEASE_ENDED)
+		return breaking_end(k, b, STORE_BROKEN_DONE, 0); /* the kernel may have said that no process has it */
 	if (clock_now_ns() > b->until_ns)
-		breaking_end(k, b, STORE_BROKEN_LATE, 0);
+		return breaking_spare(k, b, lease, STORE_BROKEN_LATE, 0);
+	if (lease->state == LEASE_ENDING || lease->state == LEASE_RELEASING) /* by this request or another one */
+		return;
+	if (lease_is_unsure(lease->state) || !store_is_up(k->store))
+		return breaking_spare(k, b, lease, STORE_BROKEN_UNSURE, 0);
+	if (b->looked)
+		breaking_judge(k, b, lease);
+	else
+		breaking_closes(b, lease);
 }
 
 static void breaking_on_timer(uv_timer_t *timer)
@@ -222,7 +237,7 @@ static void breaking_on_timer(uv_timer_t *timer)
 	struct breaking *b, *next;
 
 	DL_FOREACH_SAFE (k->breakings.all, b, next) {
-		breaking_look_at(k, b);
+		breaking_step(k, b);
 		queue_settle(k); /* each is an input of its own: two may be about one lease */
 	}
 	if (k->breakings.all && !k->leaving)
@@ -246,38 +261,40 @@ bool breaking_knows(const struct keeper *k, uint64_t fence)
 	return breaking_find(k, fence) != NULL;
 }
 
-static bool breaking_has_room(const struct keeper *k, const struct breaking_asker *asker)
+static bool breaking_has_room(const struct keeper *k, const struct breaking_asker *asker, bool trusted)
 {
 	const struct breaking *b;
 	unsigned own = 0;
 
-	if (breaking_is_trusted(asker))
+	if (trusted)
 		return k->breakings.count < BREAKING_MAX;
 	DL_FOREACH (k->breakings.all, b)
 		own += b->asker.uid == asker->uid;
 	return k->breakings.count < BREAKING_MAX / 2 && own < BREAKING_EACH;
 }
 
-uint64_t breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const struct breaking_asker *asker)
+bool breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const struct breaking_asker *asker)
 {
 	const struct lease *lease = breaking_find(k, fence);
-	bool trusted = breaking_is_trusted(asker);
-	struct breaking *b = breaking_has_room(k, asker) ? calloc(1, sizeof(*b)) : NULL;
+	bool trusted = asker->uid == 0 || asker->uid == geteuid();
+	struct breaking *b = breaking_has_room(k, asker, trusted) ? calloc(1, sizeof(*b)) : NULL;
 
 	if (!b)
-		return 0;
-	b->number = ++k->breakings.last;
-	b->fence = fence;
-	b->limit = limit;
-	b->asker = *asker;
-	b->allowed = trusted;
-	b->until_ns = clock_now_ns() + BREAKING_WAIT_MS * NS_PER_MS;
+		return false;
+	*b = (struct breaking){.keeper = k,
+			       .fence = fence,
+			       .limit = limit,
+			       .asker = *asker,
+			       .trusted = trusted,
+			       .allowed = trusted,
+			       .self = getpid(),
+			       .until_ns = clock_now_ns() + BREAKING_WAIT_MS * NS_PER_MS};
 	if (lease)
 		memcpy(b->token, lease->token, sizeof(b->token));
 	DL_APPEND(k->breakings.all, b);
 	k->breakings.count++;
 	uv_timer_start(&k->breakings.timer, breaking_on_timer, 0, 0);
-	return b->number;
+	return true;
 }
 
 static bool breaking_is_asked(const struct keeper *k, const struct store_message *m)
@@ -334,12 +351,17 @@ void breaking_open(struct keeper *k)
 {
 	uv_timer_init(k->loop, &k->breakings.timer);
 	k->breakings.timer.data = k;
+	k->breakings.open = true;
 	k->breakings.last = (uint64_t)clock_now_ns(); /* so that answers to an earlier keeper are not taken for ours */
 }
 
 void breaking_close(struct keeper *k)
 {
+	struct breaking *b, *next;
+
 	uv_close((uv_handle_t *)&k->breakings.timer, NULL);
-	while (k->breakings.all)
-		breaking_free(k, k->breakings.all);
+	k->breakings.open = false;
+	DL_FOREACH_SAFE (k->breakings.all, b, next)
+		if (!b->looking)
+			breaking_free(b);
 }

@@ -25,11 +25,11 @@ struct keeper;
 #define BREAKING_MAX     64    /* at once, half of them for users other than root and the keeper's; more are refused */
 #define BREAKING_WAIT_MS 15000 /* after that the answer is STORE_BROKEN_LATE: for a machine that has too much to do */
 
-/* Who is told how it ended: a session of this host by the number that breaking_start() returned, or a host that asked. */
+/* Who is told how it ended (queue_news.broken, or a store message): a session of this host, or a host. */
 struct breaking_asker {
 	uid_t uid;                   /* the user; only the keeper's and root may end other users' processes */
 	char host[STORE_HOST_BYTES]; /* "": a session */
-	uint64_t question;           /* the host's number for it */
+	uint64_t question;           /* the session's or host's number for it */
 };
 
 struct breaking;
@@ -37,7 +37,8 @@ struct breaking;
 struct breakings {
 	struct breaking *all;
 	unsigned count;
-	uint64_t last; /* number */
+	bool open;
+	uint64_t last; /* question of a session of this host */
 	uv_timer_t timer;
 };
 
@@ -46,10 +47,10 @@ void breaking_close(struct keeper *k);
 
 /*
  * Begins to take away this host's lease with this fence number. `limit`: the largest fence number that the operator has
- * seen; if a younger lease of this host is open over a part of it, nothing is broken. Returns the number under which
- * queue_news.broken tells the end, from a later turn of the loop; 0: BREAKING_MAX are under way, or no memory.
+ * seen; if a younger lease of this host is open over a part of it, nothing is broken. The asker is told the end from a later turn
+ * of the loop. False: BREAKING_MAX are under way, or no memory.
  */
-uint64_t breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const struct breaking_asker *asker);
+bool breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const struct breaking_asker *asker);
 
 /* A store message: another host wants it. */
 void breaking_asked(struct keeper *k, const struct store_message *m);

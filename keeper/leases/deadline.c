@@ -158,6 +158,7 @@ static void on_beat(void *arg, const struct store_reply *reply)
 
 	k->deadline.beat_under_way = false;
 	k->deadline.beats[beat_became(reply->status)]++;
+	k->deadline.keys_named = reply->key_count > 0;
 	deadline_notice(k);
 	keys_heard(k, reply); /* first: holders of a lost lease must not go on because the deadline has moved */
 	if (reply->status == STORE_OK)
@@ -184,7 +185,7 @@ static void on_beat_timer(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
-	if (!k->leases) {
+	if (!k->leases && !k->deadline.keys_named) {
 		uv_timer_stop(timer); /* nothing to renew */
 		return;
 	}

@@ -37,6 +37,7 @@ struct deadline {
 	uv_timer_t passing;
 	int64_t beat_sent_ns;
 	bool beat_under_way;
+	bool keys_named;                /* the last beat did, and the next one says whether that is still so: keys.h */
 	uint64_t beats[DEADLINE_BEATS]; /* by what became of them; never go back */
 	uint64_t
 		mark; /* what the store said when this host had been given up, and is acknowledged by beats; 0: never */

@@ -16,7 +16,6 @@
 #include "keeper/guard/table_earlier.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/leases/grace.h"
-#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/lost.h"
@@ -198,7 +197,7 @@ static void take_message(struct keeper *k, const struct store_message *m)
 		heard_of_twin(k, m->holder);
 		return;
 	case STORE_MSG_BROKEN:
-		k->queue.news->broken_elsewhere(k, m);
+		k->queue.news->broken(k, m);
 		return;
 	case STORE_MSG_WHO:
 	case STORE_MSG_HOLDER:
@@ -315,7 +314,6 @@ int host_start(struct keeper *k)
 	posting_start(k);
 	lost_start(k);
 	breaking_open(k);
-	keys_open(k);
 	survey_start(k);
 	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);
 	deadline_start(k);
@@ -334,5 +332,4 @@ void host_stop(struct keeper *k)
 	watch_free(k->host_in_store.sweeping);
 	lost_stop(k);
 	breaking_close(k);
-	keys_close(k);
 }

@@ -25,7 +25,6 @@
 #include "keeper/leases/grants.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/recall.h"
-#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/past.h"
@@ -123,7 +122,6 @@ struct keeper {
 	struct grace grace;
 	struct posting posting;
 	struct confirms confirms;
-	struct keys keys;
 	struct lost lost;
 	struct breakings breakings;
 	struct surveys surveys;

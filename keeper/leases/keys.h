@@ -8,7 +8,7 @@
  * ended, the slot in the table says "lost", and the parent ends the holders as on_lost says; and only then does the lease
  * go back. So no caller that was granted before comes to rely on the lock after the parent has looked. A lease
  * that the store must confirm first has no pins: it is lost as if the store had said that it has gone, and what the store
- * still has of it goes back as any token that no lease here has.
+ * still has of it goes back as any token that no lease here has: each beat names it, until no holders of lost leases are left.
  *
  * Clients cannot recall a lease. So one with a key is never in the page, does not linger (RECALL_RULE), and callers that
  * come when it is older than fair_ms wait for the next one (callers.h).
@@ -17,24 +17,24 @@
 #define DFLOCK_KEEPER_KEYS_H
 
 #include <stddef.h>
-#include <uv.h>
 
 #include "store/store.h"
 
 struct keeper;
-
-/* Part of struct keeper. */
-struct keys {
-	uv_timer_t timer;       /* while leases with key_lost end, or tokens go back */
-	struct keys_owed *owed; /* tokens that no lease has: they go back when no holders of lost leases are left */
-};
-
-void keys_open(struct keeper *k);
-void keys_close(struct keeper *k);
+struct lease;
 
 /* How many leases with a key the store has of this host, as far as is known. */
 size_t keys_count(const struct keeper *k);
 /* The answer to a beat. */
 void keys_heard(struct keeper *k, const struct store_reply *reply);
+
+/* --- for people --- */
+
+/* The key of a lease, without its format; "": it has none. */
+const char *keys_name(const struct lease *lease);
+/* "a Redis client (1a2b3c4d...) has its key jobs:nightly, for another 12 s", of an asking lease that is `taken`. */
+void keys_say_taken(const struct lease *lease, char *out, size_t size);
+/* Why a lease with key_lost was lost. */
+const char *keys_why_lost(const struct lease *lease);
 
 #endif

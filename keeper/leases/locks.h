@@ -84,12 +84,10 @@ struct lease_recalled {
 	int64_t keep_until_ns; /* no recall is obeyed before this: min_hold_ms */
 };
 
-/* Its key is not its own any more, and the lease ends: keys.c. */
-struct lease_keyed {
-	bool lost;
-	enum store_key_state state; /* what is with the key */
-	uint32_t slot;              /* ending, after lost: the slot in the table, with its generation */
-	uint64_t generation;        /* 0: it does not end because of its key */
+/* In state ENDING: the slot that is the parent's. */
+struct lease_ending {
+	uint32_t slot;
+	uint64_t generation;
 };
 
 /* probing.c */
@@ -138,7 +136,8 @@ struct lease {
 	struct lease_recalled recalled;
 	struct lease_probed probed;
 	struct lease_split split;
-	struct lease_keyed keyed;
+	enum store_key_state key_lost; /* keys.c: why its key is not its own any more, and the lease ends; 0: it is */
+	struct lease_ending ending;    /* act.c */
 	enum confirm_state confirm;
 	struct lease *confirm_prev, *confirm_next; /* keeper->confirms.waiting */
 	enum unseen_state unseen;

@@ -7,32 +7,57 @@
 #include <time.h>
 #include <utlist.h>
 
-#include "keeper/leases/keeper.h"
 #include "keeper/guard/table_notes.h"
+#include "keeper/leases/keeper.h"
 #include "keeper/leases/event.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
 
-#define LOSING_MS 5
+#define LOST_LOOK_MS 5
 
-static void on_losing(uv_timer_t *timer)
+/* Is its lease taken away still (rules/lease.h, BREAKING and ENDING)? Of one that an operator breaks, breaking.c has to say that it is doomed. */
+static bool lost_look_at(struct keeper *k, struct lease *lease)
+{
+	bool doomed = lease->state == LEASE_BREAKING && lease->key_lost;
+
+	/* mutant: key-pins */
+	if (doomed && !waiters_are_pinned(lease->lock, &lease->range))
+		queue_raise(lease, LEASE_EV_DOOMED);
+	/* mutant: break-order */
+	if (lease->state == LEASE_ENDING && !table_is_ending(k->table, lease->ending.slot, lease->ending.generation))
+		queue_raise(lease, LEASE_EV_BEREFT);
+	return doomed || lease->state == LEASE_ENDING;
+}
+
+/* One timer looks, so nothing depends on who hears of a change of state. */
+static void lost_on_timer(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
+	struct lease *lease, *next;
+	bool was = k->lost.losing, more = false;
 
 	k->lost.losing = table_has_lost(k->table);
-	if (k->lost.losing)
-		uv_timer_start(timer, on_losing, LOSING_MS, 0);
-	else
+	if (was && !k->lost.losing)
 		waiters_serve_all(k);
 	queue_settle(k);
+	HASH_ITER (hh, k->leases, lease, next)
+		more |= lost_look_at(k, lease);
+	queue_settle(k);
+	if (k->lost.losing || (more && !k->leaving))
+		lost_watch(k);
+}
+
+void lost_watch(struct keeper *k)
+{
+	uv_timer_start(&k->lost.timer, lost_on_timer, LOST_LOOK_MS, 0);
 }
 
 void lost_end_holders(struct keeper *k)
 {
 	k->lost.losing = true;
 	table_notify(k->table);
-	uv_timer_start(&k->lost.timer, on_losing, LOSING_MS, 0);
+	lost_watch(k);
 }
 
 bool lost_has_holders(const struct lock *lock)

@@ -1,5 +1,7 @@
-/* Leases that were lost while processes may hold the lock: reports them, and keeps the locks from other callers until
- * the holders are dead. Loop only. */
+/*
+ * Leases that are lost or taken away while processes may hold the lock: reports them, keeps the locks from other callers until
+ * the holders are dead, and lets a lease that the store still has (rules/lease.h, BREAKING and ENDING) go back then. Loop only.
+ */
 #ifndef DFLOCK_KEEPER_LOST_H
 #define DFLOCK_KEEPER_LOST_H
 
@@ -34,8 +36,8 @@ struct lost {
 	struct lost_lease *all;
 	unsigned count;
 	uint64_t counts[TABLE_WHYS]; /* of all that were lost, by why; never go back */
-	bool losing; /* holders of lost leases must be killed: no other process may be taken for one meanwhile */
-	uv_timer_t timer;
+	bool losing;      /* holders of lost leases must be killed: no other process may be taken for one meanwhile */
+	uv_timer_t timer; /* runs while leases end */
 };
 
 void lost_start(struct keeper *k);
@@ -49,6 +51,8 @@ void lost_report(struct lease *lease, enum table_why why, const char *text);
  * caller gets these locks, since the parent recognises holders by their kernel locks.
  */
 void lost_end_holders(struct keeper *k);
+/* A lease is taken away because its key is lost: it is doomed when its last pin has ended. */
+void lost_watch(struct keeper *k);
 bool lost_has_holders(const struct lock *lock);
 
 #endif

@@ -56,10 +56,8 @@ struct queue_news {
 	void (*leases_freed)(struct keeper *k);
 	/* A chase has come (store message). Called at once; answers nobody. */
 	void (*chase)(struct keeper *k, const struct store_message *message);
-	/* What became of a lease that was to be taken away here (breaking.h). */
-	void (*broken)(struct keeper *k, uint64_t number, enum store_broken how, pid_t pid);
-	/* ... on another host (store message). */
-	void (*broken_elsewhere)(struct keeper *k, const struct store_message *message);
+	/* What became of a lease that was to be taken away (breaking.h): a store message; of this host's own: holder is "". */
+	void (*broken)(struct keeper *k, const struct store_message *message);
 	/* Another host asks which processes here hold a lock, or answers such a question of this host. Called at once. */
 	void (*who)(struct keeper *k, const struct store_message *message);
 };

@@ -66,7 +66,7 @@ SIMULATOR = {
     "the probe sends what is not to go back any more": [
         put("early-disarmed", "stays ? EARLY_NOT : early_disarm(lease)", "event == LEASE_EV_FREE ? early_disarm(lease) : EARLY_NOT")],
     "what was under way is not sent again": [step("RELEASING", "UP", "RELEASING", "0")],
-    "a broken lease is released before its holders have ended": [condition("break-order", "b->phase == BREAKING_ENDS")],
+    "a broken lease is released before its holders have ended": [condition("break-order", "lease->state == LEASE_ENDING")],
     "a break does not wait for pins": [put("break-pins", "!waiters_are_pinned(lease->lock, &lease->range)", "true")],
 }
 
@@ -148,7 +148,7 @@ PROGRAMS = {
     "cluster/test_break.py::test_a_younger_lease_of_the_same_host_is_not_hit": {
         "dflock break ends younger holders": [condition("break-younger", "false")]},
     "cluster/test_redis_key_lost.py::test_on_lost_warn": {
-        "a lease with a lost key does not go back": [condition("key-order", "false")]},
+        "a lease with a lost key does not go back": [condition("break-order", "false")]},
     "cluster/test_redis_key_lost.py::test_a_caller_that_was_granted_just_before": {
         "a lost key does not wait for pins": [put("key-pins", "!waiters_are_pinned(lease->lock, &lease->range)", "true")]},
     "cluster/test_redis_key_lost.py::test_a_lease_that_nobody_knows": {

@@ -30,6 +30,7 @@
 #include "keeper/kernel/census.h"
 #include "keeper/leases/grace.h"
 #include "keeper/leases/keeper.h"
+#include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/reopen.h"
@@ -197,6 +198,18 @@ bool ending_waits(const struct keeper *keeper)
 {
 	(void)keeper;
 	return false;
+}
+
+const char *keys_name(const struct lease *of)
+{
+	(void)of;
+	return "";
+}
+
+void keys_say_taken(const struct lease *of, char *out, size_t size)
+{
+	(void)of;
+	snprintf(out, size, "taken");
 }
 
 const char *reopen_trouble(const struct file *of)
