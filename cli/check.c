@@ -50,24 +50,16 @@ static error_t check_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static void report_rest(int64_t at_least_ms)
+static void report_times(const struct rule *rule)
 {
 	char time[SHOW_TIME_BYTES];
 
-	if (at_least_ms)
-		printf(", one lock in %s (at_least_ms)", show_ms(at_least_ms, time));
-}
-
-static void report_hold_limits(const struct config *config, const char *path)
-{
-	int64_t warn_after_ms, kill_after_ms;
-	char time[SHOW_TIME_BYTES];
-
-	config_hold_limits(config, path, &warn_after_ms, &kill_after_ms);
-	if (warn_after_ms)
-		printf(", reported after %s (warn_after_ms)", show_ms(warn_after_ms, time));
-	if (kill_after_ms)
-		printf(", holders ended after %s (kill_after_ms)", show_ms(kill_after_ms, time));
+	if (rule->at_least_ms)
+		printf(", one lock in %s (at_least_ms)", show_ms(rule->at_least_ms, time));
+	if (rule->warn_after_ms)
+		printf(", reported after %s (warn_after_ms)", show_ms(rule->warn_after_ms, time));
+	if (rule->kill_after_ms)
+		printf(", holders ended after %s (kill_after_ms)", show_ms(rule->kill_after_ms, time));
 }
 
 /* False: the path could not be resolved, or the file must be protected (require) and is not. */
@@ -75,6 +67,7 @@ static bool report_file(const struct config *config, const char *file, bool requ
 {
 	char path[PATH_MAX], name[LOCK_NAME_BYTES];
 	int ret = files_resolve(file, path);
+	struct rule rule;
 	struct stat st;
 
 	if (ret) {
@@ -86,8 +79,8 @@ static bool report_file(const struct config *config, const char *file, bool requ
 	if (!ret) {
 		fputs(": protected as ", stdout);
 		show_text(stdout, name);
-		report_rest(config_at_least_ms(config, path));
-		report_hold_limits(config, path);
+		rule = config_rule_for(config, path);
+		report_times(&rule);
 		if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1)
 			printf("; it has %ju links, and a lock by one that no rule names is not protected",
 			       (uintmax_t)st.st_nlink);

@@ -25,31 +25,31 @@ struct top_values {
 };
 
 const struct setting_row config_top_rows[] = {
-	{"host", SETTING_STRING, offsetof(struct top_values, host), 0, 0, NULL},
-	{"log_level", SETTING_STRING, offsetof(struct top_values, log_level), 0, 0, NULL},
-	{"allow_break", SETTING_FLAG, offsetof(struct top_values, allow_break), 0, 0, NULL},
-	{"on_event", SETTING_TEXTS, offsetof(struct top_values, on_event), 0, 0, NULL},
-	{"show_jobs", SETTING_FLAG, offsetof(struct top_values, show_jobs), 0, 0, NULL},
-	{"store", SETTING_GROUP, offsetof(struct top_values, store), 0, 0, NULL},
-	{"lease", SETTING_GROUP, offsetof(struct top_values, lease), 0, 0, NULL},
-	{"protect", SETTING_LIST, offsetof(struct top_values, protect), 0, 0, NULL},
+	{"host", SETTING_STRING, offsetof(struct top_values, host), .with = NULL},
+	{"log_level", SETTING_STRING, offsetof(struct top_values, log_level), .with = NULL},
+	{"allow_break", SETTING_FLAG, offsetof(struct top_values, allow_break), .with = NULL},
+	{"on_event", SETTING_TEXTS, offsetof(struct top_values, on_event), .with = NULL},
+	{"show_jobs", SETTING_FLAG, offsetof(struct top_values, show_jobs), .with = NULL},
+	{"store", SETTING_GROUP, offsetof(struct top_values, store), .with = NULL},
+	{"lease", SETTING_GROUP, offsetof(struct top_values, lease), .with = NULL},
+	{"protect", SETTING_LIST, offsetof(struct top_values, protect), .with = NULL},
 	{.name = NULL},
 };
 
 const struct setting_row config_lease_rows[] = {
-	{"ttl_ms", SETTING_NUMBER, offsetof(struct config_lease, ttl_ms), 100, HOUR_MS, NULL},
-	{"linger_ms", SETTING_NUMBER, offsetof(struct config_lease, linger_ms), 0, HOUR_MS, NULL},
-	{"pin_ms", SETTING_NUMBER, offsetof(struct config_lease, pin_ms), 10, 60000, NULL},
-	{"probe_ms", SETTING_NUMBER, offsetof(struct config_lease, probe_ms), 10, 60000, NULL},
-	{"store_wait_ms", SETTING_NUMBER, offsetof(struct config_lease, store_wait_ms), 0, DAY_MS, NULL},
-	{"min_hold_ms", SETTING_NUMBER, offsetof(struct config_lease, min_hold_ms), 0, 1000, NULL},
-	{"fair_ms", SETTING_NUMBER, offsetof(struct config_lease, fair_ms), 0, HOUR_MS, NULL},
-	{"freeze_margin_ms", SETTING_NUMBER, offsetof(struct config_lease, freeze_margin_ms), 1, HOUR_MS, NULL},
-	{"dead_ms", SETTING_NUMBER, offsetof(struct config_lease, dead_ms), 2000, 30 * DAY_MS, NULL},
-	{"sweep_ms", SETTING_NUMBER, offsetof(struct config_lease, sweep_ms), 100, 30 * DAY_MS, NULL},
-	{"idle_ms", SETTING_NUMBER, offsetof(struct config_lease, idle_ms), 0, DAY_MS, NULL},
-	{"past_look_ms", SETTING_NUMBER, offsetof(struct config_lease, past_look_ms), 0, HOUR_MS, NULL},
-	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct config_lease, wait_warn_ms), 0, DAY_MS, NULL},
+	{"ttl_ms", SETTING_NUMBER, offsetof(struct config_lease, ttl_ms), .min = 100, .max = HOUR_MS},
+	{"linger_ms", SETTING_NUMBER, offsetof(struct config_lease, linger_ms), .min = 0, .max = HOUR_MS},
+	{"pin_ms", SETTING_NUMBER, offsetof(struct config_lease, pin_ms), .min = 10, .max = 60000},
+	{"probe_ms", SETTING_NUMBER, offsetof(struct config_lease, probe_ms), .min = 10, .max = 60000},
+	{"store_wait_ms", SETTING_NUMBER, offsetof(struct config_lease, store_wait_ms), .min = 0, .max = DAY_MS},
+	{"min_hold_ms", SETTING_NUMBER, offsetof(struct config_lease, min_hold_ms), .min = 0, .max = 1000},
+	{"fair_ms", SETTING_NUMBER, offsetof(struct config_lease, fair_ms), .min = 0, .max = HOUR_MS},
+	{"freeze_margin_ms", SETTING_NUMBER, offsetof(struct config_lease, freeze_margin_ms), .min = 1, .max = HOUR_MS},
+	{"dead_ms", SETTING_NUMBER, offsetof(struct config_lease, dead_ms), .min = 2000, .max = 30 * DAY_MS},
+	{"sweep_ms", SETTING_NUMBER, offsetof(struct config_lease, sweep_ms), .min = 100, .max = 30 * DAY_MS},
+	{"idle_ms", SETTING_NUMBER, offsetof(struct config_lease, idle_ms), .min = 0, .max = DAY_MS},
+	{"past_look_ms", SETTING_NUMBER, offsetof(struct config_lease, past_look_ms), .min = 0, .max = HOUR_MS},
+	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct config_lease, wait_warn_ms), .min = 0, .max = DAY_MS},
 	{"on_lost", SETTING_WORD, offsetof(struct config_lease, on_lost), .words = settings_on_lost},
 	{"on_refused", SETTING_WORD, offsetof(struct config_lease, on_refused), .words = settings_on_refused},
 	{.name = NULL},
@@ -197,25 +197,21 @@ static int config_read_top(const struct config_reading *r, config_setting_t *roo
 
 static int config_parse_text(const struct config_reading *r, bool shared, struct config *config)
 {
-	const char *text = config->text;
-	config_t parsed;
-	int ret = scan_text(r, text, config->text_len);
+	config_t *parsed = config->store.parsed = malloc(sizeof(*parsed));
+	const char *error;
+	int ret = scan_text(r, config->text, config->text_len);
 
+	if (!parsed)
+		return reading_out_of_memory(r);
+	config_init(parsed);
 	if (ret < 0)
 		return ret;
-	config_init(&parsed);
-	if (config_read_string(&parsed, text)) {
-		ret = config_read_top(r, config_root_setting(&parsed), shared, config);
-	} else {
-		const char *error = config_error_text(&parsed);
-		const char *expected = "name = value; here, or the end of what stands before";
-
-		if (strstr(error, "duplicate"))
-			expected = "each setting once";
-		ret = reading_fail(r, config_error_line(&parsed), "%s; expected %s", error, expected);
-	}
-	config_destroy(&parsed);
-	return ret;
+	if (config_read_string(parsed, config->text))
+		return config_read_top(r, config_root_setting(parsed), shared, config);
+	error = config_error_text(parsed);
+	return reading_fail(r, config_error_line(parsed), "%s; expected %s", error,
+			    strstr(error, "duplicate") ? "each setting once"
+						       : "name = value; here, or the end of what stands before");
 }
 
 /* Reads id and bytes so that the id is that of these bytes: if the file changes meanwhile, reads it again. */

@@ -41,18 +41,19 @@ struct config_tls {
 /* Either a server (socket, or address.host), or sentinels that know it, or nodes of a Redis Cluster. The numbers in these comments are the
  * defaults. */
 struct config_store {
-	char *socket;                                          /* "unix:/path" gives /path here; else NULL */
-	struct config_address address;                         /* port 6379 */
+	struct config_t *parsed;       /* libconfig's; owns the strings of this struct but hosts and passwords */
+	const char *socket;            /* "unix:/path" gives /path here; else NULL */
+	struct config_address address; /* port 6379 */
 	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379; no two are the same */
 	size_t sentinel_count;
 	bool cluster; /* what is in `sentinels` are nodes of a Redis Cluster, port 6379, and know which of them it is */
-	char *master; /* what the sentinels call it; NULL without sentinels, and with a cluster */
-	char *sentinel_user;     /* NULL: none */
-	char *sentinel_password; /* the first line of sentinel_password_file; NULL: none */
-	int replicas;   /* how many replicas the master has: 0; no default with sentinels (1 or more) or a cluster */
-	char *user;     /* NULL: none */
-	char *password; /* the first line of password_file; NULL: none */
-	int database;   /* 0 */
+	const char *master;        /* what the sentinels call it; NULL without sentinels, and with a cluster */
+	const char *sentinel_user; /* NULL: none */
+	char *sentinel_password;   /* the first line of sentinel_password_file; NULL: none */
+	int replicas;     /* how many replicas the master has: 0; no default with sentinels (1 or more) or a cluster */
+	const char *user; /* NULL: none */
+	char *password;   /* the first line of password_file; NULL: none */
+	int database;     /* 0 */
 	struct config_tls tls;
 	bool keys;          /* a rule has a redis_key: the user needs rights for it */
 	int64_t connect_ms; /* 5000: how long a connection or an answer may take, else the store is unreachable */
@@ -97,7 +98,7 @@ struct rule {
 	size_t fixed_len;
 	enum on_lost on_lost;
 	enum wire_on_refused on_refused;
-	bool refuse_unstoppable; /* unstoppable = "refuse": programs that the keeper could not stop get no lock */
+	unsigned refuse_unstoppable; /* unstoppable = "refuse": programs that the keeper could not stop get no lock */
 	int64_t at_least_ms; /* a new lock keeps all others from it for this long, also after its end; 0: it does not */
 	int64_t warn_after_ms; /* a lock that is held for longer is reported; 0: none is */
 	int64_t kill_after_ms; /* ditto: its holders are ended; 0 or at least CONFIG_KILL_LEAST_MS */
@@ -175,20 +176,11 @@ int config_set_names(struct config *config, const char *dir);
 
 /* The first rule that matches a resolved path. NULL: none. Pure. */
 const struct rule *config_rule(const struct config *config, const char *path);
-/* The on_lost of that rule; if no rule matches, that of the lease group. Pure. */
-enum on_lost config_on_lost(const struct config *config, const char *path);
-/* The on_refused of that rule; if no rule matches, that of the lease group. Pure. */
-enum wire_on_refused config_on_refused(const struct config *config, const char *path);
-/* The at_least_ms of that rule; 0: it has none, or no rule matches. Pure. */
-int64_t config_at_least_ms(const struct config *config, const char *path);
-/* The warn_after_ms and kill_after_ms of that rule; both 0 if no rule matches. Pure. */
-void config_hold_limits(const struct config *config, const char *path, int64_t *warn_after_ms, int64_t *kill_after_ms);
-/* The redis_key of that rule, with its format before it; NULL: it has none, or no rule matches. Valid as long as config. Pure. */
-const char *config_redis_key(const struct config *config, const char *path);
+/* What counts for a resolved path: that rule, with the at_least_ms of this path. If no rule matches, the rest is 0 but for
+ * what the group `lease` says. Valid as long as config. Pure. */
+struct rule config_rule_for(const struct config *config, const char *path);
 /* The redis_key of the rule that gives a file this lock name; NULL: there is no such rule, or it has none. Pure. */
 const char *config_redis_key_of(const struct config *config, const char *name);
-/* The wait_warn_ms of that rule; 0: it has none, or no rule matches. Pure. */
-int64_t config_wait_warn_ms(const struct config *config, const char *path);
 /* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the
  * file system. */
 int config_can_run(const struct config *config, char *why, size_t why_size);

@@ -5,7 +5,7 @@
  *   load.c     the bytes of a file (load.h)
  *   settings.c one group of settings against its table
  *   resolve.c  the path by which the kernel knows a file
- *   servertls.c, server.c  the group `store`
+ *   server.c   the group `store`
  *   protect.c  the list of rules
  *   config.c   the life of a configuration; `host` and the group `lease`
  *   rules.c    from a path to its rule and its lock name (pure)
@@ -53,6 +53,7 @@ enum setting_type {
 	SETTING_FLAG,   /* bool: true or false */
 	SETTING_WORD,   /* an enum: one of `words`, whose places are its values */
 	SETTING_STRING, /* const char *: not empty, no control characters; lives as long as the config_setting_t */
+	SETTING_PATH,   /* ditto, and an absolute path */
 	SETTING_GROUP,  /* config_setting_t * */
 	SETTING_LIST,   /* config_setting_t * */
 	SETTING_TEXTS,  /* config_setting_t *: a list or an array of such strings, at least one */
@@ -64,6 +65,7 @@ struct setting_row {
 	size_t offset;            /* where in the struct the value goes */
 	int64_t min, max;         /* SETTING_NUMBER */
 	const char *const *words; /* SETTING_WORD; ends with NULL */
+	const char *with;         /* the setting makes no sense without this one; NULL: it does */
 };
 
 /* All settings that exist; a test checks that each is documented. Each table ends with a NULL name. */
@@ -85,17 +87,7 @@ int settings_line(config_setting_t *group, const char *name);
 /* Says so in `why`, and returns -ENOMEM. */
 int reading_out_of_memory(const struct config_reading *r);
 
-/* The settings tls_... as they stand in the file. */
-struct servertls_values {
-	const char *ca, *certificate, *key, *server_name;
-};
-/* Fills *tls, whose `on` is set, and refuses settings that do not go together. The files are not read. */
-int servertls_read(const struct config_reading *r, config_setting_t *group, const struct servertls_values *values,
-		   struct config_tls *tls);
-/* Frees what servertls_read() allocated, also if it failed. */
-void servertls_free(struct config_tls *tls);
-
-/* Fills *store from the group (NULL: all defaults). */
+/* Fills *store from the group (NULL: all defaults), which is a part of store->parsed. */
 int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store);
 /* Frees what server_read() allocated, also if it failed. */
 void server_free(struct config_store *store);

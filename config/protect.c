@@ -8,28 +8,30 @@
 #include <sys/stat.h>
 
 struct rule_values {
+	struct rule rule;
 	const char *path, *tree, *name, *redis_key, *redis_key_format;
-	enum on_lost on_lost;
-	enum wire_on_refused on_refused;
-	unsigned refuse_unstoppable;
-	int64_t at_least_ms, wait_warn_ms, warn_after_ms, kill_after_ms;
 };
 
 static const char *const unstoppable_words[] = {"warn", "refuse", NULL};
 
 const struct setting_row config_rule_rows[] = {
-	{"path", SETTING_STRING, offsetof(struct rule_values, path), 0, 0, NULL},
-	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), 0, 0, NULL},
-	{"name", SETTING_STRING, offsetof(struct rule_values, name), 0, 0, NULL},
-	{"on_lost", SETTING_WORD, offsetof(struct rule_values, on_lost), .words = settings_on_lost},
-	{"on_refused", SETTING_WORD, offsetof(struct rule_values, on_refused), .words = settings_on_refused},
-	{"unstoppable", SETTING_WORD, offsetof(struct rule_values, refuse_unstoppable), .words = unstoppable_words},
-	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, at_least_ms), 0, CONFIG_RULE_MAX_MS, NULL},
-	{"warn_after_ms", SETTING_NUMBER, offsetof(struct rule_values, warn_after_ms), 0, CONFIG_RULE_MAX_MS, NULL},
-	{"kill_after_ms", SETTING_NUMBER, offsetof(struct rule_values, kill_after_ms), 0, CONFIG_RULE_MAX_MS, NULL},
-	{"redis_key", SETTING_STRING, offsetof(struct rule_values, redis_key), 0, 0, NULL},
-	{"redis_key_format", SETTING_STRING, offsetof(struct rule_values, redis_key_format), 0, 0, NULL},
-	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct rule_values, wait_warn_ms), 0, CONFIG_DAY_MS, NULL},
+	{"path", SETTING_STRING, offsetof(struct rule_values, path), .with = NULL},
+	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), .with = NULL},
+	{"name", SETTING_STRING, offsetof(struct rule_values, name), .with = NULL},
+	{"on_lost", SETTING_WORD, offsetof(struct rule_values, rule.on_lost), .words = settings_on_lost},
+	{"on_refused", SETTING_WORD, offsetof(struct rule_values, rule.on_refused), .words = settings_on_refused},
+	{"unstoppable", SETTING_WORD, offsetof(struct rule_values, rule.refuse_unstoppable),
+	 .words = unstoppable_words},
+	{"at_least_ms", SETTING_NUMBER, offsetof(struct rule_values, rule.at_least_ms), .min = 0,
+	 .max = CONFIG_RULE_MAX_MS},
+	{"warn_after_ms", SETTING_NUMBER, offsetof(struct rule_values, rule.warn_after_ms), .min = 0,
+	 .max = CONFIG_RULE_MAX_MS},
+	{"kill_after_ms", SETTING_NUMBER, offsetof(struct rule_values, rule.kill_after_ms), .min = 0,
+	 .max = CONFIG_RULE_MAX_MS},
+	{"redis_key", SETTING_STRING, offsetof(struct rule_values, redis_key), .with = NULL},
+	{"redis_key_format", SETTING_STRING, offsetof(struct rule_values, redis_key_format), .with = "redis_key"},
+	{"wait_warn_ms", SETTING_NUMBER, offsetof(struct rule_values, rule.wait_warn_ms), .min = 0,
+	 .max = CONFIG_DAY_MS},
 	{.name = NULL},
 };
 
@@ -185,26 +187,6 @@ static int check_key(const struct config_reading *r, config_setting_t *group, co
 	return 0;
 }
 
-static int read_key(const struct config_reading *r, config_setting_t *group, struct rule *rule, const char *key,
-		    const char *format)
-{
-	int ret;
-
-	if (!key && format)
-		return reading_fail(r, settings_line(group, "redis_key_format"),
-				    "redis_key_format is there without redis_key; expected both");
-	if (!key)
-		return 0;
-	if (!format)
-		format = "string";
-	ret = check_key(r, group, rule, key, format);
-	if (ret == 0 && asprintf(&rule->redis_key, "%s %s", format, key) < 0) {
-		rule->redis_key = NULL;
-		ret = reading_out_of_memory(r);
-	}
-	return ret;
-}
-
 /* The path or tree, with the name if there is one. */
 static int read_place(const struct config_reading *r, config_setting_t *group, const struct rule_values *values,
 		      struct rule *rule)
@@ -234,28 +216,27 @@ static int read_place(const struct config_reading *r, config_setting_t *group, c
 
 static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
 {
-	struct rule_values values = {
-		.on_lost = rule->on_lost, .on_refused = rule->on_refused, .wait_warn_ms = rule->wait_warn_ms};
+	struct rule_values values = {.rule = *rule};
+	const char *format;
 	int ret;
 
 	if (!config_setting_is_group(group))
 		return reading_fail(r, config_setting_source_line(group),
 				    "expected groups such as { path = \"/...\"; } in protect");
 	ret = settings_read(r, group, "", config_rule_rows, &values);
-	if (ret < 0)
-		return ret;
-	rule->on_lost = values.on_lost;
-	rule->on_refused = values.on_refused;
-	rule->refuse_unstoppable = values.refuse_unstoppable;
-	rule->at_least_ms = values.at_least_ms;
-	rule->wait_warn_ms = values.wait_warn_ms;
-	rule->warn_after_ms = values.warn_after_ms;
-	rule->kill_after_ms = values.kill_after_ms;
-	ret = check_hold_limits(r, group, rule);
+	*rule = values.rule;
+	if (ret == 0)
+		ret = check_hold_limits(r, group, rule);
 	if (ret == 0)
 		ret = read_place(r, group, &values, rule);
-	if (ret == 0)
-		ret = read_key(r, group, rule, values.redis_key, values.redis_key_format);
+	if (ret == 0 && values.redis_key) {
+		format = values.redis_key_format ? values.redis_key_format : "string";
+		ret = check_key(r, group, rule, values.redis_key, format);
+		if (ret == 0 && asprintf(&rule->redis_key, "%s %s", format, values.redis_key) < 0) {
+			rule->redis_key = NULL;
+			ret = reading_out_of_memory(r);
+		}
+	}
 	if (ret < 0)
 		return ret;
 	return check_name(r, values.name ? settings_line(group, "name") : rule->line, rule->name, values.name != NULL);

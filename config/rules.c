@@ -37,20 +37,6 @@ const struct rule *config_rule(const struct config *config, const char *path)
 	return NULL;
 }
 
-enum on_lost config_on_lost(const struct config *config, const char *path)
-{
-	const struct rule *rule = config_rule(config, path);
-
-	return rule ? rule->on_lost : config->lease.on_lost;
-}
-
-enum wire_on_refused config_on_refused(const struct config *config, const char *path)
-{
-	const struct rule *rule = config_rule(config, path);
-
-	return rule ? rule->on_refused : config->lease.on_refused;
-}
-
 /* `file` stands for a lock without a file. The length of the lock's name in *len, and the rest that begins with it; 0:
  * none, and the name is the whole of `file`. Users make these files, so it may be any text. */
 static int64_t rules_named_rest(const char *file, size_t *len)
@@ -73,29 +59,16 @@ static int64_t rules_named_rest(const char *file, size_t *len)
 	return ms;
 }
 
-int64_t config_at_least_ms(const struct config *config, const char *path)
+struct rule config_rule_for(const struct config *config, const char *path)
 {
 	const struct rule *rule = config_rule(config, path);
+	struct rule values =
+		rule ? *rule : (struct rule){.on_lost = config->lease.on_lost, .on_refused = config->lease.on_refused};
 	size_t len;
 
 	if (rule == &config->names)
-		return rules_named_rest(path + rule->fixed_len, &len);
-	return rule ? rule->at_least_ms : 0;
-}
-
-void config_hold_limits(const struct config *config, const char *path, int64_t *warn_after_ms, int64_t *kill_after_ms)
-{
-	const struct rule *rule = config_rule(config, path);
-
-	*warn_after_ms = rule ? rule->warn_after_ms : 0;
-	*kill_after_ms = rule ? rule->kill_after_ms : 0;
-}
-
-const char *config_redis_key(const struct config *config, const char *path)
-{
-	const struct rule *rule = config_rule(config, path);
-
-	return rule ? rule->redis_key : NULL;
+		values.at_least_ms = rules_named_rest(path + rule->fixed_len, &len);
+	return values;
 }
 
 void rules_fixed_path(const struct rule *rule, char out[PATH_MAX])
@@ -136,13 +109,6 @@ const char *config_redis_key_of(const struct config *config, const char *name)
 		if (config->rules[i].redis_key && strcmp(config->rules[i].name, name) == 0) /* the rule of one file */
 			return config->rules[i].redis_key;
 	return NULL;
-}
-
-int64_t config_wait_warn_ms(const struct config *config, const char *path)
-{
-	const struct rule *rule = config_rule(config, path);
-
-	return rule ? rule->wait_warn_ms : 0;
 }
 
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES])

@@ -14,37 +14,44 @@
 #define HOST_CHARS     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 #define V6_CHARS       "0123456789abcdefABCDEF:.%"
 
-#define MASTER_BYTES 253
+#define NAME_BYTES 253
 
 #define PLAIN     "redis://"
 #define ENCRYPTED "rediss://"
 
 struct store_values {
-	const char *server, *user, *password_file;
+	struct config_store store;
+	const char *server, *password_file, *sentinel_password_file;
 	config_setting_t *sentinels, *cluster;
-	const char *master, *sentinel_user, *sentinel_password_file;
-	struct servertls_values tls;
-	int64_t replicas, database, connect_ms;
+	int64_t replicas, database;
 };
 
 const struct setting_row config_store_rows[] = {
-	{"server", SETTING_STRING, offsetof(struct store_values, server), 0, 0, NULL},
-	{"sentinels", SETTING_TEXTS, offsetof(struct store_values, sentinels), 0, 0, NULL},
-	{"cluster", SETTING_TEXTS, offsetof(struct store_values, cluster), 0, 0, NULL},
-	{"master", SETTING_STRING, offsetof(struct store_values, master), 0, 0, NULL},
-	{"sentinel_user", SETTING_STRING, offsetof(struct store_values, sentinel_user), 0, 0, NULL},
-	{"sentinel_password_file", SETTING_STRING, offsetof(struct store_values, sentinel_password_file), 0, 0, NULL},
-	{"replicas", SETTING_NUMBER, offsetof(struct store_values, replicas), 0, CONFIG_MAX_REPLICAS, NULL},
-	{"user", SETTING_STRING, offsetof(struct store_values, user), 0, 0, NULL},
-	{"password_file", SETTING_STRING, offsetof(struct store_values, password_file), 0, 0, NULL},
-	{"database", SETTING_NUMBER, offsetof(struct store_values, database), 0, 16383, NULL},
-	{"tls_ca", SETTING_STRING, offsetof(struct store_values, tls.ca), 0, 0, NULL},
-	{"tls_certificate_file", SETTING_STRING, offsetof(struct store_values, tls.certificate), 0, 0, NULL},
-	{"tls_key_file", SETTING_STRING, offsetof(struct store_values, tls.key), 0, 0, NULL},
-	{"tls_server_name", SETTING_STRING, offsetof(struct store_values, tls.server_name), 0, 0, NULL},
-	{"connect_ms", SETTING_NUMBER, offsetof(struct store_values, connect_ms), 100, 600000, NULL},
+	{"server", SETTING_STRING, offsetof(struct store_values, server), .with = NULL},
+	{"sentinels", SETTING_TEXTS, offsetof(struct store_values, sentinels), .with = NULL},
+	{"cluster", SETTING_TEXTS, offsetof(struct store_values, cluster), .with = NULL},
+	{"master", SETTING_STRING, offsetof(struct store_values, store.master), .with = "sentinels"},
+	{"sentinel_user", SETTING_STRING, offsetof(struct store_values, store.sentinel_user),
+	 .with = "sentinel_password_file"},
+	{"sentinel_password_file", SETTING_PATH, offsetof(struct store_values, sentinel_password_file),
+	 .with = "sentinels"},
+	{"replicas", SETTING_NUMBER, offsetof(struct store_values, replicas), .max = CONFIG_MAX_REPLICAS},
+	{"user", SETTING_STRING, offsetof(struct store_values, store.user), .with = "password_file"},
+	{"password_file", SETTING_PATH, offsetof(struct store_values, password_file), .with = NULL},
+	{"database", SETTING_NUMBER, offsetof(struct store_values, database), .max = 16383},
+	{"tls_ca", SETTING_PATH, offsetof(struct store_values, store.tls.ca), .with = NULL},
+	{"tls_certificate_file", SETTING_PATH, offsetof(struct store_values, store.tls.certificate),
+	 .with = "tls_key_file"},
+	{"tls_key_file", SETTING_PATH, offsetof(struct store_values, store.tls.key), .with = "tls_certificate_file"},
+	{"tls_server_name", SETTING_STRING, offsetof(struct store_values, store.tls.server_name), .with = NULL},
+	{"connect_ms", SETTING_NUMBER, offsetof(struct store_values, store.connect_ms), .min = 100, .max = 600000},
 	{.name = NULL},
 };
+
+static bool is_name(const char *text, const char *chars)
+{
+	return *text && strlen(text) <= NAME_BYTES && !text[strspn(text, chars)];
+}
 
 /* The port of ":6379"; of "" the default; -1: the text is neither. */
 static int port_of(const char *s, int default_port)
@@ -108,30 +115,22 @@ static const char *parse_server(const char *server, struct config_store *store)
 		return "the socket's path is not absolute";
 	if (strlen(server + 5) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
 		return "the socket's path is longer than 107 bytes";
-	store->socket = strdup(server + 5);
+	store->socket = server + 5;
 	return NULL;
 }
 
-static int server_keep(const struct config_reading *r, char **out, const char *s, size_t len)
-{
-	*out = strndup(s, len);
-	return *out ? 0 : reading_out_of_memory(r);
-}
-
-/* Reads the first line of the file, which other users must not be able to read. */
-static int read_password(const struct config_reading *r, int line, const char *setting, const char *file,
+/* Reads the first line of the file, which other users must not be able to read. `file` NULL: there is none. */
+static int read_password(const struct config_reading *r, config_setting_t *group, const char *setting, const char *file,
 			 char **password)
 {
+	int ret, line = settings_line(group, setting);
 	const char *wrong = NULL;
 	char *bytes = NULL;
 	size_t len = 0;
 	struct stat st;
-	int ret;
 
-	if (r->rules_only)
+	if (r->rules_only || !file)
 		return 0;
-	if (file[0] != '/')
-		return reading_fail(r, line, "store.%s is \"%.100s\"; expected an absolute path", setting, file);
 	ret = load_file(file, PASSWORD_BYTES, &bytes, &len, &st);
 	if (ret == -EFBIG)
 		wrong = "is larger than 4096 bytes; expected the password in its first line";
@@ -148,27 +147,12 @@ static int read_password(const struct config_reading *r, int line, const char *s
 		wrong = "has an empty first line; expected the password there";
 	if (wrong)
 		ret = reading_fail(r, line, "store.%s %.200s %s", setting, file, wrong);
-	else
-		ret = server_keep(r, password, bytes, strcspn(bytes, "\n"));
+	else if (!(*password = strndup(bytes, strcspn(bytes, "\n"))))
+		ret = reading_out_of_memory(r);
 	if (bytes)
 		explicit_bzero(bytes, len);
 	free(bytes);
 	return ret;
-}
-
-/* Reads a login: the value and the name of the setting for the user, and of the one for the file with the password. */
-static int read_login(const struct config_reading *r, config_setting_t *group, const char *user_name, const char *user,
-		      const char *file_name, const char *file, char **out_user, char **out_password)
-{
-	int ret;
-
-	if (user && !file)
-		return reading_fail(r, settings_line(group, user_name),
-				    "store.%s is there without store.%s; expected both", user_name, file_name);
-	ret = user ? server_keep(r, out_user, user, strlen(user)) : 0;
-	if (ret < 0 || !file)
-		return ret;
-	return read_password(r, settings_line(group, file_name), file_name, file, out_password);
 }
 
 static int read_server(const struct config_reading *r, config_setting_t *group, const char *server,
@@ -260,27 +244,27 @@ static int read_sentinels(const struct config_reading *r, config_setting_t *grou
 			  struct config_store *store)
 {
 	int ret = read_list(r, group, "sentinels", values->sentinels, values, store);
-	const char *name;
+	const char *as_written = store->master;
 
 	if (ret < 0)
 		return ret;
-	if (!values->master)
+	if (!as_written)
 		return reading_fail(
 			r, settings_line(group, "sentinels"),
 			"store.master is missing; expected the name by which the sentinels know the master");
-	name = read_master(values->master, &store->tls);
-	if (!*name || strlen(name) > MASTER_BYTES || name[strspn(name, HOST_CHARS)])
+	store->master = read_master(as_written, &store->tls);
+	if (!is_name(store->master, HOST_CHARS))
 		return reading_fail(r, settings_line(group, "master"),
 				    "store.master is \"%.100s\"; expected 1 to %d letters, digits, '-', '.' and '_', "
 				    "perhaps behind rediss://",
-				    values->master, MASTER_BYTES);
+				    as_written, NAME_BYTES);
 	if (values->replicas < 1)
 		return reading_fail(
 			r, settings_line(group, "replicas"),
 			"store.replicas is %s; expected how many replicas the master has (1 to %d), so that a lock "
 			"counts only once enough of them know of it",
 			values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
-	return server_keep(r, &store->master, name, strlen(name));
+	return 0;
 }
 
 static int read_cluster(const struct config_reading *r, config_setting_t *group, const struct store_values *values,
@@ -306,32 +290,32 @@ static int read_cluster(const struct config_reading *r, config_setting_t *group,
 	return 0;
 }
 
-/* Refuses settings that make sense only with sentinels. */
-static int refuse_lonely(const struct config_reading *r, config_setting_t *group, const struct store_values *values)
+static int check_tls(const struct config_reading *r, config_setting_t *group, const struct config_tls *tls)
 {
-	const char *lonely = values->master                   ? "master"
-			     : values->sentinel_user          ? "sentinel_user"
-			     : values->sentinel_password_file ? "sentinel_password_file"
-							      : NULL;
-
-	if (!lonely)
-		return 0;
-	return reading_fail(r, settings_line(group, lonely),
-			    "store.%s is there without store.sentinels; expected a list of their addresses", lonely);
+	/* What makes no sense without rediss:// was probably meant to be there. */
+	for (const struct setting_row *row = config_store_rows; group && !tls->on && row->name; row++)
+		if (strncmp(row->name, "tls_", 4) == 0 && config_setting_get_member(group, row->name))
+			return reading_fail(r, settings_line(group, row->name),
+					    "store.%s is there, and no server or sentinel is reached by TLS; expected "
+					    "rediss:// before the address",
+					    row->name);
+	if (tls->server_name && !is_name(tls->server_name, HOST_CHARS ":"))
+		return reading_fail(r, settings_line(group, "tls_server_name"),
+				    "store.tls_server_name is \"%.100s\"; expected a host's name or number",
+				    tls->server_name);
+	return 0;
 }
 
 int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store)
 {
-	struct store_values values = {.connect_ms = 5000, .replicas = -1};
-	int ret = group ? settings_read(r, group, "store.", config_store_rows, &values) : 0;
+	struct store_values values = {.store = *store, .replicas = -1};
+	int ret;
 
-	if (ret < 0)
-		return ret;
+	values.store.connect_ms = 5000;
+	ret = group ? settings_read(r, group, "store.", config_store_rows, &values) : 0;
+	*store = values.store;
 	store->database = (int)values.database;
-	store->connect_ms = values.connect_ms;
 	store->replicas = values.replicas < 0 ? 0 : (int)values.replicas;
-	if (!values.sentinels)
-		ret = refuse_lonely(r, group, &values);
 	if (ret == 0 && values.cluster)
 		ret = read_cluster(r, group, &values, store);
 	else if (ret == 0 && values.sentinels)
@@ -339,13 +323,12 @@ int server_read(const struct config_reading *r, config_setting_t *group, struct 
 	else if (ret == 0)
 		ret = read_server(r, group, values.server ? values.server : DEFAULT_SERVER, store);
 	if (ret == 0)
-		ret = servertls_read(r, group, &values.tls, &store->tls);
+		ret = check_tls(r, group, &store->tls);
 	if (ret == 0)
-		ret = read_login(r, group, "user", values.user, "password_file", values.password_file, &store->user,
-				 &store->password);
+		ret = read_password(r, group, "password_file", values.password_file, &store->password);
 	if (ret == 0)
-		ret = read_login(r, group, "sentinel_user", values.sentinel_user, "sentinel_password_file",
-				 values.sentinel_password_file, &store->sentinel_user, &store->sentinel_password);
+		ret = read_password(r, group, "sentinel_password_file", values.sentinel_password_file,
+				    &store->sentinel_password);
 	return ret;
 }
 
@@ -358,14 +341,12 @@ static void free_secret(char *text)
 
 void server_free(struct config_store *store)
 {
-	servertls_free(&store->tls);
-	free(store->socket);
 	free(store->address.host);
 	for (size_t i = 0; i < store->sentinel_count; i++)
 		free(store->sentinels[i].host);
-	free(store->master);
-	free(store->sentinel_user);
 	free_secret(store->sentinel_password);
-	free(store->user);
 	free_secret(store->password);
+	if (store->parsed)
+		config_destroy(store->parsed);
+	free(store->parsed);
 }

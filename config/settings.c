@@ -205,7 +205,13 @@ static int settings_read_one(const struct config_reading *r, config_setting_t *s
 	case SETTING_WORD:
 		return settings_read_word(r, setting, prefix, row, value);
 	case SETTING_STRING:
-		return settings_read_string(r, setting, prefix, value);
+	case SETTING_PATH:
+		ret = settings_read_string(r, setting, prefix, value);
+		if (ret == 0 && row->type == SETTING_PATH && **(const char **)value != '/')
+			return reading_fail(r, config_setting_source_line(setting),
+					    "%s%s is \"%.100s\"; expected an absolute path", prefix, row->name,
+					    *(const char **)value);
+		return ret;
 	case SETTING_GROUP:
 		if (!config_setting_is_group(setting))
 			return settings_wrong_type(r, setting, prefix, "a group { name = value; }");
@@ -240,6 +246,12 @@ int settings_read(const struct config_reading *r, config_setting_t *group, const
 		if (ret < 0)
 			return ret;
 	}
+	for (const struct setting_row *row = rows; row->name; row++)
+		if (row->with && config_setting_get_member(group, row->name) &&
+		    !config_setting_get_member(group, row->with))
+			return reading_fail(r, settings_line(group, row->name),
+					    "%s%s is there without %s%s; expected both", prefix, row->name, prefix,
+					    row->with);
 	return 0;
 }
 

@@ -55,7 +55,7 @@ void caller_refuse_for_now(struct session *s, enum refusal refusal, const char *
 bool caller_is_patient(const struct session *s)
 {
 	return !caller_is_nonblocking(s) &&
-	       config_on_refused(s->keeper->config, s->waiter.lock->file->path) == WIRE_ON_REFUSED_WAIT;
+	       config_rule_for(s->keeper->config, s->waiter.lock->file->path).on_refused == WIRE_ON_REFUSED_WAIT;
 }
 
 void caller_tell_waiting(struct session *s)

@@ -141,7 +141,7 @@ static void configfile_replace(struct keeper *k, struct config *fresh)
 	config_free(fresh);
 	log_set_level(LOG_BY_CONFIGURATION, k->config->log_level);
 	HASH_ITER (hh, k->leases, lease, next)
-		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, lease->lock->file->path));
+		table_set_on_lost(k->table, lease->slot, config_rule_for(k->config, lease->lock->file->path).on_lost);
 	HASH_ITER (hh, k->files, file, next_file)
 		file_follow_rule(file);
 }

@@ -202,7 +202,7 @@ static json_t *waiting_json(const struct lease *lease)
 
 static enum on_lost on_lost_of(const struct lease *lease)
 {
-	return config_on_lost(lease->lock->file->keeper->config, lease->lock->file->path);
+	return config_rule_for(lease->lock->file->keeper->config, lease->lock->file->path).on_lost;
 }
 
 /* made: room for a note that is made up. */

@@ -297,7 +297,7 @@ __attribute__((format(printf, 3, 0))) static void refuse(struct session *s, bool
 	reply_fill(&reply, WIRE_REFUSED, NULL);
 	reply.may_mend = may_mend;
 	if (s->waiter.lock)
-		reply.on_refused = (uint8_t)config_on_refused(s->keeper->config, s->waiter.lock->file->path);
+		reply.on_refused = (uint8_t)config_rule_for(s->keeper->config, s->waiter.lock->file->path).on_refused;
 	vsnprintf(reply.reason, sizeof(reply.reason), format, args);
 	log_make_one_line(reply.reason);
 	session_log_refusal(s, reply.reason);

@@ -143,12 +143,13 @@ void lease_set_key(struct lease *lease, const char *key)
 
 void file_follow_rule(struct file *file)
 {
-	const struct config *config = file->keeper->config;
+	struct rule rule = config_rule_for(file->keeper->config, file->path);
 
-	lock_set_text(&file->redis_key, config_redis_key(config, file->path));
-	file->at_least_ms = config_at_least_ms(config, file->path);
-	file->wait_warn_ms = config_wait_warn_ms(config, file->path);
-	config_hold_limits(config, file->path, &file->warn_after_ms, &file->kill_after_ms);
+	lock_set_text(&file->redis_key, rule.redis_key);
+	file->at_least_ms = rule.at_least_ms;
+	file->wait_warn_ms = rule.wait_warn_ms;
+	file->warn_after_ms = rule.warn_after_ms;
+	file->kill_after_ms = rule.kill_after_ms;
 	for (int i = 0; i < WIRE_SPACES && !file_is_limited(file); i++)
 		grants_drop_all(&file->locks[i]);
 }

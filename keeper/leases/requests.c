@@ -97,7 +97,7 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
 					  .file = file_searched(file),
 					  .range = *range,
 					  .uid = uid,
-					  .on_lost = config_on_lost(file->keeper->config, file->path)};
+					  .on_lost = config_rule_for(file->keeper->config, file->path).on_lost};
 	int ret;
 
 	if (!lease)

@@ -54,7 +54,7 @@ bool takeup_entry(void *arg, const struct table_entry *entry)
 	if (lease->rest_ms || lease->key)
 		lease_recall_by_rule(lease);
 	if (entry->unsure) {
-		table_set_on_lost(k->table, lease->slot, config_on_lost(k->config, file->path));
+		table_set_on_lost(k->table, lease->slot, config_rule_for(k->config, file->path).on_lost);
 		reopen_file(file);
 	}
 	log_about(LINE_LEASE_TAKEN_UP, &(struct log_about){.lock = entry->name}, "%s: lease %s", entry->name,

@@ -234,10 +234,10 @@ START_TEST(what_rules_say_of_loss)
 	read_ok("protect = ( { path = \"/d/a\"; on_lost = \"kill\"; unstoppable = \"refuse\"; }, { path = \"/d/b\"; "
 		"unstoppable = \"warn\"; }, { tree = \"/d\"; on_lost = \"freeze\"; } );\n"
 		"lease = { on_lost = \"warn\"; };");
-	ck_assert_int_eq(config_on_lost(config, "/d/a"), ON_LOST_KILL);
-	ck_assert_int_eq(config_on_lost(config, "/d/b"), ON_LOST_WARN);
-	ck_assert_int_eq(config_on_lost(config, "/d/c"), ON_LOST_FREEZE);
-	ck_assert_int_eq(config_on_lost(config, "/e"), ON_LOST_WARN);
+	ck_assert_int_eq(config_rule_for(config, "/d/a").on_lost, ON_LOST_KILL);
+	ck_assert_int_eq(config_rule_for(config, "/d/b").on_lost, ON_LOST_WARN);
+	ck_assert_int_eq(config_rule_for(config, "/d/c").on_lost, ON_LOST_FREEZE);
+	ck_assert_int_eq(config_rule_for(config, "/e").on_lost, ON_LOST_WARN);
 	ck_assert(config_rule(config, "/d/a")->refuse_unstoppable);
 	ck_assert(!config_rule(config, "/d/b")->refuse_unstoppable);
 	ck_assert(!config_rule(config, "/d/c")->refuse_unstoppable);
@@ -249,10 +249,10 @@ START_TEST(what_rules_say_of_keys)
 {
 	read_ok("protect = ( { path = \"/d/a\"; redis_key = \"jobs:{x} y\"; }, "
 		"{ path = \"/d/b\"; redis_key = \"k\"; redis_key_format = \"redisson\"; }, { tree = \"/d\"; } );\n");
-	ck_assert_str_eq(config_redis_key(config, "/d/a"), "string jobs:{x} y");
-	ck_assert_str_eq(config_redis_key(config, "/d/b"), "redisson k");
-	ck_assert_ptr_null(config_redis_key(config, "/d/c"));
-	ck_assert_ptr_null(config_redis_key(config, "/e"));
+	ck_assert_str_eq(config_rule_for(config, "/d/a").redis_key, "string jobs:{x} y");
+	ck_assert_str_eq(config_rule_for(config, "/d/b").redis_key, "redisson k");
+	ck_assert_ptr_null(config_rule_for(config, "/d/c").redis_key);
+	ck_assert_ptr_null(config_rule_for(config, "/e").redis_key);
 	ck_assert(config->store.keys);
 	read_ok("protect = ( { path = \"/d/a\"; } );\n");
 	ck_assert(!config->store.keys);
@@ -264,30 +264,30 @@ START_TEST(what_rules_say_of_rests)
 {
 	read_ok("protect = ( { path = \"/d/a\"; at_least_ms = 60000; }, { path = \"/d/b\"; at_least_ms = 0; }, "
 		"{ path = \"/d/c\"; }, { tree = \"/d\"; at_least_ms = 2592000000L; } );\n");
-	ck_assert_int_eq(config_at_least_ms(config, "/d/a"), 60000);
-	ck_assert_int_eq(config_at_least_ms(config, "/d/b"), 0);
-	ck_assert_int_eq(config_at_least_ms(config, "/d/c"), 0);
-	ck_assert_int_eq(config_at_least_ms(config, "/d/d"), INT64_C(2592000000));
-	ck_assert_int_eq(config_at_least_ms(config, "/e"), 0);
+	ck_assert_int_eq(config_rule_for(config, "/d/a").at_least_ms, 60000);
+	ck_assert_int_eq(config_rule_for(config, "/d/b").at_least_ms, 0);
+	ck_assert_int_eq(config_rule_for(config, "/d/c").at_least_ms, 0);
+	ck_assert_int_eq(config_rule_for(config, "/d/d").at_least_ms, INT64_C(2592000000));
+	ck_assert_int_eq(config_rule_for(config, "/e").at_least_ms, 0);
 }
 END_TEST
 
 START_TEST(what_rules_say_of_long_locks)
 {
-	int64_t warn, kill;
+	struct rule rule;
 
 	read_ok("protect = ( { path = \"/d/a\"; warn_after_ms = 5; }, { path = \"/d/b\"; kill_after_ms = 1000; }, "
 		"{ path = \"/d/c\"; }, { tree = \"/d\"; warn_after_ms = 1000; kill_after_ms = 1000; } );\n");
-	config_hold_limits(config, "/d/a", &warn, &kill);
-	ck_assert(warn == 5 && kill == 0);
-	config_hold_limits(config, "/d/b", &warn, &kill);
-	ck_assert(warn == 0 && kill == 1000);
-	config_hold_limits(config, "/d/c", &warn, &kill);
-	ck_assert(warn == 0 && kill == 0);
-	config_hold_limits(config, "/d/d", &warn, &kill);
-	ck_assert(warn == 1000 && kill == 1000);
-	config_hold_limits(config, "/e", &warn, &kill);
-	ck_assert(warn == 0 && kill == 0);
+	rule = config_rule_for(config, "/d/a");
+	ck_assert(rule.warn_after_ms == 5 && rule.kill_after_ms == 0);
+	rule = config_rule_for(config, "/d/b");
+	ck_assert(rule.warn_after_ms == 0 && rule.kill_after_ms == 1000);
+	rule = config_rule_for(config, "/d/c");
+	ck_assert(rule.warn_after_ms == 0 && rule.kill_after_ms == 0);
+	rule = config_rule_for(config, "/d/d");
+	ck_assert(rule.warn_after_ms == 1000 && rule.kill_after_ms == 1000);
+	rule = config_rule_for(config, "/e");
+	ck_assert(rule.warn_after_ms == 0 && rule.kill_after_ms == 0);
 }
 END_TEST
 
@@ -295,12 +295,12 @@ START_TEST(each_rule_its_own_on_refused)
 {
 	read_ok("protect = ( { path = \"/d/a\"; on_refused = \"busy\"; }, { path = \"/d/b\"; on_refused = \"refuse\"; }, "
 		"{ tree = \"/d\"; } );\nlease = { on_refused = \"wait\"; };");
-	ck_assert_int_eq(config_on_refused(config, "/d/a"), WIRE_ON_REFUSED_BUSY);
-	ck_assert_int_eq(config_on_refused(config, "/d/b"), WIRE_ON_REFUSED_REFUSE);
-	ck_assert_int_eq(config_on_refused(config, "/d/c"), WIRE_ON_REFUSED_WAIT);
-	ck_assert_int_eq(config_on_refused(config, "/e"), WIRE_ON_REFUSED_WAIT);
+	ck_assert_int_eq(config_rule_for(config, "/d/a").on_refused, WIRE_ON_REFUSED_BUSY);
+	ck_assert_int_eq(config_rule_for(config, "/d/b").on_refused, WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(config_rule_for(config, "/d/c").on_refused, WIRE_ON_REFUSED_WAIT);
+	ck_assert_int_eq(config_rule_for(config, "/e").on_refused, WIRE_ON_REFUSED_WAIT);
 	ck_assert_int_eq(config_set_names(config, "/run/names"), 0);
-	ck_assert_int_eq(config_on_refused(config, "/run/names/x"), WIRE_ON_REFUSED_WAIT);
+	ck_assert_int_eq(config_rule_for(config, "/run/names/x").on_refused, WIRE_ON_REFUSED_WAIT);
 }
 END_TEST
 
@@ -333,10 +333,10 @@ START_TEST(a_lock_without_a_file_may_have_a_rest)
 	snprintf(path, sizeof(path), "/run/names/%s", named_locks[_i].file);
 	ck_assert_int_eq(config_lock_name(config, path, name), 0);
 	ck_assert_str_eq(name, named_locks[_i].name);
-	ck_assert_int_eq(config_at_least_ms(config, path), named_locks[_i].at_least_ms);
+	ck_assert_int_eq(config_rule_for(config, path).at_least_ms, named_locks[_i].at_least_ms);
 	/* Only there. */
 	snprintf(path, sizeof(path), "/d/%s", named_locks[_i].file);
-	ck_assert_int_eq(config_at_least_ms(config, path), 7);
+	ck_assert_int_eq(config_rule_for(config, path).at_least_ms, 7);
 	ck_assert_int_eq(config_lock_name(config, path, name), 0);
 	ck_assert_str_eq(name, path);
 }
@@ -376,12 +376,12 @@ START_TEST(what_rules_say_of_waits)
 	read_ok("lease = { wait_warn_ms = 7; };\n"
 		"protect = ( { path = \"/d/a\"; wait_warn_ms = 60000; }, { path = \"/d/b\"; wait_warn_ms = 0; }, "
 		"{ path = \"/d/c\"; } );\n");
-	ck_assert_int_eq(config_wait_warn_ms(config, "/d/a"), 60000);
-	ck_assert_int_eq(config_wait_warn_ms(config, "/d/b"), 0);
-	ck_assert_int_eq(config_wait_warn_ms(config, "/d/c"), 7);
-	ck_assert_int_eq(config_wait_warn_ms(config, "/e"), 0);
+	ck_assert_int_eq(config_rule_for(config, "/d/a").wait_warn_ms, 60000);
+	ck_assert_int_eq(config_rule_for(config, "/d/b").wait_warn_ms, 0);
+	ck_assert_int_eq(config_rule_for(config, "/d/c").wait_warn_ms, 7);
+	ck_assert_int_eq(config_rule_for(config, "/e").wait_warn_ms, 0);
 	ck_assert_int_eq(config_set_names(config, "/names"), 0);
-	ck_assert_int_eq(config_wait_warn_ms(config, "/names/x"), 7);
+	ck_assert_int_eq(config_rule_for(config, "/names/x").wait_warn_ms, 7);
 }
 END_TEST
 
