@@ -7,12 +7,12 @@
  * Let p be a path that the old list protects, and o the first old rule that matches it. The new list must give p the
  * same name. It does if
  *
- *   1. every old rule is in the new list, with the same kind, pattern and name, and
- *   2. for each rule m that stands before o in the new list and did not stand before o in the old list (m is new, or
- *      was moved): no path matches both m and o, or every path that matches both gets the same name from both.
+ *   1. the old rules are in the new list, with the same kind, pattern and name, in their order, and
+ *   2. for each rule m that is new and each old rule o behind it: no path matches both m and o, or every path that
+ *      matches both gets the same name from both.
  *
- * Proof: the first rule of the new list that matches p is o, or some m before it. An m that stood before o in the old
- * list does not match p, since o was the first rule that did. By 2, any other m that matches p gives it o's name.
+ * Proof: the first rule of the new list that matches p is o, or some new m before it, since no old rule before o matches
+ * p. By 2, m gives it o's name.
  *
  * What a rule does for a lost lease (on_lost), against holders that cannot be stopped (unstoppable), against a second
  * lock soon after the first (at_least_ms), against Redis clients (redis_key), and against programs that go on when they are
@@ -39,8 +39,6 @@
 
 /* The keeper's loop waits for these comparisons, so there are no more than this. */
 #define COMPARE_MAX 1000000
-
-#define NEW_RULE SIZE_MAX
 
 static bool same_rule(const struct rule *a, const struct rule *b)
 {
@@ -99,113 +97,69 @@ static bool rules_agree(const struct rule *before, const struct rule *rule)
 	return true;
 }
 
-/* Where the rule is in the list, or NEW_RULE. Begins to look at `from`, since most lists stay in order. */
-static size_t find_rule(const struct config *config, const struct rule *rule, size_t from)
-{
-	for (size_t i = 0; i < config->rule_count; i++) {
-		size_t at = (from + i) % config->rule_count;
-
-		if (same_rule(&config->rules[at], rule))
-			return at;
-	}
-	return NEW_RULE;
-}
-
 static const char *rule_word(const struct rule *rule)
 {
 	return rule->kind == PAGE_RULE_TREE ? "tree" : "path";
 }
 
-/* Sets old_at[i] to the old rule that the i-th new one is, or NEW_RULE. False: an old rule is missing, or is weaker
- * now. */
-static bool match_rules(const struct config *old, const struct config *fresh, size_t *old_at, char *why,
-			size_t why_size)
+/* Point 1 above; and no old rule is weaker, or ends holders sooner. */
+static bool has_all(const struct config *old, const struct config *fresh, char *why, size_t why_size)
 {
-	size_t next = 0;
+	size_t at = 0;
 
-	for (size_t i = 0; i < fresh->rule_count; i++)
-		old_at[i] = NEW_RULE;
-	for (size_t i = 0; i < old->rule_count; i++) {
-		size_t at = find_rule(fresh, &old->rules[i], next);
-
-		if (at == NEW_RULE) {
-			snprintf(why, why_size, "%s \"%.200s\" is not protected as \"%.100s\" any more",
-				 rule_word(&old->rules[i]), old->rules[i].pattern, old->rules[i].name);
-			return false;
-		}
-		if (is_weaker(&fresh->rules[at], &old->rules[i])) {
+	for (const struct rule *rule = old->rules; rule < old->rules + old->rule_count; rule++, at++) {
+		while (at < fresh->rule_count && !same_rule(&fresh->rules[at], rule))
+			at++;
+		if (at >= fresh->rule_count)
+			snprintf(why, why_size,
+				 "%s \"%.200s\" is not protected as \"%.100s\" any more, or its rule was moved",
+				 rule_word(rule), rule->pattern, rule->name);
+		else if (is_weaker(&fresh->rules[at], rule))
 			snprintf(why, why_size,
 				 "%s \"%.200s\" (line %d) would have on_lost = \"warn\", unstoppable = \"warn\", no "
 				 "at_least_ms, no on_refused = \"busy\", or another redis_key or none",
-				 rule_word(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
-			return false;
-		}
-		if (ends_sooner(&fresh->rules[at], &old->rules[i])) {
+				 rule_word(rule), rule->pattern, fresh->rules[at].line);
+		else if (ends_sooner(&fresh->rules[at], rule))
 			snprintf(
 				why, why_size,
 				"%s \"%.200s\" (line %d) has a kill_after_ms that is new or shorter, so holders could be "
 				"ended at once",
-				rule_word(&old->rules[i]), old->rules[i].pattern, fresh->rules[at].line);
-			return false;
-		}
-		old_at[at] = i;
-		next = at + 1;
+				rule_word(rule), rule->pattern, fresh->rules[at].line);
+		else
+			continue;
+		return false;
 	}
 	return true;
 }
 
-/* The j-th new rule is an old one. Does a rule before it perhaps take its files away? */
-static bool is_shadowed(const struct config *fresh, const size_t *old_at, size_t j, char *why, size_t why_size)
-{
-	for (size_t i = 0; i < j; i++) {
-		if (old_at[i] != NEW_RULE && old_at[i] < old_at[j])
-			continue;
-		if (rules_agree(&fresh->rules[i], &fresh->rules[j]))
-			continue;
-		snprintf(
-			why, why_size,
-			"%s \"%.200s\" (line %d) now stands before %s \"%.200s\" and may name its files anew, or do less for them",
-			rule_word(&fresh->rules[i]), fresh->rules[i].pattern, fresh->rules[i].line,
-			rule_word(&fresh->rules[j]), fresh->rules[j].pattern);
-		return true;
-	}
-	return false;
-}
-
-/* The same rules, perhaps with more behind them: the usual change, which needs few comparisons. */
-static bool is_beginning(const struct config *old, const struct config *fresh)
-{
-	size_t same = 0;
-
-	while (same < old->rule_count && same < fresh->rule_count &&
-	       same_rule(&old->rules[same], &fresh->rules[same]) &&
-	       !is_weaker(&fresh->rules[same], &old->rules[same]) &&
-	       !ends_sooner(&fresh->rules[same], &old->rules[same]))
-		same++;
-	return same == old->rule_count;
-}
-
 static bool keeps_rules(const struct config *old, const struct config *fresh, char *why, size_t why_size)
 {
-	size_t *old_at;
-	bool keeps;
+	size_t next = 0; /* of the old rules */
 
-	if (is_beginning(old, fresh))
-		return true;
-	if (fresh->rule_count && old->rule_count > COMPARE_MAX / fresh->rule_count) {
-		snprintf(why, why_size, "it has too many rules to tell whether every file keeps its name");
+	if (!has_all(old, fresh, why, why_size))
+		return false;
+	if (old->rule_count && fresh->rule_count - old->rule_count > COMPARE_MAX / old->rule_count) {
+		snprintf(why, why_size, "it has too many new rules to tell whether every file keeps its name");
 		return false;
 	}
-	old_at = calloc(fresh->rule_count + 1, sizeof(*old_at));
-	if (!old_at) {
-		snprintf(why, why_size, "there is no memory left to compare its rules");
-		return false;
+	for (const struct rule *rule = fresh->rules; next < old->rule_count; rule++) {
+		if (same_rule(rule, &old->rules[next])) {
+			next++;
+			continue;
+		}
+		for (size_t i = next; i < old->rule_count; i++) {
+			if (rules_agree(rule, &old->rules[i]))
+				continue;
+			snprintf(
+				why, why_size,
+				"%s \"%.200s\" (line %d) now stands before %s \"%.200s\" and may name its files anew, or do "
+				"less for them",
+				rule_word(rule), rule->pattern, rule->line, rule_word(&old->rules[i]),
+				old->rules[i].pattern);
+			return false;
+		}
 	}
-	keeps = match_rules(old, fresh, old_at, why, why_size);
-	for (size_t j = 0; j < fresh->rule_count && keeps; j++)
-		keeps = old_at[j] == NEW_RULE || !is_shadowed(fresh, old_at, j, why, why_size);
-	free(old_at);
-	return keeps;
+	return true;
 }
 
 bool config_follows(const struct config *old, const struct config *fresh, char *why, size_t why_size)
@@ -229,35 +183,34 @@ static bool follow_same_text(const char *a, const char *b)
 	return a == b || (a && b && strcmp(a, b) == 0);
 }
 
-static bool same_address(const struct config_address *a, const struct config_address *b)
+/* All but the passwords. The caller frees it; NULL: no memory left. */
+static char *follow_server_text(const struct config_store *c)
 {
-	return follow_same_text(a->host, b->host) && a->port == b->port;
-}
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
 
-static bool same_sentinels(const struct config_store *a, const struct config_store *b)
-{
-	if (a->sentinel_count != b->sentinel_count || a->cluster != b->cluster)
-		return false;
-	for (size_t i = 0; i < a->sentinel_count; i++)
-		if (!same_address(&a->sentinels[i], &b->sentinels[i]))
-			return false;
-	return follow_same_text(a->master, b->master) && follow_same_text(a->sentinel_user, b->sentinel_user) &&
-	       follow_same_text(a->sentinel_password, b->sentinel_password);
-}
-
-static bool same_tls(const struct config_tls *a, const struct config_tls *b)
-{
-	return a->on == b->on && a->only_server == b->only_server && follow_same_text(a->ca, b->ca) &&
-	       follow_same_text(a->certificate, b->certificate) && follow_same_text(a->key, b->key) &&
-	       follow_same_text(a->server_name, b->server_name);
+	if (!f)
+		return NULL;
+	fprintf(f, "%s %s %d %d %s %s %d %s %d %d %d %s %s %s %s %lld", c->socket, c->address.host, c->address.port,
+		c->cluster, c->master, c->sentinel_user, c->replicas, c->user, c->database, c->tls.on,
+		c->tls.only_server, c->tls.ca, c->tls.certificate, c->tls.key, c->tls.server_name,
+		(long long)c->connect_ms);
+	for (size_t i = 0; i < c->sentinel_count; i++)
+		fprintf(f, " %s:%d", c->sentinels[i].host, c->sentinels[i].port);
+	fclose(f);
+	return text;
 }
 
 static bool same_server(const struct config_store *a, const struct config_store *b)
 {
-	return follow_same_text(a->socket, b->socket) && same_address(&a->address, &b->address) &&
-	       same_sentinels(a, b) && a->replicas == b->replicas && follow_same_text(a->user, b->user) &&
-	       follow_same_text(a->password, b->password) && same_tls(&a->tls, &b->tls) && a->database == b->database &&
-	       a->connect_ms == b->connect_ms;
+	char *one = follow_server_text(a), *other = follow_server_text(b);
+	bool same = one && other && strcmp(one, other) == 0;
+
+	free(one);
+	free(other);
+	return same && follow_same_text(a->password, b->password) &&
+	       follow_same_text(a->sentinel_password, b->sentinel_password);
 }
 
 bool config_same_store(const struct config *a, const struct config *b)

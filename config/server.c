@@ -35,10 +35,10 @@ const struct setting_row config_store_rows[] = {
 	 .with = "sentinel_password_file"},
 	{"sentinel_password_file", SETTING_PATH, offsetof(struct store_values, sentinel_password_file),
 	 .with = "sentinels"},
-	{"replicas", SETTING_NUMBER, offsetof(struct store_values, replicas), .max = CONFIG_MAX_REPLICAS},
+	{"replicas", SETTING_NUMBER, offsetof(struct store_values, replicas), .min = 0, .max = CONFIG_MAX_REPLICAS},
 	{"user", SETTING_STRING, offsetof(struct store_values, store.user), .with = "password_file"},
 	{"password_file", SETTING_PATH, offsetof(struct store_values, password_file), .with = NULL},
-	{"database", SETTING_NUMBER, offsetof(struct store_values, database), .max = 16383},
+	{"database", SETTING_NUMBER, offsetof(struct store_values, database), .min = 0, .max = 16383},
 	{"tls_ca", SETTING_PATH, offsetof(struct store_values, store.tls.ca), .with = NULL},
 	{"tls_certificate_file", SETTING_PATH, offsetof(struct store_values, store.tls.certificate),
 	 .with = "tls_key_file"},
@@ -290,7 +290,7 @@ static int read_cluster(const struct config_reading *r, config_setting_t *group,
 	return 0;
 }
 
-static int check_tls(const struct config_reading *r, config_setting_t *group, const struct config_tls *tls)
+static int server_check_tls(const struct config_reading *r, config_setting_t *group, const struct config_tls *tls)
 {
 	/* What makes no sense without rediss:// was probably meant to be there. */
 	for (const struct setting_row *row = config_store_rows; group && !tls->on && row->name; row++)
@@ -323,7 +323,7 @@ int server_read(const struct config_reading *r, config_setting_t *group, struct 
 	else if (ret == 0)
 		ret = read_server(r, group, values.server ? values.server : DEFAULT_SERVER, store);
 	if (ret == 0)
-		ret = check_tls(r, group, &store->tls);
+		ret = server_check_tls(r, group, &store->tls);
 	if (ret == 0)
 		ret = read_password(r, group, "password_file", values.password_file, &store->password);
 	if (ret == 0)

@@ -56,7 +56,7 @@ for text in (f"{FIRST:.1f} ", f"{KILLED:.2f} ", f"{LAST:.2f} ", f"tries at least
     if text not in part:
         wrong.append(f"docs/operating.md: what ttl_ms costs: {text!r} is missing")
 
-# {"ttl_ms", SETTING_NUMBER, offsetof(struct config_lease, ttl_ms), 100, HOUR_MS, NULL},
+# {"ttl_ms", SETTING_NUMBER, offsetof(struct config_lease, ttl_ms), .min = 100, .max = HOUR_MS},
 text = "\n".join(open(path).read() for path in sorted(glob.glob("config/*.[ch]")))
 names = dict(re.findall(r"#define (\w+) +(?:INT64_C\()?(\w+)", text))
 
@@ -71,7 +71,7 @@ def value(words):
     return product
 
 
-rows = re.findall(r'\{"(\w+)", SETTING_NUMBER, .*?, ([\w* ]+), ([\w* ]+), NULL\},', text)
+rows = re.findall(r'\{"(\w+)", SETTING_NUMBER, .*?, \.min = ([\w* ]+), \.max = ([\w* ]+)\},', text)
 with open("man/dflock.conf.5") as page:
     items = {}
     for name, said in re.findall(r"^\.It Va (\w+) No = (.*?)(?=^\.It |^\.El|^\.S[hs] )", page.read(), re.M | re.S):

@@ -91,11 +91,9 @@ static const struct change {
 	{"{ path = \"/a/f\"; }", "{ tree = \"/a\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", "do less"},
 	{"{ path = \"/a/f\"; }", "{ tree = \"/b\"; on_lost = \"warn\"; }, { path = \"/a/f\"; }", NULL},
 	/* Moved. */
-	{"{ path = \"/a/f\"; }, { tree = \"/b\"; }", "{ tree = \"/b\"; }, { path = \"/a/f\"; }", NULL},
+	{"{ path = \"/a/f\"; }, { tree = \"/b\"; }", "{ tree = \"/b\"; }, { path = \"/a/f\"; }", "was moved"},
 	{"{ path = \"/a/f\"; name = \"x\"; }, { tree = \"/a\"; }",
-	 "{ tree = \"/a\"; }, { path = \"/a/f\"; name = \"x\"; }", "may name"},
-	{"{ tree = \"/a\"; }, { path = \"/a/f\"; name = \"x\"; }",
-	 "{ path = \"/a/f\"; name = \"x\"; }, { tree = \"/a\"; }", "may name"},
+	 "{ tree = \"/a\"; }, { path = \"/a/f\"; name = \"x\"; }", "was moved"},
 	{"{ path = \"/a/f\"; name = \"x\"; }, { tree = \"/a\"; }",
 	 "{ path = \"/a/f\"; name = \"x\"; }, { path = \"/b\"; }, { tree = \"/a\"; }", NULL},
 	{"{ path = \"/a/f\"; name = \"x\"; }, { tree = \"/a\"; }",
