@@ -18,180 +18,22 @@
 #include "cli/ask.h"
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/status.h"
+#include "cli/top.h"
 
-#define TOP_S          2 /* between two looks */
-#define TOP_MAX_S      3600
-#define TOP_TEXT_BYTES 512
-#define TOP_ROWS_AT    4 /* the line of the headings */
+#define TOP_S       2 /* between two looks */
+#define TOP_MAX_S   3600
+#define TOP_ROWS_AT 4 /* the line of the headings */
 
-enum top_color { TOP_GOOD = 1, TOP_WARN, TOP_BAD, TOP_DIM };
-enum top_column { TOP_LOCK, TOP_STATE, TOP_HOST, TOP_WHAT, TOP_SINCE, TOP_BY, TOP_COLUMNS };
-
-struct top_row {
-	const char *lock; /* the document's; "": a host */
-	char text[TOP_COLUMNS][TOP_TEXT_BYTES];
-	int64_t since;  /* Unix time, or of a host the age in ms; 0: not known */
-	unsigned place; /* 0: held; else in the queue of those that wait */
-	enum top_color color;
-};
-
-static struct top {
-	int seconds;
-	json_t *doc; /* NULL: `why` says why there is none */
-	char why[CLI_LINE_BYTES];
-	struct top_row *rows; /* those that are shown, sorted */
-	size_t count, room;
-	size_t at, first;            /* the row that is chosen, and the first on the screen */
-	char chosen[TOP_TEXT_BYTES]; /* its lock, which stays chosen when rows come and go */
-	enum top_column sort;
-	bool down, hosts; /* hosts are shown, instead of locks */
-	char filter[TOP_TEXT_BYTES];
-	bool typing; /* the filter */
-} top = {.seconds = TOP_S};
-
-/* --- the rows --- */
-
-/* NULL without memory: the row is left out. */
-static struct top_row *top_add(const char *lock, const char *host)
-{
-	struct top_row *rows = top.rows, *row;
-
-	if (top.count == top.room) {
-		top.room = top.room ? 2 * top.room : 64;
-		rows = reallocarray(top.rows, top.room, sizeof(*rows));
-		if (!rows) {
-			top.room = top.count;
-			return NULL;
-		}
-		top.rows = rows;
-	}
-	row = &rows[top.count++];
-	*row = (struct top_row){.lock = lock};
-	snprintf(row->text[TOP_LOCK], TOP_TEXT_BYTES, "%s", lock);
-	snprintf(row->text[TOP_HOST], TOP_TEXT_BYTES, "%s", host);
-	return row;
-}
-
-/* Rows that the filter leaves out go again. */
-static void top_filter(struct top_row *row)
-{
-	for (size_t i = 0; row && *top.filter && i < TOP_COLUMNS; i++)
-		if (strcasestr(row->text[i], top.filter))
-			return;
-	if (row && *top.filter)
-		top.count--;
-}
-
-/* A lease, or with place a waiter. */
-static void top_add_entry(const char *lock, const json_t *entry, unsigned place)
-{
-	const json_t *job = json_object_get(entry, "job");
-	struct top_row *row = top_add(lock, field_text(entry, "host"));
-	char range[STATUS_RANGE_BYTES], age[SHOW_TIME_BYTES];
-
-	if (!row)
-		return;
-	row->place = place;
-	row->color = place ? TOP_WARN : TOP_GOOD;
-	row->since = field_number(job, "since");
-	if (place)
-		snprintf(row->text[TOP_STATE], TOP_TEXT_BYTES, "waits (%u.)", place);
-	else
-		snprintf(row->text[TOP_STATE], TOP_TEXT_BYTES, "held");
-	snprintf(row->text[TOP_WHAT], TOP_TEXT_BYTES, "%s %s, %s", field_text(entry, "space"),
-		 field_text(entry, "mode"), status_leases_range(entry, range));
-	if (row->since)
-		snprintf(row->text[TOP_SINCE], TOP_TEXT_BYTES, "%s", show_ms((time(NULL) - row->since) * 1000, age));
-	if (field_number(job, "pid"))
-		snprintf(row->text[TOP_BY], TOP_TEXT_BYTES, "pid %" PRId64 " (%s)", field_number(job, "pid"),
-			 field_text(job, "command"));
-	top_filter(row);
-}
-
-static void top_add_lock(const json_t *lock)
-{
-	const json_t *client = json_object_get(lock, "client"), *entry;
-	const char *name = field_text(lock, "name");
-	struct top_row *row;
-	size_t i;
-
-	json_array_foreach (json_object_get(lock, "leases"), i, entry)
-		top_add_entry(name, entry, 0);
-	if (json_is_object(client) && (row = top_add(name, "a Redis client"))) {
-		row->color = TOP_GOOD;
-		strcpy(row->text[TOP_STATE], "held");
-		snprintf(row->text[TOP_WHAT], TOP_TEXT_BYTES, "key %s", field_text(client, "key"));
-		top_filter(row);
-	}
-	json_array_foreach (json_object_get(lock, "waiters"), i, entry)
-		top_add_entry(name, entry, (unsigned)i + 1);
-}
-
-static void top_add_host(const char *host, const json_t *about, int64_t ttl_ms)
-{
-	bool own = !strcmp(host, field_text(top.doc, "host"));
-	struct top_row *row = top_add("", host);
-	char age[SHOW_TIME_BYTES];
-
-	if (!row)
-		return;
-	row->since = field_number(about, "age_ms");
-	row->color = row->since > ttl_ms ? TOP_BAD : TOP_GOOD;
-	snprintf(row->text[TOP_STATE], TOP_TEXT_BYTES, "%s",
-		 row->since > ttl_ms ? "silent"
-		 : own               ? "this host"
-				     : "beats");
-	snprintf(row->text[TOP_SINCE], TOP_TEXT_BYTES, "%s", show_ms(row->since, age));
-	snprintf(row->text[TOP_BY], TOP_TEXT_BYTES, "beat %" PRId64, field_number(about, "beat"));
-	top_filter(row);
-}
-
-static int top_compare(const void *a, const void *b)
-{
-	const struct top_row *one = a, *other = b;
-	int64_t ret = top.sort == TOP_SINCE ? (one->since > other->since) - (one->since < other->since)
-					    : strcmp(one->text[top.sort], other->text[top.sort]);
-
-	if (ret == 0)
-		ret = strcmp(one->lock, other->lock);
-	if (ret == 0)
-		return one->place < other->place ? -1 : one->place > other->place;
-	return (ret < 0) == !top.down ? -1 : 1;
-}
-
-/* The rows anew, from the document; the lock that was chosen stays chosen. */
-static void top_fill(void)
-{
-	const json_t *cluster = json_object_get(top.doc, "cluster"), *lock;
-	const char *host;
-	json_t *about;
-	size_t i;
-
-	top.count = 0;
-	if (top.hosts)
-		json_object_foreach (json_object_get(cluster, "hosts"), host, about)
-			top_add_host(host, about, field_number(cluster, "ttl_ms"));
-	else
-		json_array_foreach (json_object_get(cluster, "locks"), i, lock)
-			top_add_lock(lock);
-	if (top.count)
-		qsort(top.rows, top.count, sizeof(*top.rows), top_compare);
-	if (top.at < top.count && !strcmp(top.rows[top.at].lock, top.chosen))
-		return;
-	for (i = 0; i < top.count && *top.chosen; i++)
-		if (!strcmp(top.rows[i].lock, top.chosen)) {
-			top.at = i;
-			return;
-		}
-	top.at = top.count && top.at >= top.count ? top.count - 1 : top.count ? top.at : 0;
-}
+static int top_seconds = TOP_S;
+static char top_why[CLI_LINE_BYTES]; /* there is no document */
+static size_t top_first;             /* the first row on the screen */
+static bool top_typing;              /* the filter */
 
 static void top_look(void)
 {
 	json_decref(top.doc);
 	top.doc = NULL;
-	ask_once(WIRE_STATUS, NULL, &top.doc, top.why);
+	ask_once(WIRE_STATUS, NULL, &top.doc, top_why);
 	top_fill();
 }
 
@@ -222,12 +64,38 @@ static void top_cell(int y, int x, int width, const char *text)
 		addch(' ');
 }
 
+/* What threatens the locks, the worst first; "": nothing. */
+static void top_alarm(char line[TOP_TEXT_BYTES])
+{
+	const json_t *store = json_object_get(top.doc, "store"), *cluster = json_object_get(top.doc, "cluster");
+	char left[SHOW_TIME_BYTES];
+
+	line[0] = '\0';
+	if (field_number(top.doc, "frozen"))
+		snprintf(line, TOP_TEXT_BYTES, "%" PRId64 " processes are FROZEN until the store answers",
+			 field_number(top.doc, "frozen"));
+	else if (!field_flag(store, "up"))
+		snprintf(line, TOP_TEXT_BYTES, "%s", field_text(store, "error"));
+	else if (*field_text(store, "refuses"))
+		snprintf(line, TOP_TEXT_BYTES, "NO NEW LOCKS: %s", field_text(store, "refuses"));
+	else if (field_flag(store, "grace"))
+		snprintf(line, TOP_TEXT_BYTES, "in grace: nothing new is granted for another %s",
+			 show_ms(field_number(store, "grace_left_ms"), left));
+	else if (json_array_size(json_object_get(top.doc, "lost")) ||
+		 json_array_size(json_object_get(top.doc, "taken_past")))
+		snprintf(line, TOP_TEXT_BYTES,
+			 "leases were lost, or locks were taken past dflock: see `dflock status'");
+	else if (!json_is_object(cluster))
+		snprintf(line, TOP_TEXT_BYTES, "the rest of the cluster cannot be shown: %s",
+			 field_text(top.doc, "cluster_error"));
+}
+
 static void top_draw_head(void)
 {
 	const json_t *store = json_object_get(top.doc, "store"), *cluster = json_object_get(top.doc, "cluster"), *about,
 		     *lock;
 	size_t hosts = 0, held = 0, waiting = 0, silent = 0, i;
-	char line[TOP_TEXT_BYTES], when[SHOW_TIME_BYTES], left[SHOW_TIME_BYTES];
+	char line[TOP_TEXT_BYTES], when[SHOW_TIME_BYTES];
 	bool up = field_flag(store, "up");
 	const char *host;
 
@@ -238,7 +106,7 @@ static void top_draw_head(void)
 	attroff(A_BOLD);
 	if (!top.doc) {
 		attron(COLOR_PAIR(TOP_BAD));
-		top_cell(1, 0, COLS, top.why);
+		top_cell(1, 0, COLS, top_why);
 		attroff(COLOR_PAIR(TOP_BAD));
 		top_cell(2, 0, COLS, "");
 		return;
@@ -256,23 +124,7 @@ static void top_draw_head(void)
 	attron(COLOR_PAIR(up ? TOP_GOOD : TOP_BAD));
 	top_cell(1, 0, COLS, line);
 	attroff(COLOR_PAIR(up ? TOP_GOOD : TOP_BAD));
-	line[0] = '\0';
-	if (field_number(top.doc, "frozen"))
-		snprintf(line, sizeof(line), "%" PRId64 " processes are FROZEN until the store answers",
-			 field_number(top.doc, "frozen"));
-	else if (!up)
-		snprintf(line, sizeof(line), "%s", field_text(store, "error"));
-	else if (*field_text(store, "refuses"))
-		snprintf(line, sizeof(line), "NO NEW LOCKS: %s", field_text(store, "refuses"));
-	else if (field_flag(store, "grace"))
-		snprintf(line, sizeof(line), "in grace: nothing new is granted for another %s",
-			 show_ms(field_number(store, "grace_left_ms"), left));
-	else if (json_array_size(json_object_get(top.doc, "lost")) ||
-		 json_array_size(json_object_get(top.doc, "taken_past")))
-		snprintf(line, sizeof(line), "leases were lost, or locks were taken past dflock: see `dflock status'");
-	else if (!json_is_object(cluster))
-		snprintf(line, sizeof(line), "the rest of the cluster cannot be shown: %s",
-			 field_text(top.doc, "cluster_error"));
+	top_alarm(line);
 	attron(COLOR_PAIR(TOP_BAD));
 	top_cell(2, 0, COLS, line);
 	attroff(COLOR_PAIR(TOP_BAD));
@@ -305,13 +157,13 @@ static void top_draw(void)
 	erase();
 	top_draw_head();
 	top_widths(widths, heads);
-	if (top.at < top.first)
-		top.first = top.at;
-	if (lines > 0 && top.at >= top.first + (size_t)lines)
-		top.first = top.at - (size_t)lines + 1;
-	for (int y = -1; y < lines && top.first + (size_t)(y + 1) <= top.count; y++) {
-		const struct top_row *row = y < 0 ? NULL : &top.rows[top.first + (size_t)y];
-		bool chosen = row && top.first + (size_t)y == top.at;
+	if (top.at < top_first)
+		top_first = top.at;
+	if (lines > 0 && top.at >= top_first + (size_t)lines)
+		top_first = top.at - (size_t)lines + 1;
+	for (int y = -1; y < lines && top_first + (size_t)(y + 1) <= top.count; y++) {
+		const struct top_row *row = y < 0 ? NULL : &top.rows[top_first + (size_t)y];
+		bool chosen = row && top_first + (size_t)y == top.at;
 		int x = 0;
 
 		for (size_t c = 0; c < TOP_COLUMNS; c++) {
@@ -329,8 +181,8 @@ static void top_draw(void)
 			x += widths[c] + 2;
 		}
 	}
-	if (top.typing || *top.filter)
-		snprintf(line, sizeof(line), "filter: %s%s", top.filter, top.typing ? "_" : "   (/ changes it)");
+	if (top_typing || *top.filter)
+		snprintf(line, sizeof(line), "filter: %s%s", top.filter, top_typing ? "_" : "   (/ changes it)");
 	else
 		snprintf(line, sizeof(line),
 			 "q ends  s sorts  r reverses  / filters  h %s  Enter asks about the lock  b breaks it",
@@ -386,7 +238,7 @@ static void top_type(int key)
 	size_t len = strlen(top.filter);
 
 	if (key == '\n' || key == KEY_ENTER || key == 27)
-		top.typing = false;
+		top_typing = false;
 	if (key == 27)
 		top.filter[0] = '\0';
 	else if ((key == KEY_BACKSPACE || key == 127 || key == '\b') && len)
@@ -417,66 +269,60 @@ static void top_sort_next(void)
 	top_fill();
 }
 
-/* False: the end. */
-static bool top_key(int key)
+/* Was it a key that chooses another row? */
+static bool top_moves(int key)
 {
 	int page = LINES - TOP_ROWS_AT - 3;
+	const struct {
+		int key;
+		long by;
+	} moves[] = {{KEY_UP, -1},
+		     {'k', -1},
+		     {KEY_DOWN, 1},
+		     {'j', 1},
+		     {KEY_PPAGE, -page},
+		     {KEY_NPAGE, page},
+		     {KEY_HOME, LONG_MIN / 2},
+		     {KEY_END, LONG_MAX / 2}};
 
-	if (top.typing && key != ERR && key != KEY_RESIZE) {
-		top_type(key);
-		return true;
-	}
+	for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++)
+		if (moves[i].key == key) {
+			top_move(moves[i].by);
+			return true;
+		}
+	return false;
+}
+
+/* What a key does. ERR (the time is over), and a key that means nothing, show it at once. */
+static void top_key(int key)
+{
+	if (key == KEY_RESIZE || top_moves(key))
+		return;
 	switch (key) {
-	case 'q':
-	case 'Q':
-		return false;
-	case KEY_UP:
-	case 'k':
-		top_move(-1);
-		return true;
-	case KEY_DOWN:
-	case 'j':
-		top_move(1);
-		return true;
-	case KEY_PPAGE:
-		top_move(-page);
-		return true;
-	case KEY_NPAGE:
-		top_move(page);
-		return true;
-	case KEY_HOME:
-		top_move(LONG_MIN / 2);
-		return true;
-	case KEY_END:
-		top_move(LONG_MAX / 2);
-		return true;
 	case 's':
 		top_sort_next();
-		return true;
+		break;
 	case 'r':
 		top.down = !top.down;
 		top_fill();
-		return true;
+		break;
 	case 'h':
 		top.hosts = !top.hosts;
 		top.sort = top.hosts ? TOP_HOST : TOP_LOCK;
 		top_fill();
-		return true;
+		break;
 	case '/':
-		top.typing = true;
-		return true;
+		top_typing = true;
+		break;
 	case '\n':
 	case KEY_ENTER:
 		top_run("who");
-		return true;
+		break;
 	case 'b':
 		top_run("break");
-		return true;
-	case KEY_RESIZE:
-		return true;
-	default: /* the time is over, or a key that means nothing shows it at once */
+		break;
+	default:
 		top_look();
-		return true;
 	}
 }
 
@@ -503,11 +349,11 @@ int cmd_top(int argc, char **argv)
 	cli_options(
 		argc, argv,
 		"Shows the locks of the cluster on the terminal: which host holds which, and which wait, until q is pressed. "
-		"The last line has the keys.",
+		"The last line has the keys.\vThe exit status is 0; 1 where no screen can be drawn.",
 		known, (void *const[]){&seconds}, NULL);
 	if (seconds)
-		top.seconds = atoi(seconds);
-	if (top.seconds < 1 || top.seconds > TOP_MAX_S) {
+		top_seconds = atoi(seconds);
+	if (top_seconds < 1 || top_seconds > TOP_MAX_S) {
 		cli_error("--seconds takes from 1 to %d, not %s", TOP_MAX_S, seconds);
 		return CLI_USAGE;
 	}
@@ -526,15 +372,20 @@ int cmd_top(int argc, char **argv)
 	set_escdelay(100);
 	curs_set(0);
 	top_look();
-	next = cli_now_ms() + top.seconds * 1000;
-	for (int key = KEY_RESIZE; top_key(key);) {
-		int64_t left = next - cli_now_ms();
+	next = cli_now_ms() + top_seconds * 1000;
+	for (int key = KEY_RESIZE; top_typing || (key != 'q' && key != 'Q');) {
+		int64_t left;
 
+		if (top_typing && key != ERR && key != KEY_RESIZE)
+			top_type(key);
+		else
+			top_key(key);
+		left = next - cli_now_ms();
 		top_draw();
 		timeout(left > 0 ? (int)left : 0);
 		key = getch();
 		if (key == ERR) /* the time is over */
-			next = cli_now_ms() + top.seconds * 1000;
+			next = cli_now_ms() + top_seconds * 1000;
 	}
 	endwin();
 	delscreen(screen);
