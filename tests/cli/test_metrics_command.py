@@ -1,4 +1,5 @@
 """`dflock metrics` as a command: its text, and the file for node_exporter, of which nobody ever sees a half."""
+import json
 import os
 import re
 import signal
@@ -226,6 +227,22 @@ def test_alerts():
     assert done.returncode == 0, done.stdout + done.stderr
     done = subprocess.run(["promtool", "test", "rules", os.path.join(ROOT, "tests/cli/alerts.test.yml")], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_dashboard(make_host, folder):
+    """Prometheus can read what each panel asks for, and there are such metrics; no panel lies over another one."""
+    known = {re.sub(r"\{.*", "", key) for key in metrics(make_host("a"))}
+    with open(os.path.join(PROMETHEUS, "grafana.json")) as f:
+        panels = json.load(f)["panels"]
+    exprs = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert {name for expr in exprs for name in re.findall(r"dflock_[a-z_]+", expr)} <= known
+    rules = os.path.join(folder, "rules.yml")
+    with open(rules, "w") as f:
+        json.dump({"groups": [{"name": "panels", "rules": [{"record": f"panel:{i}", "expr": expr} for i, expr in enumerate(exprs)]}]}, f)
+    done = subprocess.run(["promtool", "check", "rules", "--lint=none", rules], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    places = [(x, y) for p in panels for g in [p["gridPos"]] for x in range(g["x"], g["x"] + g["w"]) for y in range(g["y"], g["y"] + g["h"])]
+    assert len(places) == len(set(places)) and max(x for x, _ in places) < 24
 
 
 def test_alerts_use_metrics_that_exist(make_host):
