@@ -37,7 +37,7 @@ NET_SHIM := ask await blocker call intent mapping name netted note protect prote
 # It knows the numbers of system calls of these machines (net/abi.h). Elsewhere it is not built, and `dflock run --net=on` says so.
 NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine))),$(BUILD)/dflock-net)
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
-CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c cli/top.c cli/top_rows.c,$(wildcard cli/*.c)))
+CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/main.c cli/doctor_main.c cli/top.c cli/top_rows.c cli/wrap.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(wildcard tests/unit/test_*.c)))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out bench/least.c,$(wildcard bench/*.c))) $(BUILD)/bench/calls-static $(BUILD)/bench/least.so
@@ -66,7 +66,7 @@ $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 $(BUILD)/dflock: $(BUILD)/cli/main.o $(SAN_OBJ) $(CLI) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS)
-$(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(BUILD)/cli/top.o $(BUILD)/cli/top_rows.o $(SAN_OBJ) $(CLI) $(CORE)
+$(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(BUILD)/cli/top.o $(BUILD)/cli/top_rows.o $(BUILD)/cli/wrap.o $(SAN_OBJ) $(CLI) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS) $(TOP_LIBS) $(LIBS)
 $(BUILD)/dflock-net: $(NET_OBJ) $(SAN_OBJ) $(CORE)

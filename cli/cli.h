@@ -35,7 +35,8 @@ int cmd_run(int argc, char **argv);
 int cmd_lock(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_status(int argc, char **argv);
-int cmd_top(int argc, char **argv); /* as check and doctor: in dflock-doctor */
+int cmd_top(int argc, char **argv); /* as check, doctor and wrap: in dflock-doctor */
+int cmd_wrap(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_break(int argc, char **argv);

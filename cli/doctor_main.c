@@ -1,6 +1,7 @@
 /*
- * dflock-doctor: `dflock check` and `dflock doctor`, the two commands that know TLS, and `dflock top`, which draws. A program of its own,
- * since each start of a job by `dflock run` would else map OpenSSL and ncurses, which takes longer than all the rest of that start.
+ * dflock-doctor: `dflock check` and `dflock doctor`, the two commands that know TLS; `dflock top`, which draws; and `dflock wrap`, which is
+ * used once. A program of its own, since each start of a job by `dflock run` would else map OpenSSL and ncurses, which takes longer than
+ * all the rest of that start.
  */
 #include <locale.h>
 #include <string.h>
@@ -10,6 +11,12 @@
 
 const char *argp_program_version = "dflock " DFLOCK_VERSION;
 
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+	{"dflock check", cmd_check}, {"dflock doctor", cmd_doctor}, {"dflock top", cmd_top}, {"dflock wrap", cmd_wrap}};
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 0 ? argv[0] : "";
@@ -17,12 +24,9 @@ int main(int argc, char **argv)
 	procfs_be_oneself(argv, true);
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
-	if (!strcmp(name, "dflock check"))
-		return cli_end(cmd_check(argc, argv));
-	if (!strcmp(name, "dflock doctor"))
-		return cli_end(cmd_doctor(argc, argv));
-	if (!strcmp(name, "dflock top"))
-		return cli_end(cmd_top(argc, argv));
-	cli_error("%s is no command: use `dflock check', `dflock doctor' or `dflock top'", name);
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+		if (!strcmp(name, commands[i].name))
+			return cli_end(commands[i].run(argc, argv));
+	cli_error("%s is no command: use `dflock check' or its like", name);
 	return CLI_USAGE;
 }

@@ -53,6 +53,7 @@ static const struct command commands[] = {
 	{"break", cmd_break, "take a lock away from its holders, or give up a host that is off"},
 	{"check", main_by_doctor, "check the configuration; say which files it protects"},
 	{"doctor", main_by_doctor, "look for what is wrong with the set-up, or with one program"},
+	{"wrap", main_by_doctor, "put a service or a crontab below dflock"},
 	{"reload", cmd_reload, "make the keeper read the configuration again"},
 	{"log-level", cmd_log_level, "show or set which lines the keeper logs"},
 	{"stop", cmd_stop, "make the keeper give everything back and end"},

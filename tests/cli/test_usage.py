@@ -6,10 +6,10 @@ import signal
 import subprocess
 
 import pytest
-from harness import BUILD
+from harness import BUILD, Job
 from harness.host import CLI, ROOT, SHIM
 
-COMMANDS = ("run", "lock", "status", "top", "metrics", "who", "fence", "break", "check", "doctor", "reload", "stop", "init", "version")
+COMMANDS = ("run", "lock", "status", "top", "metrics", "who", "fence", "break", "check", "doctor", "wrap", "reload", "stop", "init", "version")
 
 
 def dflock(*words, **more):
@@ -86,10 +86,12 @@ def test_completion(make_host):
     a = make_host("a")
     env = {**a.env(), "PATH": os.path.dirname(CLI) + ":" + os.environ["PATH"]}
     env.pop("LD_PRELOAD", None)
-    assert a.cli("lock", "nightly", "true").returncode == 0
+    job = Job(a, CLI, "lock", "nightly", "sh", "-c", "echo held; read line; true")
+    assert job.line() == "held"
     for command in "who", "fence", "break":
         assert completed(command, "lock", env=env) == ["lock:nightly"], command
     assert completed("break", "--host", "a", env=env) == [a.status()["host"]]
+    assert job.end() == 0
 
 
 def test_only_check_and_doctor_map_openssl():
@@ -108,7 +110,7 @@ def test_a_missing_doctor_is_named(programs):
 def test_doctor_is_started_by_dflock_only():
     done = subprocess.run([os.path.join(BUILD, "dflock-doctor"), "check"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr.endswith("dflock-doctor is no command: use `dflock check', `dflock doctor' or `dflock top'\n")
+    assert done.stderr.endswith("dflock-doctor is no command: use `dflock check' or its like\n")
 
 
 def test_version():

@@ -1,0 +1,108 @@
+"""`dflock wrap`: drop-ins for services, and crontabs, below dflock. systemctl and crontab are scripts here."""
+import os
+import subprocess
+
+import pytest
+from harness.host import BUILD, CLI
+
+UNIT = """# /lib/systemd/system/nightly.service
+[Unit]
+Description=Nightly
+[Service]
+Environment=A=ExecStart=no
+ExecStart=/usr/bin/old
+# /etc/systemd/system/nightly.service.d/local.conf
+[Service]
+ExecStart=
+ExecStart=-/usr/bin/nightly --all \\
+    "with blanks" $MORE
+ExecStart=+/usr/bin/second
+[Install]
+WantedBy=multi-user.target
+"""
+CRONTAB = """# m h dom mon dow command
+SHELL=/bin/bash
+PATH=/usr/bin
+0 3 * * * flock -n /var/lock/n sh -c 'nightly --to "$HOME"' 2>&1
+@daily mail root%Subject: x%%it's
+*/5 * * * * dflock run -- done already
+
+\t5 4 * * sun date +\\%F >> it\\'s
+"""
+
+
+@pytest.fixture
+def wrap(folder):
+    """wrap(WORDS...) with a systemctl and a crontab that know these; what crontab got is in `installed`."""
+    def script(name, text):
+        path = os.path.join(folder, name)
+        with open(path, "w") as f:
+            f.write("#!/bin/sh\n" + text)
+        os.chmod(path, 0o755)
+
+    for name, text in ("unit", UNIT), ("crontab-text", CRONTAB):
+        with open(os.path.join(folder, name), "w") as f:
+            f.write(text)
+    script("systemctl", f'[ "$*" = "cat -- nightly.service" ] && exec cat {folder}/unit; echo "No files found for $3." >&2; exit 1\n')
+    script("crontab", f'[ "$1 $2" = "-u root" ] || exit 1; case $3 in -l) exec cat {folder}/crontab-text;; -) exec cat >{folder}/installed;; esac\n')
+
+    def run(*words, status=0):
+        env = {**os.environ, "PATH": folder + ":" + os.environ["PATH"]}
+        done = subprocess.run([CLI, "wrap", *words], env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == status, done
+        return done.stderr if status else done.stdout
+
+    run.folder = folder
+    return run
+
+
+def test_a_service(wrap):
+    """Of several ExecStart= the last ones count; their marks stay in front."""
+    assert wrap("nightly", "--require=/var/lock/n", "--net").split("\n\n")[1] == (
+        "[Service]\nExecStart=\n"
+        f'ExecStart=-{BUILD}/dflock run --require=/var/lock/n --net=on -- /usr/bin/nightly --all       "with blanks" $MORE\n'
+        f"ExecStart=+{BUILD}/dflock run --require=/var/lock/n --net=on -- /usr/bin/second\n")
+    assert "After=dflock.service\n" in wrap("nightly.service")
+
+
+@pytest.mark.parametrize("start, why", [("", "has no ExecStart=: is it a service?"), ("@/bin/x y", "gives the program another name (@)"),
+                                        ("/usr/bin/dflock run -- x", "is below dflock already")])
+def test_a_service_that_cannot_be_wrapped(wrap, start, why):
+    with open(os.path.join(wrap.folder, "unit"), "w") as f:
+        f.write(f"[Service]\nExecStart={start}\n")
+    assert why in wrap("nightly", status=1)
+
+
+def test_no_such_service(wrap):
+    assert wrap("other", status=1) == "No files found for other.service.\n"
+    assert wrap("../etc/passwd", status=2) == 'dflock: "../etc/passwd" is no name of a unit\n'
+
+
+def test_a_crontab(wrap):
+    run = f"{BUILD}/dflock run --require --"
+    changed = [line[1:] for line in wrap("--crontab=root", "--require").splitlines() if line.startswith("+") and not line.startswith("+++")]
+    assert changed == [
+        f"0 3 * * * {run} /bin/bash -c 'flock -n /var/lock/n sh -c '\\''nightly --to \"$HOME\"'\\'' 2>&1'",
+        f"@daily {run} /bin/bash -c 'mail root'%Subject: x%%it's",
+        f"\t5 4 * * sun {run} /bin/bash -c 'date +\\%F >> it\\'\\''s'",
+    ]
+    assert not os.path.exists(os.path.join(wrap.folder, "installed"))
+
+
+def test_a_crontab_is_written(wrap):
+    """What cron makes of a line runs as before: % is taken away by cron, before the shell reads it."""
+    assert wrap("--crontab=root", "--write") == "the crontab of root is changed\n"
+    with open(os.path.join(wrap.folder, "installed")) as f:
+        installed = f.read()
+    assert [line for line in installed.splitlines() if " run -- " not in line] == CRONTAB.splitlines()[:3] + [""]
+    command = installed.splitlines()[-1].split(None, 5)[5].replace("\\%", "%").replace(f"{BUILD}/dflock run -- ", "")
+    subprocess.run(["/bin/sh", "-c", command.replace("/bin/bash -c", "echo")], check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(wrap.folder, "crontab-text"), "w") as f:
+        f.write(installed)
+    assert wrap("--crontab=root") == "no job of root's crontab is to be changed\n"
+
+
+def test_usage(wrap):
+    assert "it takes a unit, or --crontab=USER" in wrap(status=2)
+    assert "it takes a unit, or --crontab=USER" in wrap("nightly", "--crontab=root", status=2)
+    assert "has a character that units or crontabs read as their own" in wrap("nightly", "--require=/a b", status=2)
