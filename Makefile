@@ -15,6 +15,8 @@ CFLAGS  ?= -O2 -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
 PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) smartcols 2>/dev/null))
+CHECK_CFLAGS := $(shell pkg-config --cflags check 2>/dev/null)
+CHECK_LIBS := $(shell pkg-config --libs check 2>/dev/null)
 LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
 TOP_LIBS := $(shell pkg-config --libs ncursesw 2>/dev/null)
 CLI_LIBS := $(shell pkg-config --libs libconfig jansson smartcols 2>/dev/null)
@@ -96,11 +98,15 @@ $(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
 $(BUILD)/cli/status_page.o: cli/status.html
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: $(CLI)
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: LIBS += $(CLI_LIBS)
-$(BUILD)/unit/test_growth: private CFLAGS += -fsanitize-coverage=trace-pc # counts the basic blocks that run
-$(BUILD)/unit/%: tests/unit/%.c $(CORE) Makefile
+$(BUILD)/unit/test_growth.o: private CFLAGS += -fsanitize-coverage=trace-pc # counts the basic blocks that run
+.PRECIOUS: $(BUILD)/unit/%.o
+# An object each, which a compiler's cache can keep.
+$(BUILD)/unit/%.o: tests/unit/%.c Makefile
 	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(CHECK_CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/unit/%: $(BUILD)/unit/%.o $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(shell pkg-config --cflags check) -MMD -MP -o $@ $< $(filter %/libcli.a,$^) $(CORE) $(LIBS) $(shell pkg-config --libs check)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(filter %/libcli.a,$^) $(CORE) $(LIBS) $(CHECK_LIBS)
 $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
