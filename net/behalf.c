@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "procfs/procfs.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 #define BEHALF_STACK    (64 << 10)
 #define BEHALF_PAUSE_NS 10000000

@@ -14,7 +14,7 @@
 #include "net/lockcall.h"
 #include "net/thread.h"
 #include "shim/start.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/passing.h"
 
 #define PATIENCE_MS 10000

@@ -19,14 +19,13 @@
 #include "net/shared.h"
 #include "net/thread.h"
 #include "net/want.h"
-#include "shim/await.h"
-#include "shim/blocker.h"
+#include "shim/ask.h"
 #include "shim/call.h"
 #include "shim/name.h"
 #include "shim/note.h"
 #include "shim/protect.h"
 #include "shim/report.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 /* --- F_GETLK and its kin: a lock of another host is written into the program's memory, and the call succeeds. Else the kernel is to
  * say what local lock is in the way. Nothing is taken, so an answer that gets lost does no harm. --- */
@@ -218,9 +217,12 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 		       struct protect_look *look, int64_t *until_ns)
 {
 	static const struct call_taking taking = {.let_go = decide_let_go};
-	static const struct call_kind kind = {.op = WIRE_LOCK, .answer = decide_take_answer, .taking = &taking};
 	struct decision d = {
-		.call = {.kind = &kind, .fd = want->fd, .want = &want->intent, .look = look},
+		.call = {.answer = decide_take_answer,
+			 .taking = &taking,
+			 .fd = want->fd,
+			 .want = &want->intent,
+			 .look = look},
 	};
 	const int64_t since_ns = sys_clock_ns(CLOCK_MONOTONIC);
 	struct behalf behalf;

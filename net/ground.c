@@ -8,7 +8,7 @@
 #include "shim/mapping.h"
 #include "shim/note.h"
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/rundir.h"
 
 int ground_look(int fd, struct protect_look *look, bool elsewhere)

@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <time.h>
 
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 #define PAUSE_MIN_NS (5 * INT64_C(1000000))
 #define PAUSE_MAX_NS (50 * INT64_C(1000000))

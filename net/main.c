@@ -27,7 +27,7 @@
 #include "shim/netted.h"
 #include "shim/settings.h"
 #include "shim/start.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 /* Exit statuses, as those of `dflock run`. */
 enum { MAIN_FAILED = 125, MAIN_CANNOT_EXECUTE = 126, MAIN_NOT_FOUND = 127 };

@@ -33,7 +33,7 @@
 #include "net/kept.h"
 #include "net/shared.h"
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 /* Enough for a few paths and messages; what is not touched costs no memory. */
 #define STACK_BYTES   (256 << 10)

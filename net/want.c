@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "shim/protect.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 /* Does the kernel refuse such a lock by the way in which the file was opened? */
 static bool want_is_refused(const struct want *want, const struct lockcall *call)
@@ -62,24 +62,6 @@ void want_close(struct want *want)
 	want->fd = -1;
 }
 
-/* The offset that l_start counts from, or -errno. */
-static int64_t want_base(const struct want *want)
-{
-	struct statx stx;
-
-	switch (want->lock.l_whence) {
-	case SEEK_CUR:
-		return sys(lseek, want->fd, 0L, SEEK_CUR);
-	case SEEK_END:
-		/* DONT_SYNC: the size that this kernel knows, by which it also goes in fcntl(). */
-		if (statx(want->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &stx) < 0)
-			return -errno;
-		return (int64_t)stx.stx_size;
-	default:
-		return 0;
-	}
-}
-
 /*
  * The kernel looks at the end of the file once more when the call goes on, and the file may have grown until then. So a lock that
  * counts from there is asked for up to the end of all files. A file that shrinks meanwhile is not thought of: its program cannot
@@ -93,14 +75,12 @@ static void want_widen(struct intent *intent)
 
 int want_resolve(struct want *want, const struct lockcall *call)
 {
-	int64_t base;
 	int ret;
 
 	if (call->kind == LOCKCALL_FLOCK)
 		return intent_flock(call->op, &want->intent) ? 0 : -EINVAL;
 	want->intent = (struct intent){.owner = call->owner, .nonblock = !call->waits};
-	base = want_base(want);
-	ret = base < 0 ? (int)base : intent_record(&want->lock, base, &want->intent);
+	ret = intent_record(want->fd, &want->lock, &want->intent);
 	if (ret == 0 && call->kind == LOCKCALL_TAKE && want->lock.l_whence == SEEK_END)
 		want_widen(&want->intent);
 	return ret;

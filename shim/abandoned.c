@@ -28,7 +28,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 #ifndef SS_AUTODISARM
 #define SS_AUTODISARM (1u << 31)

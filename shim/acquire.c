@@ -24,18 +24,17 @@
  * A caller that took the kernel lock because of the page, which then said no, is in place 2: it asks, and the keeper
  * sees in the kernel that it holds the lock, so it does not count as a newcomer as long as the lease is there.
  */
-#include "shim/acquire.h"
+#include "shim/call.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <sys/file.h>
 
-#include "shim/await.h"
-#include "shim/blocker.h"
+#include "shim/ask.h"
 #include "shim/note.h"
 #include "shim/real.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 /*
  * How often a lock that is taken is tried again, each time after the other processes had their turn, before the keeper
@@ -63,7 +62,7 @@ static int acquire_in_kernel(struct call *c, int (*how)(struct call *c))
 
 static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
 {
-	const struct call_taking *taking = c->kind->taking;
+	const struct call_taking *taking = c->taking;
 	int ret = 0;
 
 	/* Place 2. */
@@ -84,7 +83,7 @@ static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
 
 int acquire_answer(struct call *c, const struct wire_reply *reply)
 {
-	const struct call_taking *taking = c->kind->taking;
+	const struct call_taking *taking = c->taking;
 	int ret;
 
 	switch (reply->verdict) {
@@ -112,11 +111,11 @@ int acquire_answer(struct call *c, const struct wire_reply *reply)
 /* Without waiting in the kernel. */
 static int acquire_try(struct call *c)
 {
-	int ret = acquire_in_kernel(c, c->kind->taking->try);
+	int ret = acquire_in_kernel(c, c->taking->try);
 
 	for (int tries = 1; is_conflict(ret) && tries < PAGE_TRIES; tries++) {
 		sched_yield();
-		ret = acquire_in_kernel(c, c->kind->taking->try);
+		ret = acquire_in_kernel(c, c->taking->try);
 	}
 	return ret;
 }
@@ -124,7 +123,7 @@ static int acquire_try(struct call *c)
 /* Takes the lock without asking if the page shows the lease. Else CALL_AGAIN, perhaps with the kernel lock taken. */
 static int acquire_by_page(struct call *c)
 {
-	const struct call_taking *taking = c->kind->taking;
+	const struct call_taking *taking = c->taking;
 	const struct leases_range wanted = {
 		.from = c->want->from, .to = c->want->to, .space = c->want->space, .mode = c->want->mode};
 	const struct protect_look *look = c->look;
@@ -145,7 +144,7 @@ static int acquire_by_page(struct call *c)
 
 static int acquire_ask(struct call *c)
 {
-	const struct call_taking *taking = c->kind->taking;
+	const struct call_taking *taking = c->taking;
 	bool shown = c->look->page != NULL;
 	int ret;
 
@@ -156,7 +155,7 @@ static int acquire_ask(struct call *c)
 	switch (protect_ask(c->fd, c->look)) {
 	case PROTECT_NO:
 		if (!c->have)
-			return ACQUIRE_KERNEL;
+			return CALL_KERNEL;
 		c->look->disclaimed = true;
 		return taking->finish ? taking->finish(c) : 0;
 	case PROTECT_REFUSED:
@@ -175,7 +174,7 @@ static int acquire_by_keeper(struct call *c)
 	int ret;
 
 	while ((ret = acquire_ask(c)) == ASK_LATER) {
-		ret = c->have ? c->kind->taking->let_go(c) : 0;
+		ret = c->have ? c->taking->let_go(c) : 0;
 		if (ret == 0)
 			ret = await_keeper(&c->ask, &c->look->by, tries++);
 		if (ret < 0)
@@ -194,7 +193,7 @@ static int acquire_refused(struct call *c)
 	    (c->on_refused ? c->on_refused : protect_on_refused(c->fd)) != WIRE_ON_REFUSED_BUSY)
 		return -ENOLCK;
 	c->look->refused = true;
-	ret = c->kind->taking->let_go(c);
+	ret = c->taking->let_go(c);
 	return ret < 0 ? ret : -EWOULDBLOCK;
 }
 
@@ -205,7 +204,7 @@ int acquire(struct call *c)
 	if (ret == CALL_AGAIN)
 		ret = acquire_by_keeper(c);
 	if (ret < 0 && c->have)
-		c->kind->taking->let_go(c);
+		c->taking->let_go(c);
 	if (is_conflict(ret) && c->want->nonblock)
 		blocker_tell(c->fd, c->want, c->look);
 	return ret == -ENOLCK ? acquire_refused(c) : ret;
@@ -252,8 +251,10 @@ static int flock_let_go(struct call *c)
 int acquire_flock(int fd, int op, const struct intent *want, struct protect_look *look)
 {
 	static const struct call_taking flock_taking = {.try = flock_try, .take = flock_take, .let_go = flock_let_go};
-	static const struct call_kind flock_kind = {.op = WIRE_LOCK, .answer = acquire_answer, .taking = &flock_taking};
-	struct flock_call f = {.call = {.kind = &flock_kind, .fd = fd, .want = want, .look = look}, .op = op};
+	struct flock_call f = {
+		.call = {.answer = acquire_answer, .taking = &flock_taking, .fd = fd, .want = want, .look = look},
+		.op = op,
+	};
 
 	int ret = acquire(&f.call);
 

@@ -32,12 +32,12 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "shim/acquire.h"
+#include "shim/call.h"
 #include "shim/earlier.h"
 #include "shim/note.h"
 #include "shim/oldlibc.h"
 #include "shim/real.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 OLDLIBC(pthread_testcancel, OLDLIBC_FIRST);
 OLDLIBC(__pthread_register_cancel, OLDLIBC_NPTL);
@@ -57,21 +57,11 @@ struct record_call {
 static int reclock_set(const struct record_call *r, short type, const struct stretch *s, bool wait)
 {
 	const struct intent *want = r->call.want;
-	struct flock64 lock = {
-		.l_type = type,
-		.l_whence = SEEK_SET,
-		.l_start = s->first,
-		.l_len = intent_len(s->first, s->last),
-	};
-	int cmd = want->owner == WIRE_OWNER_PROCESS ? (wait ? F_SETLKW64 : F_SETLK64)
-						    : (wait ? F_OFD_SETLKW : F_OFD_SETLK);
+	struct flock64 lock = intent_lock(type, s->first, s->last);
 
-	return (want->raw ? real_syscall_fcntl : real_fcntl64)(r->call.fd, cmd, &lock) < 0 ? -errno : 0;
-}
-
-static short reclock_type(const struct record_call *r)
-{
-	return r->call.want->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK;
+	return (want->raw ? real_syscall_fcntl : real_fcntl64)(r->call.fd, intent_command(want, false, wait), &lock) < 0
+		       ? -errno
+		       : 0;
 }
 
 /* Would the kernel refuse a lock of this mode on this descriptor (EBADF)? */
@@ -81,7 +71,7 @@ static int reclock_check(struct call *c)
 	int wrong = c->want->mode == WIRE_SHARED ? O_WRONLY : O_RDONLY;
 
 	/* Another error of F_GETFL (seccomp) says nothing about the lock. */
-	return flags == -EBADF || (flags >= 0 && (flags & O_ACCMODE) == wrong) ? ACQUIRE_KERNEL : 0;
+	return flags == -EBADF || (flags >= 0 && (flags & O_ACCMODE) == wrong) ? CALL_KERNEL : 0;
 }
 
 /* --- what was there before --- */
@@ -97,13 +87,7 @@ static int reclock_learn_here(struct record_call *r)
 {
 	const struct intent *want = r->call.want;
 	bool posix = want->owner == WIRE_OWNER_PROCESS;
-	const struct flock64 whole = {
-		.l_type = F_WRLCK,
-		.l_whence = SEEK_SET,
-		.l_start = want->first,
-		.l_len = intent_len(want->first, want->last),
-	};
-	struct flock64 lock = whole, other = whole;
+	struct flock64 lock = intent_lock(F_WRLCK, want->first, want->last), other = lock;
 	int64_t last;
 
 	if (real_fcntl64(r->call.fd, posix ? F_OFD_GETLK : F_GETLK64, &lock) < 0)
@@ -220,15 +204,9 @@ static void reclock_add_taken(struct record_call *r, const struct stretch *s)
 /* Is another owner's lock in the way at this moment? */
 static bool reclock_is_busy(const struct record_call *r, const struct stretch *s)
 {
-	struct flock64 lock = {
-		.l_type = reclock_type(r),
-		.l_whence = SEEK_SET,
-		.l_start = s->first,
-		.l_len = intent_len(s->first, s->last),
-	};
+	struct flock64 lock = intent_lock(intent_type(r->call.want), s->first, s->last);
 
-	return real_fcntl64(r->call.fd, r->call.want->owner == WIRE_OWNER_PROCESS ? F_GETLK64 : F_OFD_GETLK, &lock) ==
-		       0 &&
+	return real_fcntl64(r->call.fd, intent_command(r->call.want, true, false), &lock) == 0 &&
 	       lock.l_type != F_UNLCK;
 }
 
@@ -247,7 +225,7 @@ static int reclock_take_missing(struct record_call *r, bool look, struct stretch
 		if (reclock_is_busy(r, busy))
 			return -EAGAIN;
 	for (*busy = (struct stretch){0}; reclock_next_missing(r, busy); reclock_add_taken(r, busy)) {
-		ret = reclock_set(r, reclock_type(r), busy, false);
+		ret = reclock_set(r, intent_type(r->call.want), busy, false);
 		if (ret < 0)
 			return ret;
 	}
@@ -269,7 +247,7 @@ static int reclock_take(struct call *c)
 			return ret;
 		/* Noted first: this thread may be cancelled in the call. */
 		reclock_add_taken(r, &busy);
-		ret = reclock_set(r, reclock_type(r), &busy, true);
+		ret = reclock_set(r, intent_type(r->call.want), &busy, true);
 		waited = true;
 		if (ret < 0) {
 			r->taken.any = false;
@@ -327,22 +305,6 @@ static void reclock_abandon(void *arg)
 	earlier_release(&r->earlier);
 }
 
-/* The net's supervisor does all of it. No cancellation point. */
-static int reclock_without_key(const struct record_call *r)
-{
-	const struct intent *want = r->call.want;
-	const struct flock64 lock = {
-		.l_type = reclock_type(r),
-		.l_whence = SEEK_SET,
-		.l_start = want->first,
-		.l_len = intent_len(want->first, want->last),
-	};
-	int cmd = want->owner == WIRE_OWNER_PROCESS ? (want->nonblock ? F_SETLK64 : F_SETLKW64)
-						    : (want->nonblock ? F_OFD_SETLK : F_OFD_SETLKW);
-
-	return (int)sys_fcntl(r->call.fd, cmd, &lock);
-}
-
 int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 {
 	static const struct call_taking reclock_taking = {.try = reclock_try,
@@ -351,13 +313,17 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 							  .take = reclock_take,
 							  .let_go = reclock_put_back,
 							  .finish = reclock_finish};
-	static const struct call_kind reclock_kind = {
-		.op = WIRE_LOCK, .answer = acquire_answer, .taking = &reclock_taking};
 	struct record_call r;
+	struct flock64 lock;
 	int ret;
 
 	/* Not all of it: the list of earlier locks is large, and this is part of each lock call. */
-	r.call = (struct call){.kind = &reclock_kind, .fd = fd, .want = want, .look = look, .ask.sock = -1};
+	r.call = (struct call){.answer = acquire_answer,
+			       .taking = &reclock_taking,
+			       .fd = fd,
+			       .want = want,
+			       .look = look,
+			       .ask.sock = -1};
 	r.learnt = r.taken.any = false;
 	earlier_init(&r.earlier, want->first, want->last);
 	if (want->nonblock || want->raw || !__pthread_register_cancel || real_single_threaded()) {
@@ -368,5 +334,9 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 		pthread_cleanup_pop(0);
 	}
 	earlier_release(&r.earlier);
-	return ret == ASK_NETTED ? reclock_without_key(&r) : ret;
+	if (ret != ASK_NETTED)
+		return ret;
+	/* The net's supervisor does all of it. No cancellation point. */
+	lock = intent_lock(intent_type(want), want->first, want->last);
+	return (int)sys_fcntl(fd, intent_command(want, false, !want->nonblock), &lock);
 }

@@ -12,7 +12,7 @@
 #include "shim/note.h"
 #include "shim/settings.h"
 #include "shim/start.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/passing.h"
 #include "wire/rundir.h"
 #include "wire/text.h"

@@ -8,7 +8,7 @@
  * found pending before they are let in. (What is left is what the kernel's calls have, too: a signal that comes between two
  * instructions before the call.) While the caller asks, or starts a keeper, signals are not blocked: both may take long.
  */
-#include "shim/await.h"
+#include "shim/ask.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -19,7 +19,7 @@
 #include "shim/abandoned.h"
 #include "shim/note.h"
 #include "shim/start.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 #define ABSENT_DOUBLED 5 /* 32 s */
 #define SERVED_DOUBLED 3 /* 8 s */

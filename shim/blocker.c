@@ -1,4 +1,3 @@
-#include "shim/blocker.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -10,7 +9,7 @@
 #include "shim/call.h"
 #include "shim/note.h"
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 #define AGAIN_NS    1000000000
 #define PATIENCE_NS (5 * INT64_C(1000000000))
@@ -72,13 +71,8 @@ static int blocker_take_answer(struct call *c, const struct wire_reply *reply)
 	}
 	if (reply->mode >= WIRE_MODES || reply->from < 0 || reply->to <= reply->from)
 		return -EPROTO;
-	*t->found = (struct flock64){
-		.l_type = reply->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
-		.l_whence = SEEK_SET,
-		.l_start = reply->from,
-		.l_len = intent_len(reply->from, intent_last(reply->to)),
-		.l_pid = reply->pid,
-	};
+	*t->found = intent_lock(reply->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK, reply->from, intent_last(reply->to));
+	t->found->l_pid = reply->pid;
 	t->blocked = true;
 	return 0;
 }
@@ -95,9 +89,9 @@ static bool blocker_is_leased(const struct intent *want, const struct protect_lo
 __attribute__((noinline)) int blocker_ask(const struct ask *behalf, int fd, const struct intent *want,
 					  struct protect_look *look, struct flock64 *found)
 {
-	static const struct call_kind blocker_kind = {.op = WIRE_TEST, .answer = blocker_take_answer};
-	struct test_call t = {.call = {.kind = &blocker_kind, .fd = fd, .want = want, .look = look, .ask = *behalf},
-			      .found = found};
+	struct test_call t = {
+		.call = {.answer = blocker_take_answer, .fd = fd, .want = want, .look = look, .ask = *behalf},
+		.found = found};
 	int ret = call_run(&t.call);
 
 	return ret < 0 ? ret : t.blocked;

@@ -15,26 +15,26 @@
 /* Asks, and waits for the final answer. */
 static int call_question(struct call *c, struct wire_reply *reply)
 {
-	int ret = ask_send(&c->ask, &c->look->by, c->kind->op, c->want, c->have);
+	int ret = ask_send(&c->ask, &c->look->by, c->taking ? WIRE_LOCK : WIRE_TEST, c->want, c->have);
 
 	while (ret == 0) {
 		ret = ask_receive(&c->ask, reply);
 		c->answered |= ret == 0;
 		/* Only a grant makes the kernel say this by itself, and at once. */
-		if (ret == 0 && reply->verdict != WIRE_GRANTED && c->kind->taking && protect_kernel_refuses(c->fd))
+		if (ret == 0 && reply->verdict != WIRE_GRANTED && c->taking && protect_kernel_refuses(c->fd))
 			ret = -EBADF;
 		if (ret < 0 || reply->verdict != WIRE_WAITING)
 			break;
 		if (!c->want->nonblock && reply->reason[0]) {
 			/* The caller waits for the store, and stands in no queue. It keeps a lock that it had before. */
 			note_line(c->fd, reply->reason);
-			ret = c->have ? c->kind->taking->let_go(c) : 0;
+			ret = c->have ? c->taking->let_go(c) : 0;
 		} else if (c->want->nonblock) {
 			note_refused(c->fd, "the keeper waits for a call that does not; end it with `dflock stop`");
 			ret = -ENOLCK;
 		} else {
 			note_debug(c->fd, "waiting for another host");
-			ret = c->kind->taking->let_go(c);
+			ret = c->taking->let_go(c);
 		}
 	}
 	return ret;
@@ -50,7 +50,7 @@ static int call_unprotected(struct call *c, const struct wire_reply *reply)
 {
 	switch (protect_again(c->fd, c->look)) {
 	case PROTECT_NO:
-		return c->kind->answer(c, reply);
+		return c->answer(c, reply);
 	case PROTECT_REFUSED:
 		return -ENOLCK;
 	case PROTECT_ASK:
@@ -95,7 +95,7 @@ static int call_converse(struct call *c)
 			return ret;
 		if (reply.verdict == WIRE_REFUSED)
 			return call_refused(c, &reply);
-		ret = reply.verdict == WIRE_NOT_PROTECTED ? call_unprotected(c, &reply) : c->kind->answer(c, &reply);
+		ret = reply.verdict == WIRE_NOT_PROTECTED ? call_unprotected(c, &reply) : c->answer(c, &reply);
 	} while (ret == CALL_AGAIN);
 	return ret;
 }

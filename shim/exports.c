@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "shim/abandoned.h"
-#include "shim/acquire.h"
+#include "shim/call.h"
 #include "shim/intent.h"
 #include "shim/netted.h"
 #include "shim/protect.h"
@@ -41,16 +41,15 @@ static int shim_end(int ret, int saved)
 	return ret < 0 ? -1 : 0;
 }
 
-/* 0, -errno, or ACQUIRE_KERNEL. */
 static inline int shim_flock_decide(int fd, int op, struct protect_look *look)
 {
 	struct intent want;
 
 	if (!intent_flock(op, &want))
-		return ACQUIRE_KERNEL;
+		return CALL_KERNEL;
 	switch (protect_look(fd, look)) {
 	case PROTECT_NO:
-		return ACQUIRE_KERNEL;
+		return CALL_KERNEL;
 	case PROTECT_ASK:
 		return acquire_flock(fd, op, &want, look);
 	default:
@@ -58,38 +57,23 @@ static inline int shim_flock_decide(int fd, int op, struct protect_look *look)
 	}
 }
 
-static inline int shim_flock_end(int (*real)(int fd, int op), int fd, int op, int ret, int saved)
-{
-	if (ret != ACQUIRE_KERNEL)
-		return shim_end(ret, saved);
-	errno = saved;
-	return real(fd, op);
-}
-
-static __attribute__((noinline, cold)) int shim_flock_reported(int (*real)(int fd, int op), int fd, int op)
-{
-	const struct report_what what = report_flock(op);
-	struct protect_look look = {.disclaimed = false};
-	struct report_call call;
-	int saved = errno, decided, ret;
-
-	report_begin(&call, fd, &what);
-	decided = shim_flock_decide(fd, op, &look);
-	ret = shim_flock_end(real, fd, op, decided, saved);
-	call.refused = look.refused;
-	report_end(&call, decided != ACQUIRE_KERNEL && !look.disclaimed, ret);
-	return ret;
-}
-
 static int shim_flock(int (*real)(int fd, int op), int fd, int op)
 {
 	struct protect_look look;
-	int saved = errno;
+	struct report_call report;
+	const int saved = errno;
+	bool reported;
+	int decided, ret;
 
 	abandoned_end();
-	if (report_is_wanted())
-		return shim_flock_reported(real, fd, op);
-	return shim_flock_end(real, fd, op, shim_flock_decide(fd, op, &look), saved);
+	look.refused = look.disclaimed = false;
+	reported = report_is_wanted() && report_begin(&report, fd, report_flock(op));
+	decided = shim_flock_decide(fd, op, &look);
+	errno = saved;
+	ret = decided == CALL_KERNEL ? real(fd, op) : shim_end(decided, saved);
+	if (reported)
+		report_end(&report, &look, decided, ret);
+	return ret;
 }
 
 EXPORT int flock(int fd, int op)
@@ -107,42 +91,28 @@ EXPORT int chroot(const char *path)
 	return root_change(path);
 }
 
-static inline int shim_fcntl_end(real_fcntl_fn *real, int fd, int cmd, void *arg, int ret, int saved)
-{
-	if (ret != RECORD_KERNEL)
-		return shim_end(ret, saved);
-	errno = saved;
-	return real(fd, cmd, arg);
-}
-
-static __attribute__((noinline)) int shim_fcntl_reported(real_fcntl_fn *real, int fd, int cmd, void *arg,
-							 bool ofd_small)
-{
-	const struct report_what what = record_report(fd, cmd, arg, ofd_small);
-	struct protect_look look = {.disclaimed = false};
-	struct report_call call;
-	int saved = errno, decided, ret;
-
-	report_begin(&call, fd, &what);
-	decided = record_fcntl(real, fd, cmd, arg, ofd_small, &look);
-	ret = shim_fcntl_end(real, fd, cmd, arg, decided, saved);
-	/* The kernel, or record_fcntl(), has written there. Both kinds of struct flock begin with l_type. */
-	call.found = what.kind == REPORT_TEST && ret == 0 && ((const struct flock *)arg)->l_type != F_UNLCK;
-	call.refused = look.refused;
-	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
-	return ret;
-}
-
 /* Not inlined, so that all the other commands of fcntl() stay fast. */
 static __attribute__((noinline)) int shim_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small)
 {
 	struct protect_look look;
-	int saved = errno;
+	struct report_call report;
+	const int saved = errno;
+	bool reported;
+	int decided, ret;
 
 	abandoned_end();
-	if (report_is_wanted())
-		return shim_fcntl_reported(real, fd, cmd, arg, ofd_small);
-	return shim_fcntl_end(real, fd, cmd, arg, record_fcntl(real, fd, cmd, arg, ofd_small, &look), saved);
+	look.refused = look.disclaimed = false;
+	reported = report_is_wanted() && report_begin(&report, fd, record_report(fd, cmd, arg, ofd_small));
+	decided = record_fcntl(real, fd, cmd, arg, ofd_small, &look);
+	errno = saved;
+	ret = decided == CALL_KERNEL ? real(fd, cmd, arg) : shim_end(decided, saved);
+	/* The kernel, or record_fcntl(), has written there. Both kinds of struct flock begin with l_type. */
+	if (reported) {
+		report.found =
+			report.what.kind == REPORT_TEST && ret == 0 && ((const struct flock *)arg)->l_type != F_UNLCK;
+		report_end(&report, &look, decided, ret);
+	}
+	return ret;
 }
 
 /*
@@ -245,56 +215,35 @@ long shim_syscall(long number, long a, long b, long c, long d, long e, long f)
 #endif
 #endif
 
-typedef int shim_lockf_fn(int fd, int cmd, int64_t len);
-
-static inline __attribute__((always_inline)) int shim_lockf_end(shim_lockf_fn *real, int fd, int cmd, int64_t len,
-								int decided, int saved)
+static int shim_lockf(int fd, int cmd, int64_t len)
 {
-	int ret;
+	struct protect_look look;
+	struct report_call report;
+	const int saved = errno;
+	bool reported;
+	int decided, ret;
 
-	if (decided != RECORD_KERNEL)
-		return shim_end(decided, saved);
-	errno = saved;
-	ret = real(fd, cmd, len);
-	return cmd == F_TEST && (ret == 0 || errno == EACCES) ? shim_end(record_lockf_test(fd, len), saved) : ret;
-}
-
-static __attribute__((noinline, cold)) int shim_lockf_reported(shim_lockf_fn *real, int fd, int cmd, int64_t len)
-{
-	const struct report_what what = record_report_lockf(fd, cmd, len);
-	struct protect_look look = {.disclaimed = false};
-	struct report_call call;
-	int saved = errno, decided, ret;
-
-	report_begin(&call, fd, &what);
+	abandoned_end();
+	look.refused = look.disclaimed = false;
+	reported = report_is_wanted() && report_begin(&report, fd, record_report_lockf(fd, cmd, len));
 	decided = record_lockf(fd, cmd, len, &look);
-	ret = shim_lockf_end(real, fd, cmd, len, decided, saved);
-	call.found = what.kind == REPORT_TEST && ret < 0 && errno == EACCES;
-	call.refused = look.refused;
-	report_end(&call, decided != RECORD_KERNEL && !look.disclaimed, ret);
+	errno = saved;
+	ret = decided == CALL_KERNEL ? real_lockf64(fd, cmd, len) : shim_end(decided, saved);
+	if (decided == CALL_KERNEL && cmd == F_TEST && (ret == 0 || errno == EACCES))
+		ret = shim_end(record_lockf_test(fd, len), saved);
+	if (reported) {
+		report.found = report.what.kind == REPORT_TEST && ret < 0 && errno == EACCES;
+		report_end(&report, &look, decided, ret);
+	}
 	return ret;
 }
 
-static inline __attribute__((always_inline)) int shim_lockf(shim_lockf_fn *real, int fd, int cmd, int64_t len)
+EXPORT int lockf(int fd, int cmd, off_t len)
 {
-	struct protect_look look;
-	int saved = errno;
-
-	abandoned_end();
-	if (report_is_wanted())
-		return shim_lockf_reported(real, fd, cmd, len);
-	return shim_lockf_end(real, fd, cmd, len, record_lockf(fd, cmd, len, &look), saved);
+	return shim_lockf(fd, cmd, len);
 }
 
-#define EXPORT_LOCKF(name, type)                                                                                       \
-	static int pass_##name(int fd, int cmd, int64_t len)                                                           \
-	{                                                                                                              \
-		return real_##name(fd, cmd, (type)len);                                                                \
-	}                                                                                                              \
-	EXPORT int name(int fd, int cmd, type len)                                                                     \
-	{                                                                                                              \
-		return shim_lockf(pass_##name, fd, cmd, len);                                                          \
-	}
-
-EXPORT_LOCKF(lockf, off_t)
-EXPORT_LOCKF(lockf64, off64_t)
+EXPORT int lockf64(int fd, int cmd, off64_t len)
+{
+	return shim_lockf(fd, cmd, len);
+}

@@ -1,7 +1,8 @@
 #include "shim/intent.h"
 
 #include <errno.h>
-#include <unistd.h>
+
+#include "wire/sys.h"
 
 bool intent_flock(int op, struct intent *want)
 {
@@ -14,12 +15,36 @@ bool intent_flock(int op, struct intent *want)
 		.nonblock = (op & LOCK_NB) != 0,
 		.from = 0,
 		.to = WIRE_EOF,
+		.last = INTENT_LAST,
 	};
 	return true;
 }
 
+/* The offset that l_start counts from, or -errno. 0 also for an unknown `whence`, which intent_range() refuses. */
+static int64_t intent_base(int fd, int whence)
+{
+	struct statx stx;
+
+	if (whence == SEEK_CUR) {
+#ifdef SYS__llseek
+		int64_t offset;
+		long ret = sys(_llseek, fd, 0L, 0L, &offset, SEEK_CUR);
+
+		return ret < 0 ? ret : offset;
+#else
+		return sys(lseek, fd, 0L, SEEK_CUR);
+#endif
+	}
+	if (whence != SEEK_END)
+		return 0;
+	/* DONT_SYNC: the size that this kernel knows, by which it also goes in fcntl(). */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &stx) < 0)
+		return -errno;
+	return (int64_t)stx.stx_size;
+}
+
 /* The order of the checks is that of flock64_to_posix_lock() in Linux' fs/locks.c. */
-int intent_record(const struct flock64 *lock, int64_t base, struct intent *want)
+static int intent_range(const struct flock64 *lock, int64_t base, struct intent *want)
 {
 	int64_t first, last = INTENT_LAST;
 
@@ -49,4 +74,11 @@ int intent_record(const struct flock64 *lock, int64_t base, struct intent *want)
 	want->from = first < INTENT_LAST ? first : INTENT_LAST - 1;
 	want->to = last < INTENT_LAST ? last + 1 : WIRE_EOF;
 	return 0;
+}
+
+int intent_record(int fd, const struct flock64 *lock, struct intent *want)
+{
+	int64_t base = intent_base(fd, lock->l_whence);
+
+	return base < 0 ? (int)base : intent_range(lock, base, want);
 }

@@ -1,5 +1,5 @@
 /*
- * Which lock a call wants, as its arguments alone say. Pure: no system call, no state.
+ * Which lock a call wants, as its arguments say. No state, and no system call but for the offset and the size of the file.
  */
 #ifndef DFLOCK_SHIM_INTENT_H
 #define DFLOCK_SHIM_INTENT_H
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include "wire/msg.h"
 
@@ -35,14 +36,14 @@ static inline bool intent_is_flock(int op)
 bool intent_flock(int op, struct intent *want);
 
 /*
- * Fills mode and range of *want with those of *lock; the space is WIRE_RECORD, the rest stays as it is. `base`: the
- * offset that l_start counts from: 0, the current offset, or the size. 0; -EINVAL, -EOVERFLOW as fcntl(2) gives them
+ * Fills mode and range of *want with those of *lock, a lock of `fd`; the space is WIRE_RECORD, the rest stays as it is.
+ * 0; -errno of the look for the offset that l_start counts from; -EINVAL, -EOVERFLOW as fcntl(2) gives them
  * (F_UNLCK is -EINVAL, too: it takes no lock).
  *
  * [from, to) cannot tell the last two offsets apart (INTENT_LAST and the one before), and contains both if the lock has
  * one of them: no file has a byte there.
  */
-int intent_record(const struct flock64 *lock, int64_t base, struct intent *want);
+int intent_record(int fd, const struct flock64 *lock, struct intent *want);
 
 /* The way back: from a wire range to the kernel's last byte. */
 static inline int64_t intent_last(int64_t to)
@@ -50,10 +51,29 @@ static inline int64_t intent_last(int64_t to)
 	return to == WIRE_EOF ? INTENT_LAST : to - 1;
 }
 
-/* The l_len of [first, last]. */
-static inline int64_t intent_len(int64_t first, int64_t last)
+/* The lock of this type on [first, last]. */
+static inline struct flock64 intent_lock(int type, int64_t first, int64_t last)
 {
-	return last == INTENT_LAST ? 0 : last - first + 1;
+	return (struct flock64){
+		.l_type = (short)type,
+		.l_whence = SEEK_SET,
+		.l_start = first,
+		.l_len = last == INTENT_LAST ? 0 : last - first + 1,
+	};
+}
+
+/* The command of fcntl64() that takes or tests a lock for this owner. */
+static inline int intent_command(const struct intent *want, bool test, bool wait)
+{
+	if (want->owner == WIRE_OWNER_PROCESS)
+		return test ? F_GETLK64 : wait ? F_SETLKW64 : F_SETLK64;
+	return test ? F_OFD_GETLK : wait ? F_OFD_SETLKW : F_OFD_SETLK;
+}
+
+/* The kind of lock that the call wants. */
+static inline short intent_type(const struct intent *want)
+{
+	return want->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK;
 }
 
 #endif

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/rundir.h"
 #include "wire/text.h"
 

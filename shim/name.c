@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/text.h"
 
 #define DELETED " (deleted)"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "shim/real.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 #ifdef SYS_INLINE
 
@@ -71,28 +71,13 @@ NETTED_FCNTL(fcntl)
 NETTED_FCNTL(fcntl64)
 NETTED_FCNTL(__fcntl)
 
-static int (*netted_lockf_of_libc)(int fd, int cmd, off64_t len);
-
-static int netted_lockf64(int fd, int cmd, off64_t len)
-{
-	return cmd == F_LOCK ? netted_lockf_of_libc(fd, cmd, len) : real_lockf_by(netted_fcntl64, fd, cmd, len);
-}
-
-static int netted_lockf(int fd, int cmd, off_t len)
-{
-	return netted_lockf64(fd, cmd, len);
-}
-
 /* Another preload may hook flock(): it does not see these calls then, which is why this is done under the net alone. */
 static void netted_replace(void)
 {
 	netted_fcntl_of_libc = real_fcntl;
 	netted_fcntl64_of_libc = real_fcntl64;
 	netted___fcntl_of_libc = real___fcntl;
-	netted_lockf_of_libc = real_lockf64;
 	__atomic_store_n(&real_flock, netted_flock, __ATOMIC_RELEASE);
-	__atomic_store_n(&real_lockf, netted_lockf, __ATOMIC_RELEASE);
-	__atomic_store_n(&real_lockf64, netted_lockf64, __ATOMIC_RELEASE);
 	__atomic_store_n(&real_fcntl, netted_fcntl, __ATOMIC_RELEASE);
 	__atomic_store_n(&real_fcntl64, netted_fcntl64, __ATOMIC_RELEASE);
 	__atomic_store_n(&real___fcntl, netted___fcntl, __ATOMIC_RELEASE);

@@ -5,7 +5,7 @@
 
 #include "shim/name.h"
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/msg.h"
 #include "wire/text.h"
 

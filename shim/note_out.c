@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 static void add_signal(struct sys_signals *set, int sig)
 {

@@ -13,7 +13,7 @@
 #include "shim/root.h"
 #include "shim/seen.h"
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/page.h"
 #include "wire/rundir.h"
 #include "wire/seqcopy.h"

@@ -6,7 +6,7 @@
 #include "shim/note.h"
 #include "shim/protect.h"
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/text.h"
 
 /* The page that is in the runtime directory now, or NULL; *by is filled for it. 0, or -errno after a line. */

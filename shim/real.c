@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "shim/oldlibc.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 OLDLIBC(dlsym, OLDLIBC_FIRST);
 
@@ -40,45 +40,9 @@ static int raw_fcntl(int fd, int cmd, ...)
 	return (int)sys_libc(sys_raw(SYS_FCNTL, fd, cmd, arg));
 }
 
-int real_lockf_by(real_fcntl_fn *fcntl64, int fd, int cmd, off64_t len)
-{
-	struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
-
-	switch (cmd) {
-	case F_TEST:
-		lock.l_type = F_RDLCK;
-		if (fcntl64(fd, F_GETLK64, &lock) < 0)
-			return -1;
-		if (lock.l_type == F_UNLCK || lock.l_pid == getpid())
-			return 0;
-		errno = EACCES;
-		return -1;
-	case F_ULOCK:
-		lock.l_type = F_UNLCK;
-		return fcntl64(fd, F_SETLK64, &lock);
-	case F_LOCK:
-		return fcntl64(fd, F_SETLKW64, &lock);
-	case F_TLOCK:
-		return fcntl64(fd, F_SETLK64, &lock);
-	default:
-		errno = EINVAL;
-		return -1;
-	}
-}
-
-static int raw_lockf64(int fd, int cmd, off64_t len)
-{
-	return real_lockf_by(raw_fcntl, fd, cmd, len);
-}
-
 static int raw_chroot(const char *path)
 {
 	return (int)sys_libc(sys(chroot, path));
-}
-
-static int raw_lockf(int fd, int cmd, off_t len)
-{
-	return raw_lockf64(fd, cmd, len);
 }
 
 static long raw_syscall(long number, long a, long b, long c, long d, long e, long f)
@@ -88,8 +52,6 @@ static long raw_syscall(long number, long a, long b, long c, long d, long e, lon
 
 int (*real_chroot)(const char *path) = raw_chroot;
 int (*real_flock)(int fd, int op) = raw_flock;
-int (*real_lockf)(int fd, int cmd, off_t len) = raw_lockf;
-int (*real_lockf64)(int fd, int cmd, off64_t len) = raw_lockf64;
 real_syscall_fn *real_syscall = raw_syscall;
 real_fcntl_fn *real_fcntl = raw_fcntl;
 real_fcntl_fn *real_fcntl64 = raw_fcntl;
@@ -97,6 +59,32 @@ real_fcntl_fn *real___fcntl = raw_fcntl;
 #if __SIZEOF_POINTER__ == 4
 real_fcntl_fn *real___fcntl_time64 = raw_fcntl;
 #endif
+
+int real_lockf64(int fd, int cmd, off64_t len)
+{
+	struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
+
+	switch (cmd) {
+	case F_TEST:
+		lock.l_type = F_RDLCK;
+		if (real_fcntl64(fd, F_GETLK64, &lock) < 0)
+			return -1;
+		if (lock.l_type == F_UNLCK || lock.l_pid == getpid())
+			return 0;
+		errno = EACCES;
+		return -1;
+	case F_ULOCK:
+		lock.l_type = F_UNLCK;
+		return real_fcntl64(fd, F_SETLK64, &lock);
+	case F_LOCK:
+		return real_fcntl64(fd, F_SETLKW64, &lock);
+	case F_TLOCK:
+		return real_fcntl64(fd, F_SETLK64, &lock);
+	default:
+		errno = EINVAL;
+		return -1;
+	}
+}
 
 int real_syscall_flock(int fd, int op)
 {
@@ -142,8 +130,6 @@ void real_init(void)
 	RESOLVE(syscall);
 	RESOLVE(chroot);
 	RESOLVE(flock);
-	RESOLVE(lockf);
-	RESOLVE(lockf64);
 	RESOLVE(fcntl);
 	RESOLVE(fcntl64);
 	RESOLVE(__fcntl);

@@ -19,8 +19,6 @@ typedef long real_syscall_fn(long number, long a, long b, long c, long d, long e
 
 extern int (*real_chroot)(const char *path);
 extern int (*real_flock)(int fd, int op);
-extern int (*real_lockf)(int fd, int cmd, off_t len);
-extern int (*real_lockf64)(int fd, int cmd, off64_t len);
 extern real_syscall_fn *real_syscall;
 extern real_fcntl_fn *real_fcntl;
 extern real_fcntl_fn *real_fcntl64;
@@ -35,7 +33,7 @@ int real_syscall_flock(int fd, int op);
 int real_syscall_fcntl(int fd, int cmd, ...);
 
 /* lockf(), as libc makes it: a lock of the process, from the current offset on, by calls of fcntl64. */
-int real_lockf_by(real_fcntl_fn *fcntl64, int fd, int cmd, off64_t len);
+int real_lockf64(int fd, int cmd, off64_t len);
 
 /* Does this process have only one thread? Before real_init(), and with a glibc before 2.32, /proc says it; false if
  * that cannot be read. errno may change. */

@@ -4,17 +4,15 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/acquire.h"
-#include "shim/blocker.h"
+#include "shim/call.h"
 #include "shim/intent.h"
 #include "shim/netted.h"
 #include "shim/note.h"
 #include "shim/oldlibc.h"
 #include "shim/protect.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 
 OLDLIBC(pthread_testcancel, OLDLIBC_FIRST);
 
@@ -124,42 +122,15 @@ static int record_write(void *arg, const struct flock64 *lock, bool small)
 
 /* --- what the call wants --- */
 
-/* The offset that l_start counts from, or -errno. 0 also for an unknown `whence`, which intent_record() refuses. */
-static int64_t record_base(int fd, int whence)
-{
-	struct statx stx;
-
-	if (whence == SEEK_CUR) {
-#ifdef SYS__llseek
-		int64_t offset;
-		long ret = sys(_llseek, fd, 0L, 0L, &offset, SEEK_CUR);
-
-		return ret < 0 ? ret : offset;
-#else
-		return sys(lseek, fd, 0L, SEEK_CUR);
-#endif
-	}
-	if (whence == SEEK_END) {
-		/* DONT_SYNC: the size that this kernel knows, by which it also goes in fcntl(). */
-		if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &stx) < 0)
-			return -errno;
-		return (int64_t)stx.stx_size;
-	}
-	return 0;
-}
-
 static int record_resolve(int fd, const struct flock64 *lock, struct intent *want)
 {
-	int64_t base = record_base(fd, lock->l_whence);
+	int ret = intent_record(fd, lock, want);
 
-	if (base == -EBADF)
-		return (int)base;
-	if (base < 0) {
-		errno = (int)-base;
-		note_refused(fd, "where the range begins cannot be found out: %m");
-		return -ENOLCK;
-	}
-	return intent_record(lock, base, want);
+	if (ret == 0 || ret == -EBADF || ret == -EINVAL || ret == -EOVERFLOW)
+		return ret;
+	errno = -ret;
+	note_refused(fd, "where the range begins cannot be found out: %m");
+	return -ENOLCK;
 }
 
 static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner, bool wait, bool raw,
@@ -169,26 +140,25 @@ static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner
 	int ret;
 
 	if (lock->l_type != F_RDLCK && lock->l_type != F_WRLCK)
-		return RECORD_KERNEL;
+		return CALL_KERNEL;
 	switch (protect_look(fd, look)) {
 	case PROTECT_NO:
-		return RECORD_KERNEL;
+		return CALL_KERNEL;
 	case PROTECT_REFUSED:
 		return -ENOLCK;
 	case PROTECT_ASK:
 		break;
 	}
 	if (!look->page && protect_is_kernels(fd))
-		return RECORD_KERNEL;
+		return CALL_KERNEL;
 	/* If the range is bad, refuse the call here and not in the kernel: the file may grow before that, and then the
 	 * kernel would accept the range. */
 	ret = record_resolve(fd, lock, &want);
 	if (ret < 0)
-		return protect_is_kernels(fd) ? RECORD_KERNEL : ret;
+		return protect_is_kernels(fd) ? CALL_KERNEL : ret;
 	if (owner == WIRE_OWNER_DESCRIPTION && lock->l_pid != 0)
-		return RECORD_KERNEL;
-	ret = acquire_record(fd, &want, look);
-	return ret == ACQUIRE_KERNEL ? RECORD_KERNEL : ret;
+		return CALL_KERNEL;
+	return acquire_record(fd, &want, look);
 }
 
 /* As blocker_find(). */
@@ -269,7 +239,7 @@ int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small
 	struct flock64 lock;
 
 	if (record_read(&lock, arg, command.small, look) < 0)
-		return RECORD_KERNEL;
+		return CALL_KERNEL;
 	if (command.test)
 		return record_test(real, fd, cmd, arg, &lock, command);
 	/* To unlock never waits. Under the net F_SETLK has the key, and F_SETLKW has none. */
@@ -287,7 +257,7 @@ int record_lockf(int fd, int cmd, int64_t len, struct protect_look *look)
 	const struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
 
 	if (cmd != F_LOCK && cmd != F_TLOCK)
-		return RECORD_KERNEL;
+		return CALL_KERNEL;
 	return record_take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK, false, look);
 }
 
@@ -316,49 +286,40 @@ int record_lockf_test(int fd, int64_t len)
 
 /* --- what is told of them --- */
 
-static void record_report_lock(int fd, const struct flock64 *lock, struct report_what *what)
+static struct report_what record_report_lock(int fd, enum report_kind kind, const char *name,
+					     const struct flock64 *lock, struct intent want)
 {
 	struct flock64 shape = *lock;
-	struct intent range;
-	int64_t base = record_base(fd, lock->l_whence);
 
-	what->shared = lock->l_type == F_RDLCK;
-	if (lock->l_type == F_UNLCK && what->kind == REPORT_TAKE)
-		what->kind = REPORT_UNLOCK;
-	shape.l_type = F_WRLCK;
-	if (base >= 0 && intent_record(&shape, base, &range) == 0) {
-		what->first = range.first;
-		what->last = range.last;
-	}
+	if (lock->l_type == F_UNLCK && kind == REPORT_TAKE)
+		kind = REPORT_UNLOCK;
+	shape.l_type = lock->l_type == F_RDLCK ? F_RDLCK : F_WRLCK;
+	want.space = WIRE_RECORD;
+	want.mode = lock->l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
+	intent_record(fd, &shape, &want);
+	return (struct report_what){.kind = kind, .name = name, .want = want};
 }
 
 struct report_what record_report(int fd, int cmd, const void *arg, bool ofd_small)
 {
 	struct command command = record_command_of(cmd, ofd_small);
-	struct report_what what = {
-		.name = "fcntl",
-		.space = WIRE_RECORD,
-		.waits = command.wait,
-		.process = command.owner == WIRE_OWNER_PROCESS,
-	};
+	struct intent want = {.owner = command.owner, .nonblock = !command.wait};
 	struct flock64 lock;
 
-	if (record_read(&lock, arg, command.small, &what) < 0)
-		return what;
-	what.kind = command.test ? REPORT_TEST : REPORT_TAKE;
-	record_report_lock(fd, &lock, &what);
-	return what;
+	if (record_read(&lock, arg, command.small, &want) < 0)
+		return (struct report_what){.name = "fcntl"};
+	return record_report_lock(fd, command.test ? REPORT_TEST : REPORT_TAKE, "fcntl", &lock, want);
 }
 
 struct report_what record_report_lockf(int fd, int cmd, int64_t len)
 {
 	const struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
-	struct report_what what = {.name = "lockf", .space = WIRE_RECORD, .waits = cmd == F_LOCK, .process = true};
+	const struct intent want = {.owner = WIRE_OWNER_PROCESS, .nonblock = cmd != F_LOCK};
 
-	what.kind = cmd == F_LOCK || cmd == F_TLOCK ? REPORT_TAKE
-		    : cmd == F_ULOCK                ? REPORT_UNLOCK
-		    : cmd == F_TEST                 ? REPORT_TEST
-						    : REPORT_NOTHING;
-	record_report_lock(fd, &lock, &what);
-	return what;
+	return record_report_lock(fd,
+				  cmd == F_LOCK || cmd == F_TLOCK ? REPORT_TAKE
+				  : cmd == F_ULOCK                ? REPORT_UNLOCK
+				  : cmd == F_TEST                 ? REPORT_TEST
+								  : REPORT_NOTHING,
+				  "lockf", &lock, want);
 }

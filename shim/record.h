@@ -9,12 +9,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shim/protect.h"
+#include "shim/call.h"
 #include "shim/real.h"
 #include "shim/report.h"
-
-/* Not an errno: dflock has no part in the call; make it as it came. */
-#define RECORD_KERNEL 1
 
 #define RECORD_BIT(cmd) (UINT64_C(1) << (cmd))
 
@@ -31,7 +28,7 @@ static inline bool record_is(int cmd)
 
 /*
  * real(fd, cmd, arg), where record_is(cmd). `ofd_small`: under the name that the program called, F_OFD_* take a struct
- * flock and not a struct flock64 (they differ only on 32-bit systems). 0, -errno as fcntl(2) gives it, RECORD_KERNEL,
+ * flock and not a struct flock64 (they differ only on 32-bit systems). 0, -errno as fcntl(2) gives it, CALL_KERNEL,
  * or -ENOLCK after a line that says why. `arg` may be any pointer: if it cannot be read, the kernel refuses it.
  * Commands that wait are cancellation points, unless `real` is real_syscall_fcntl. *look is filled as far as the call
  * needs it.
@@ -39,7 +36,7 @@ static inline bool record_is(int cmd)
 int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small, struct protect_look *look);
 
 /* lockf(fd, cmd, len), with the same results. F_LOCK is a cancellation point. Commands that take no lock give
- * RECORD_KERNEL. */
+ * CALL_KERNEL. */
 int record_lockf(int fd, int cmd, int64_t len, struct protect_look *look);
 
 /* lockf(fd, F_TEST, len), after the real one has succeeded or said EACCES. 0: no lock is in the way. -EACCES: one is.

@@ -8,13 +8,14 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+#include "shim/call.h"
 #include "shim/intent.h"
 #include "shim/name.h"
 #include "shim/note.h"
 #include "shim/protect.h"
 #include "shim/root.h"
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/text.h"
 
 /* report_wanted. At first it is not known, since the environment was not read. */
@@ -96,25 +97,22 @@ void report_init(void)
 
 struct report_what report_flock(int op)
 {
-	struct report_what what = {.name = "flock", .space = WIRE_FLOCK, .last = INTENT_LAST};
-	struct intent want;
+	struct report_what what = {.name = "flock"};
 
-	if (intent_flock(op, &want)) {
+	if (intent_flock(op, &what.want))
 		what.kind = REPORT_TAKE;
-		what.shared = want.mode == WIRE_SHARED;
-		what.waits = !want.nonblock;
-	} else if ((op & ~LOCK_NB) == LOCK_UN) {
-		what.kind = REPORT_UNLOCK;
-	}
+	else if ((op & ~LOCK_NB) == LOCK_UN)
+		what = (struct report_what){.kind = REPORT_UNLOCK, .name = "flock", .want.last = INTENT_LAST};
 	return what;
 }
 
 /* Finds the entry of the file. None for a descriptor that is not open. Not inlined: a signal stack may be small. */
 static __attribute__((noinline)) void report_find(struct report_call *call, const struct stat *st)
 {
+	const struct intent *want = &call->what.want;
 	const struct settings *s = settings_get();
 	char path[PATH_MAX];
-	struct tally_key key = {.program = report_program, .path = path, .space = call->what.space};
+	struct tally_key key = {.program = report_program, .path = path, .space = want->space};
 	int ret = name_read(call->fd, path);
 
 	if (ret == NAME_NONE)
@@ -127,49 +125,51 @@ static __attribute__((noinline)) void report_find(struct report_call *call, cons
 	call->lock = (struct tally_lock){
 		.dev = st->st_dev,
 		.ino = st->st_ino,
-		.space = call->what.space,
-		.exclusive = !call->what.shared,
-		.owner = call->what.shared || call->what.process ? (uint32_t)getpid() : TALLY_ANYBODY,
-		.first = call->what.first,
-		.last = call->what.last,
+		.space = want->space,
+		.exclusive = want->mode == WIRE_EXCLUSIVE,
+		.owner = want->mode == WIRE_SHARED || want->owner == WIRE_OWNER_PROCESS ? (uint32_t)getpid()
+											: TALLY_ANYBODY,
+		.first = want->first,
+		.last = want->last,
 	};
 }
 
-void report_begin(struct report_call *call, int fd, const struct report_what *what)
+bool report_begin(struct report_call *call, int fd, struct report_what what)
 {
 	const int saved = errno;
 	struct stat st;
 
 	report_init();
-	*call = (struct report_call){.what = *what, .fd = fd};
-	if (what->kind != REPORT_NOTHING && (report_wanted & WANTED_COUNTS) && sys_fstat(fd, &st) == 0)
+	*call = (struct report_call){.what = what, .fd = fd};
+	if (what.kind != REPORT_NOTHING && (report_wanted & WANTED_COUNTS) && sys_fstat(fd, &st) == 0)
 		report_find(call, &st);
-	if (call->entry && what->kind == REPORT_TAKE)
+	if (call->entry && what.kind == REPORT_TAKE)
 		tally_add(call->entry, TALLY_CALLS, 1);
 	call->began_ns = sys_clock_ns(CLOCK_MONOTONIC);
 	errno = saved;
+	return true;
 }
 
 /* --- after the call --- */
 
-static void report_count_take(const struct report_call *call, bool leased, int err, int64_t now_ns)
+static void report_count_take(const struct report_call *call, bool leased, bool refused, int err, int64_t now_ns)
 {
 	tally_add_time(call->entry, TALLY_WAITED_NS, now_ns - call->began_ns);
 	if (!err) {
 		tally_add(call->entry, leased ? TALLY_LEASED : TALLY_ALONE, 1);
 		tally_take(report_tally, call->entry, &call->lock, now_ns);
-	} else if (!call->refused && !call->what.waits && (err == EWOULDBLOCK || err == EACCES)) {
+	} else if (!refused && call->what.want.nonblock && (err == EWOULDBLOCK || err == EACCES)) {
 		tally_add(call->entry, TALLY_BUSY, 1);
 	} else {
-		tally_add(call->entry, err == ENOLCK || call->refused ? TALLY_REFUSED : TALLY_FAILED, 1);
+		tally_add(call->entry, err == ENOLCK || refused ? TALLY_REFUSED : TALLY_FAILED, 1);
 	}
 }
 
-static void report_count(const struct report_call *call, bool leased, int err, int64_t now_ns)
+static void report_count(const struct report_call *call, bool leased, bool refused, int err, int64_t now_ns)
 {
 	switch (call->what.kind) {
 	case REPORT_TAKE:
-		report_count_take(call, leased, err, now_ns);
+		report_count_take(call, leased, refused, err, now_ns);
 		break;
 	case REPORT_TEST:
 		tally_add(call->entry, TALLY_TESTS, 1);
@@ -192,13 +192,13 @@ static void report_add_what(struct text *line, const struct report_what *what)
 
 	text_add(line, "%s%s", what->name, kinds[what->kind]);
 	if (what->kind == REPORT_TAKE || what->kind == REPORT_TEST)
-		text_add(line, what->shared ? " shared" : " exclusive");
-	if (what->space == WIRE_RECORD && what->kind != REPORT_NOTHING && what->last == INTENT_LAST)
-		text_add(line, " %lld-end", (long long)what->first);
-	else if (what->space == WIRE_RECORD && what->kind != REPORT_NOTHING)
-		text_add(line, " %lld-%lld", (long long)what->first, (long long)what->last);
+		text_add(line, what->want.mode == WIRE_SHARED ? " shared" : " exclusive");
+	if (what->want.space == WIRE_RECORD && what->kind != REPORT_NOTHING && what->want.last == INTENT_LAST)
+		text_add(line, " %lld-end", (long long)what->want.first);
+	else if (what->want.space == WIRE_RECORD && what->kind != REPORT_NOTHING)
+		text_add(line, " %lld-%lld", (long long)what->want.first, (long long)what->want.last);
 	if (what->kind == REPORT_TAKE)
-		text_add(line, what->waits ? ", waiting" : ", not waiting");
+		text_add(line, what->want.nonblock ? ", not waiting" : ", waiting");
 }
 
 /* Not inlined: a signal stack may be small. */
@@ -219,13 +219,14 @@ static __attribute__((noinline)) void report_show(const struct report_call *call
 	note_debug(call->fd, buf);
 }
 
-void report_end(struct report_call *call, bool leased, int ret)
+void report_end(struct report_call *call, const struct protect_look *look, int decided, int ret)
 {
+	const bool leased = decided != CALL_KERNEL && !look->disclaimed;
 	const int saved = errno;
 	int64_t now_ns = sys_clock_ns(CLOCK_MONOTONIC);
 
 	if (call->entry)
-		report_count(call, leased, ret < 0 ? saved : 0, now_ns);
+		report_count(call, leased, look->refused, ret < 0 ? saved : 0, now_ns);
 	if (report_wanted & WANTED_LINES)
 		report_show(call, leased, ret < 0 ? saved : 0, now_ns);
 	errno = saved;

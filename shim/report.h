@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "wire/msg.h"
+#include "shim/intent.h"
+#include "shim/protect.h"
 #include "wire/tally.h"
 
 enum report_kind {
@@ -25,10 +26,7 @@ enum report_kind {
 struct report_what {
 	enum report_kind kind;
 	const char *name; /* of the function */
-	enum wire_space space;
-	bool shared, waits;
-	bool process;        /* the lock belongs to the process, and not to the description */
-	int64_t first, last; /* both included; 0 and INTENT_LAST in the flock space */
+	struct intent want;
 };
 
 struct report_call {
@@ -37,8 +35,7 @@ struct report_call {
 	struct tally_entry *entry; /* NULL: the call is not counted */
 	struct tally_lock lock;
 	int64_t began_ns;
-	bool found;   /* REPORT_TEST: a lock is in the way */
-	bool refused; /* it fails with EWOULDBLOCK, but no process has the lock (on_refused) */
+	bool found; /* REPORT_TEST: a lock is in the way */
 };
 
 /* For report_is_wanted(). */
@@ -57,8 +54,9 @@ void report_init(void);
 
 struct report_what report_flock(int op);
 
-void report_begin(struct report_call *call, int fd, const struct report_what *what);
-/* The call has returned `ret`, and errno. `leased`: it was not left to the kernel alone. */
-void report_end(struct report_call *call, bool leased, int ret);
+/* True. */
+bool report_begin(struct report_call *call, int fd, struct report_what what);
+/* The call has returned `ret`, and errno. `decided`: what dflock had decided before that. */
+void report_end(struct report_call *call, const struct protect_look *look, int decided, int ret);
 
 #endif

@@ -11,7 +11,7 @@
 #include "shim/note.h"
 #include "shim/protect.h"
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/text.h"
 
 #define VARIABLE "DFLOCK_REQUIRE"

@@ -21,7 +21,7 @@
 #include "shim/protect.h"
 #include "shim/real.h"
 #include "shim/seen.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/rundir.h"
 #include "wire/text.h"
 

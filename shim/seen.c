@@ -7,7 +7,7 @@
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/seqcopy.h"
 
 /* If a change is older than this, the next one certainly gets another time: two ticks, or the two seconds of vfat,

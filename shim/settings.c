@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "shim/oldlibc.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/leases.h"
 #include "wire/seqcopy.h"
 

@@ -27,7 +27,7 @@
 #include <sys/wait.h>
 
 #include "shim/settings.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "wire/msg.h"
 #include "wire/rundir.h"
 #include "wire/text.h"

@@ -1,15 +1,23 @@
 /*
  * System calls without libc's syscall() and stat(): the shim exports a syscall() of its own, which must not get the
  * shim's own calls; and a shim that needs stat@GLIBC_2.33 would not load with an older glibc. Callable anywhere, also
- * in signal handlers, after fork and before constructors. None is a cancellation point.
+ * in signal handlers, after fork and before constructors.
+ *
+ * They return -errno and are no cancellation points. flock() is none either, but libc's open, close, connect, recv, read and poll
+ * are: with a cancellation pending, a thread would end inside the shim. The values after the name are passed on as they are: give a
+ * pointer or a long where the kernel reads one.
  */
 #ifndef DFLOCK_WIRE_SYS_H
 #define DFLOCK_WIRE_SYS_H
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #if (defined(__x86_64__) && !defined(__ILP32__)) || defined(__aarch64__)
@@ -53,7 +61,8 @@ static inline long sys_call(long number, long a, long b, long c, long d, long e,
 #define SYS_CALL_(number, a, b, c, d, e, f, ...)                                                                       \
 	sys_call(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 /* sys_raw(SYS_read, fd, buf, size): up to six arguments. 0 or more, or -errno; errno stays. */
-#define sys_raw(...) SYS_CALL_(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define sys_raw(...)   SYS_CALL_(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define sys(name, ...) sys_raw(SYS_##name, __VA_ARGS__)
 
 /* The result of sys_raw() as libc gives it: -1 with errno set, or the value. */
 static inline long sys_libc(long ret)
@@ -93,6 +102,64 @@ static inline uid_t sys_geteuid(void)
 #else
 	return (uid_t)sys_raw(SYS_geteuid);
 #endif
+}
+
+#ifdef SYS_fcntl64
+#define sys_fcntl(fd, cmd, arg) sys(fcntl64, fd, cmd, arg)
+#else
+#define sys_fcntl(fd, cmd, arg) sys(fcntl, fd, cmd, arg)
+#endif
+
+/* Not libc's, for the same reason as sys_geteuid(). */
+static inline gid_t sys_getegid(void)
+{
+#ifdef SYS_getegid32
+	return (gid_t)sys_raw(SYS_getegid32);
+#else
+	return (gid_t)sys_raw(SYS_getegid);
+#endif
+}
+
+static inline int sys_getresuid(uid_t *real, uid_t *effective, uid_t *saved)
+{
+#ifdef SYS_getresuid32
+	return (int)sys_raw(SYS_getresuid32, real, effective, saved);
+#else
+	return (int)sys_raw(SYS_getresuid, real, effective, saved);
+#endif
+}
+
+/* Moves a new descriptor that is 0, 1 or 2 to a higher number: a thread that writes to its closed standard output must
+ * not write into our socket. Returns the descriptor, or -errno with `fd` closed; a negative `fd` is returned as it
+ * is. */
+static inline int sys_above_stdio(int fd)
+{
+	long moved;
+
+	if (fd < 0 || fd > 2)
+		return fd;
+	moved = sys_fcntl(fd, F_DUPFD_CLOEXEC, 3L);
+	sys(close, fd);
+	return (int)moved;
+}
+
+/* The kernel's own signal set: libc's functions leave out the signals that libc uses itself. */
+#define SYS_SIGNALS_BYTES (_NSIG / 8)
+struct sys_signals {
+	unsigned long bits[SYS_SIGNALS_BYTES / sizeof(unsigned long)];
+};
+
+static inline bool sys_has_signal(const struct sys_signals *set, int sig)
+{
+	return set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] >> ((size_t)(sig - 1) % (8 * sizeof(long))) & 1;
+}
+
+static inline int64_t sys_clock_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
 #endif

@@ -135,19 +135,22 @@ struct tally_entry *tally_find(struct tally *tally, const struct tally_key *key)
 
 /* --- locks that are held --- */
 
-static bool tally_same_file(const struct tally_slot *slot, const struct tally_lock *lock)
+static bool tally_same_file(const struct tally_lock *a, const struct tally_lock *b)
 {
-	return slot->dev == lock->dev && slot->ino == lock->ino && slot->space == lock->space;
+	return a->dev == b->dev && a->ino == b->ino && a->space == b->space;
 }
 
-/* Is the lock of the slot gone, or taken anew, when `lock` was granted? */
-static bool tally_is_over(const struct tally_slot *slot, const struct tally_lock *lock)
+static bool tally_is_within(const struct tally_lock *a, const struct tally_lock *b)
 {
-	if (!tally_same_file(slot, lock) || slot->first > lock->last || slot->last < lock->first)
+	return a->first >= b->first && a->last <= b->last;
+}
+
+/* Is this lock gone, or taken anew, when `lock` was granted? */
+static bool tally_is_over(const struct tally_lock *was, const struct tally_lock *lock)
+{
+	if (!tally_same_file(was, lock) || was->first > lock->last || was->last < lock->first)
 		return false;
-	if (slot->owner == lock->owner)
-		return slot->first >= lock->first && slot->last <= lock->last;
-	return slot->exclusive || lock->exclusive;
+	return was->owner == lock->owner ? tally_is_within(was, lock) : was->exclusive || lock->exclusive;
 }
 
 /* Frees the slot if it still is what was looked for, which *was keeps. */
@@ -186,29 +189,18 @@ void tally_take(struct tally *tally, const struct tally_entry *entry, const stru
 
 	for (size_t i = 0; i < TALLY_HELD; i++) {
 		slot = &tally->held[i];
-		if (tally_load(&slot->state) == TALLY_READY && tally_is_over(slot, lock) && tally_claim(slot, &was))
+		if (tally_load(&slot->state) == TALLY_READY && tally_is_over(&slot->lock, lock) &&
+		    tally_claim(slot, &was))
 			tally_set_free(slot);
 	}
 	slot = tally_take_slot(tally);
 	if (!slot)
 		return;
 	slot->entry = (uint32_t)(entry - tally->entries);
-	slot->space = lock->space;
-	slot->exclusive = lock->exclusive;
-	slot->dev = lock->dev;
-	slot->ino = lock->ino;
-	slot->first = lock->first;
-	slot->last = lock->last;
-	slot->owner = lock->owner;
+	slot->lock = *lock;
 	slot->since_ns = now_ns;
 	slot->told_ns = 0;
 	__atomic_store_n(&slot->state, TALLY_READY, __ATOMIC_RELEASE);
-}
-
-static bool tally_is_unlocked(const struct tally_slot *slot, const struct tally_lock *lock, uint32_t owner)
-{
-	return tally_same_file(slot, lock) && slot->owner == owner && slot->first >= lock->first &&
-	       slot->last <= lock->last;
 }
 
 /*
@@ -241,7 +233,8 @@ static bool tally_unlock_of(struct tally *tally, const struct tally_lock *lock, 
 	for (size_t i = 0; i < TALLY_HELD; i++) {
 		struct tally_slot *slot = &tally->held[i];
 
-		if (tally_load(&slot->state) != TALLY_READY || !tally_is_unlocked(slot, lock, owner) ||
+		if (tally_load(&slot->state) != TALLY_READY || slot->lock.owner != owner ||
+		    !tally_same_file(&slot->lock, lock) || !tally_is_within(&slot->lock, lock) ||
 		    !tally_claim(slot, &was))
 			continue;
 		tally_set_free(slot);

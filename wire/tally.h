@@ -24,7 +24,7 @@
 
 #define TALLY_ENV           "DFLOCK_REPORT"
 #define TALLY_MAGIC         UINT64_C(0x796c6c6174666c64) /* "dlftally" */
-#define TALLY_VERSION       3
+#define TALLY_VERSION       4
 #define TALLY_ENTRIES       4096 /* a power of two */
 #define TALLY_NAMES_BYTES   (1u << 20)
 #define TALLY_PROGRAM_BYTES 16 /* as the kernel's comm, NUL included */
@@ -63,16 +63,22 @@ struct tally_entry {
 	uint64_t counts[TALLY_COUNTS];
 };
 
+/* The owner of an exclusive lock, which any process may unlock that has its description. */
+#define TALLY_ANYBODY 0
+struct tally_lock {
+	uint64_t dev, ino;
+	int64_t first, last; /* of the range, both included; 0 and INT64_MAX in the flock space */
+	uint32_t space, exclusive;
+	uint32_t owner; /* the pid if the lock is shared or a process's; else TALLY_ANYBODY */
+	uint32_t reserved;
+};
+
 struct tally_slot {
 	uint32_t state;
 	uint32_t entry; /* of the program that took the lock */
-	uint32_t space, exclusive;
-	uint64_t dev, ino;
-	int64_t first, last; /* both included */
+	struct tally_lock lock;
 	int64_t since_ns;
 	uint64_t told_ns; /* of the time since then: counted already, for locks of this entry that have ended */
-	uint32_t owner;   /* TALLY_ANYBODY, or the pid of the process whose lock it is */
-	uint32_t reserved;
 };
 
 struct tally {
@@ -103,15 +109,6 @@ void tally_add(struct tally_entry *entry, enum tally_count which, uint64_t n);
 /* Adds to `sum` (TALLY_WAITED_NS), and keeps the largest in the count after it. A negative time counts as none. */
 void tally_add_time(struct tally_entry *entry, enum tally_count sum, int64_t ns);
 
-/* The owner of an exclusive lock, which any process may unlock that has its description. */
-#define TALLY_ANYBODY 0
-struct tally_lock {
-	uint64_t dev, ino;
-	enum wire_space space;
-	bool exclusive;
-	uint32_t owner;      /* the pid if the lock is shared or a process's; else TALLY_ANYBODY */
-	int64_t first, last; /* of the range; 0 and INT64_MAX in the flock space */
-};
 /* The lock was taken now. Ends, without a time, what cannot be held beside it: those locks ended by a close. */
 void tally_take(struct tally *tally, const struct tally_entry *entry, const struct tally_lock *lock, int64_t now_ns);
 /* This range was unlocked by the process `pid`; lock->owner and lock->exclusive do not count. */

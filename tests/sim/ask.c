@@ -9,11 +9,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "shim/acquire.h"
-#include "shim/await.h"
-#include "shim/blocker.h"
+#include "shim/call.h"
+#include "shim/ask.h"
 #include "shim/note.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "tests/sim/sim.h"
 #include "wire/place.h"
 

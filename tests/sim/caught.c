@@ -15,7 +15,7 @@
 #include "keeper/kernel/onbehalf.h"
 #include "keeper/kernel/seeout.h"
 #include "shim/ask.h"
-#include "shim/sys.h"
+#include "wire/sys.h"
 #include "tests/sim/sim.h"
 
 #define SLOW  (900 * MS) /* longer than a pin */
@@ -96,10 +96,7 @@ static int caught_ask(struct program *p, const struct intent *want, uint64_t num
 
 static int caught_try(struct program *p, const struct intent *want)
 {
-	struct flock lock = {.l_type = want->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
-			     .l_whence = SEEK_SET,
-			     .l_start = want->first,
-			     .l_len = intent_len(want->first, want->last)};
+	struct flock64 lock = intent_lock(intent_type(want), want->first, want->last);
 	int ret;
 
 	if (want->space == WIRE_FLOCK)

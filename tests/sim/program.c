@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/acquire.h"
+#include "shim/call.h"
 #include "tests/sim/sim.h"
 
 #define FIRST_PID 2000

@@ -100,7 +100,7 @@ START_TEST(record_ranges)
 
 	lock.l_start = ranges[_i].start;
 	lock.l_len = ranges[_i].len;
-	ck_assert_int_eq(intent_record(&lock, lock.l_whence == SEEK_SET ? 0 : BASE, &want), ranges[_i].rc);
+	ck_assert_int_eq(intent_range(&lock, lock.l_whence == SEEK_SET ? 0 : BASE, &want), ranges[_i].rc);
 	if (ranges[_i].rc < 0)
 		return;
 	ck_assert(want.first == ranges[_i].first && want.last == ranges[_i].last);
@@ -120,16 +120,16 @@ START_TEST(record_types)
 	struct flock64 lock = {.l_type = F_WRLCK};
 	struct intent want = {0};
 
-	ck_assert_int_eq(intent_record(&lock, 0, &want), 0);
+	ck_assert_int_eq(intent_range(&lock, 0, &want), 0);
 	ck_assert_int_eq(want.mode, WIRE_EXCLUSIVE);
 	lock.l_type = F_UNLCK;
-	ck_assert_int_eq(intent_record(&lock, 0, &want), -EINVAL);
+	ck_assert_int_eq(intent_range(&lock, 0, &want), -EINVAL);
 	lock.l_type = 17;
-	ck_assert_int_eq(intent_record(&lock, 0, &want), -EINVAL);
+	ck_assert_int_eq(intent_range(&lock, 0, &want), -EINVAL);
 	/* The range is looked at first. */
 	lock.l_start = 1;
 	lock.l_len = LAST;
-	ck_assert_int_eq(intent_record(&lock, 1, &want), -EOVERFLOW);
+	ck_assert_int_eq(intent_range(&lock, 1, &want), -EOVERFLOW);
 }
 END_TEST
 
@@ -162,7 +162,7 @@ static void compare_with_kernel(int fd, int other, const struct flock64 *lock, i
 {
 	struct flock64 taken = *lock, seen = {.l_type = F_WRLCK}, none = {.l_type = F_UNLCK};
 	struct intent want = {0};
-	int rc = intent_record(lock, base, &want);
+	int rc = intent_range(lock, base, &want);
 	int kernel = fcntl(fd, F_OFD_SETLK, &taken) < 0 ? -errno : 0;
 	char what[128];
 
@@ -172,13 +172,12 @@ static void compare_with_kernel(int fd, int other, const struct flock64 *lock, i
 	if (rc < 0)
 		return;
 	ck_assert_int_eq(fcntl(other, F_OFD_GETLK, &seen), 0);
-	ck_assert_msg(seen.l_start == want.first && seen.l_len == intent_len(want.first, want.last),
+	ck_assert_msg(seen.l_start == want.first && seen.l_len == intent_lock(0, want.first, want.last).l_len,
 		      "%s: %lld to %lld, but the kernel has start %lld len %lld", what, (long long)want.first,
 		      (long long)want.last, (long long)seen.l_start, (long long)seen.l_len);
 	ck_assert_int_eq(seen.l_type, want.mode == WIRE_SHARED ? F_RDLCK : F_WRLCK);
 	/* And the call that is then made in the kernel locks the same. */
-	taken = (struct flock64){.l_type = lock->l_type, .l_start = want.first};
-	taken.l_len = intent_len(want.first, want.last);
+	taken = intent_lock(lock->l_type, want.first, want.last);
 	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &taken), 0);
 	seen.l_type = F_WRLCK;
 	seen.l_pid = 0;
@@ -214,7 +213,7 @@ START_TEST(record_as_the_kernel)
 		offset = lock.l_whence == SEEK_CUR   ? lseek(fd, 0, SEEK_CUR)
 			 : lock.l_whence == SEEK_END ? lseek(other, 0, SEEK_END)
 						     : 0;
-		accepted += intent_record(&lock, offset, &(struct intent){0}) == 0;
+		accepted += intent_range(&lock, offset, &(struct intent){0}) == 0;
 		compare_with_kernel(fd, other, &lock, offset);
 	}
 	/* Some were refused, and some were not. */

@@ -256,11 +256,8 @@ START_TEST(hostile)
 		for (size_t i = 0; i < TALLY_HELD; i++) {
 			tally->held[i].state = TALLY_READY;
 			if (random() % 2) {
-				tally->held[i].dev = lock.dev;
-				tally->held[i].ino = lock.ino;
-				tally->held[i].space = lock.space;
-				tally->held[i].owner = lock.owner;
-				tally->held[i].first = 0;
+				tally->held[i].lock = lock;
+				tally->held[i].lock.first = 0;
 			}
 		}
 		find("p", "/a", WIRE_FLOCK);
