@@ -35,7 +35,7 @@ SHIM_START := $(addprefix shim/,real.c settings.c exports.c report.c require.c) 
 SHIM_SRC := $(SHIM_START) $(filter-out $(SHIM_START),$(wildcard shim/*.c wire/*.c))
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 # What dflock-net has of the shim: what asks the keeper. real.c is for root.c alone, and nobody calls real_init().
-NET_SHIM := ask await blocker call intent mapping name netted note protect protect_job real report root seen settings start
+NET_SHIM := ask await blocker call intent mapping name netted note protect protect_page real report root seen settings start
 # It knows the numbers of system calls of these machines (net/abi.h). Elsewhere it is not built, and `dflock run --net=on` says so.
 NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine))),$(BUILD)/dflock-net)
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
@@ -119,7 +119,7 @@ $(BUILD)/tests/%: tests/%.c Makefile
 $(BUILD)/tests/net/player $(BUILD)/tests/net/agent $(BUILD)/tests/net/sequence: CFLAGS += -static # programs that a preload does not reach
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
-SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c earlier.c intent.c))
+SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c intent.c))
 SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep sendmsg flock close epoll_ctl holders_search host_start hostid_machine \
             table_put64 table_put32 table_put_bytes
 $(BUILD)/tests/sim/sim: $(SIM_OBJ) $(CORE)

@@ -1,7 +1,7 @@
 /*
  * The seccomp filter that hands lock calls over to the supervisors: flock() except LOCK_UN, and the commands of fcntl() that
  * take or test a record lock. All calls of x32 programs fail with ENOSYS. All other calls pass. F_UNLCK is handed over, too, since a filter cannot read struct flock.
- * Calls with the key in their sixth argument pass: the preload's own (shim/netted.h says how it is bound to the call).
+ * Calls with the key in their sixth argument pass: the preload's own (shim/netted.c says how it is bound to the call).
  */
 #ifndef DFLOCK_NET_FILTER_H
 #define DFLOCK_NET_FILTER_H

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "shim/mapping.h"
-#include "shim/note.h"
 #include "shim/settings.h"
 #include "wire/sys.h"
 #include "wire/rundir.h"
@@ -30,14 +28,9 @@ static int ground_gather(int fd, struct protect_by *by)
 	const struct settings *s = settings_get();
 	struct settings_config config;
 	const struct page *page;
-	char why[512];
 
-	if (protect_gather(s, fd, sys_geteuid(), by) < 0)
+	if (protect_gather(s, fd, sys_geteuid(), by) < 0 || protect_refresh(fd, by, &page) < 0)
 		return -ENOLCK;
-	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
-		note_refused(fd, "%s", why);
-		return -ENOLCK;
-	}
 	settings_config_now(s, &config);
 	by->mine = protect_which(s, &config, page);
 	return 0;

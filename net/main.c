@@ -24,7 +24,7 @@
 #include "net/lockcall.h"
 #include "net/shared.h"
 #include "net/supervisor.h"
-#include "shim/netted.h"
+#include "shim/real.h"
 #include "shim/settings.h"
 #include "shim/start.h"
 #include "wire/sys.h"

@@ -124,8 +124,7 @@ static int acquire_try(struct call *c)
 static int acquire_by_page(struct call *c)
 {
 	const struct call_taking *taking = c->taking;
-	const struct leases_range wanted = {
-		.from = c->want->from, .to = c->want->to, .space = c->want->space, .mode = c->want->mode};
+	const struct leases_range wanted = intent_wanted(c->want);
 	const struct protect_look *look = c->look;
 	const struct leases_slot *slot = look->page ? leases_find(&look->page->leases, &look->file, &wanted) : NULL;
 	int ret;

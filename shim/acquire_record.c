@@ -33,7 +33,6 @@
 #include <unistd.h>
 
 #include "shim/call.h"
-#include "shim/earlier.h"
 #include "shim/note.h"
 #include "shim/oldlibc.h"
 #include "shim/real.h"
@@ -107,8 +106,10 @@ static int reclock_learn_here(struct record_call *r)
 static int reclock_learn_next(struct record_call *r)
 {
 	struct call *c = &r->call;
+	const struct wire_request request = {
+		.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = r->earlier.next_from, .to = WIRE_EOF};
 	struct wire_reply reply;
-	int ret = ask_before(&c->ask, &c->look->by, r->earlier.next_from);
+	int ret = ask_send(&c->ask, &c->look->by, request, -1);
 
 	if (ret == 0)
 		ret = ask_receive(&c->ask, &reply);

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 
 #include "shim/abandoned.h"
-#include "shim/netted.h"
+#include "shim/real.h"
 #include "shim/note.h"
 #include "shim/settings.h"
 #include "shim/start.h"
@@ -237,26 +237,27 @@ static void ask_name(char name[WIRE_COMMAND_BYTES])
 	text_print(name, WIRE_COMMAND_BYTES, "%s", slash ? slash + 1 : path ? path : "");
 }
 
-/* Fills in what is the same in every question, and sends it; with the descriptor `fd`, unless that is negative. */
-static int ask_send_question(struct ask *ask, const struct protect_by *by, struct wire_request *request, int fd)
+int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request request, int fd)
 {
-	const struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	const struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
 	int ret;
 
-	request->magic = WIRE_MAGIC;
-	request->version = WIRE_VERSION;
-	request->size = sizeof(*request);
-	request->config = by->mine.id;
-	request->config_path = by->mine.path_hash;
+	request.magic = WIRE_MAGIC;
+	request.version = WIRE_VERSION;
+	request.size = sizeof(request);
+	request.config = by->mine.id;
+	request.config_path = by->mine.path_hash;
+	request.thread = ask->thread;
+	request.call = ask->call;
 	if (ask->thread)
-		memcpy(request->command, ask->command, WIRE_COMMAND_BYTES);
+		memcpy(request.command, ask->command, WIRE_COMMAND_BYTES);
 	else
-		ask_name(request->command);
+		ask_name(request.command);
 	do {
 		ret = ask_limit(ask, SO_SNDTIMEO);
 		if (ret < 0)
 			break;
-		request->sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
+		request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
 		ret = passing_send(ask->sock, &iov, 1, fd, 0);
 	} while (ret == -EINTR && ask->nonblock);
 	/* The keeper has closed the connection. It may have sent an answer before that ("too many callers"): receive
@@ -266,30 +267,6 @@ static int ask_send_question(struct ask *ask, const struct protect_by *by, struc
 	if (ret == -EBADF && fd >= 0 && protect_kernel_refuses(fd)) /* another thread has closed it */
 		return -EBADF;
 	return ret < 0 ? ask_failed(ask, "the keeper cannot be asked", ret) : 0;
-}
-
-int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have)
-{
-	struct wire_request request = ask_request(op, want, have);
-
-	request.thread = ask->thread;
-	request.call = ask->call;
-	return ask_send_question(ask, by, &request, ask->fd);
-}
-
-int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
-{
-	struct wire_request request = ask_before_request(from);
-
-	return ask_send_question(ask, by, &request, -1);
-}
-
-int ask_fit(struct ask *ask, const struct protect_by *by)
-{
-	struct wire_request request = {.op = WIRE_FIT, .to = WIRE_EOF};
-
-	ask->deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + ASK_JOB_PATIENCE_NS;
-	return ask_send_question(ask, by, &request, -1);
 }
 
 /* The keeper is trusted, but a keeper of another version, or a program that is no keeper, may listen there. */

@@ -7,7 +7,7 @@
  * -ENOLCK      refused, and the reason was written
  * -EBADF       the kernel refuses a lock on the descriptor (protect_kernel_refuses())
  * ASK_NETTED   no keeper listens, and this process must not start one, since it would be under the net, too. The net's supervisor can:
- *              the caller makes its call without a key (netted.h)
+ *              the caller makes its call without a key (netted.c)
  * ASK_LATER    no keeper can answer now, and the file's rule says that the caller waits: await_keeper(), and ask anew. The
  *              reason was written, once for each call
  * Callable wherever flock() is; errno changes. No cancellation points, except ask_receive() if `cancellable`.
@@ -27,7 +27,7 @@
 
 /* A call that does not wait gives up on a silent keeper after this. */
 #define ASK_PATIENCE_NS (30 * INT64_C(1000000000))
-/* The same if `fd` is NOTE_JOB: it is asked whether a job may start (ask_fit()). */
+/* The same if `fd` is NOTE_JOB: it is asked whether a job may start (WIRE_FIT). */
 #define ASK_JOB_PATIENCE_NS (5 * INT64_C(1000000000))
 
 /* Negative, and not errnos. */
@@ -62,7 +62,7 @@ struct ask {
 #define ASK_DOUBTS   2
 int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *want, int fd, int attempt);
 
-/* The questions of ask_send() and ask_before(), without what is the same in all questions. */
+/* WIRE_LOCK, WIRE_TEST or WIRE_HELD. `have`: the caller holds the kernel lock that it asks about. */
 static inline struct wire_request ask_request(enum wire_op op, const struct intent *want, bool have)
 {
 	return (struct wire_request){
@@ -76,19 +76,8 @@ static inline struct wire_request ask_request(enum wire_op op, const struct inte
 	};
 }
 
-static inline struct wire_request ask_before_request(int64_t from)
-{
-	return (struct wire_request){.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = from, .to = WIRE_EOF};
-}
-
-/* Sends WIRE_LOCK or WIRE_TEST, with the descriptor. `have`: the caller holds the kernel lock that it asks about. */
-int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have);
-
-/* Sends WIRE_BEFORE for the locks that end after `from`. */
-int ask_before(struct ask *ask, const struct protect_by *by, int64_t from);
-
-/* Sends WIRE_FIT; the answer may take ASK_JOB_PATIENCE_NS from now on. */
-int ask_fit(struct ask *ask, const struct protect_by *by);
+/* Sends a question, with the descriptor `fd` or none (-1). Fills in what is the same in all questions. */
+int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request request, int fd);
 
 /* Receives one answer, also WIRE_WAITING, and checks its form. */
 int ask_receive(struct ask *ask, struct wire_reply *reply);

@@ -42,7 +42,7 @@ void blocker_tell(int fd, const struct intent *want, struct protect_look *look)
 	if (ask_open(&ask, &look->by, want, fd, 0) < 0)
 		return;
 	ask.deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
-	ret = ask_send(&ask, &look->by, WIRE_HELD, want, false);
+	ret = ask_send(&ask, &look->by, ask_request(WIRE_HELD, want, false), fd);
 	if (ret == 0)
 		ret = ask_receive(&ask, &reply);
 	if (ret == 0 && reply.verdict == WIRE_OK && *reply.reason)
@@ -80,10 +80,10 @@ static int blocker_take_answer(struct call *c, const struct wire_reply *reply)
 /* Does the page show a lease of this host for the wanted lock? Then no other host has a lock there that conflicts. */
 static bool blocker_is_leased(const struct intent *want, const struct protect_look *look)
 {
-	const struct leases_range wanted = {
-		.from = want->from, .to = want->to, .space = want->space, .mode = want->mode};
+	const struct leases_range wanted = intent_wanted(want);
+	const struct leases_slot *slot = look->page ? leases_find(&look->page->leases, &look->file, &wanted) : NULL;
 
-	return look->page && leases_shown(&look->page->leases, &look->file, &wanted) && protect_page_is_near(look);
+	return slot && leases_stand(&look->page->leases, slot, &look->file, &wanted) && protect_page_is_near(look);
 }
 
 __attribute__((noinline)) int blocker_ask(const struct ask *behalf, int fd, const struct intent *want,

@@ -15,7 +15,8 @@
 /* Asks, and waits for the final answer. */
 static int call_question(struct call *c, struct wire_reply *reply)
 {
-	int ret = ask_send(&c->ask, &c->look->by, c->taking ? WIRE_LOCK : WIRE_TEST, c->want, c->have);
+	int ret = ask_send(&c->ask, &c->look->by, ask_request(c->taking ? WIRE_LOCK : WIRE_TEST, c->want, c->have),
+			   c->fd);
 
 	while (ret == 0) {
 		ret = ask_receive(&c->ask, reply);

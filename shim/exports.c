@@ -10,12 +10,10 @@
 #include "shim/abandoned.h"
 #include "shim/call.h"
 #include "shim/intent.h"
-#include "shim/netted.h"
 #include "shim/protect.h"
 #include "shim/real.h"
 #include "shim/record.h"
 #include "shim/report.h"
-#include "shim/require.h"
 #include "shim/root.h"
 #include "shim/settings.h"
 #include "wire/sys.h"
@@ -229,8 +227,6 @@ static int shim_lockf(int fd, int cmd, int64_t len)
 	decided = record_lockf(fd, cmd, len, &look);
 	errno = saved;
 	ret = decided == CALL_KERNEL ? real_lockf64(fd, cmd, len) : shim_end(decided, saved);
-	if (decided == CALL_KERNEL && cmd == F_TEST && (ret == 0 || errno == EACCES))
-		ret = shim_end(record_lockf_test(fd, len), saved);
 	if (reported) {
 		report.found = report.what.kind == REPORT_TEST && ret < 0 && errno == EACCES;
 		report_end(&report, &look, decided, ret);

@@ -27,34 +27,18 @@ static struct mapping *mapping_at(int i)
 	return __atomic_load_n(&mappings[i], __ATOMIC_ACQUIRE);
 }
 
-const struct page *mapping_find_roots(uid_t *owner)
+const struct page *mapping_find(uid_t *euid, uid_t *owner)
 {
-	const struct mapping *last = NULL, *m;
-
-	for (int i = 0; i < MAPPINGS_MAX && (m = mapping_at(i)); i++)
-		last = m;
-	if (!last || last->owner != 0)
-		return NULL;
-	*owner = 0;
-	return last->page;
-}
-
-const struct page *mapping_find(uid_t euid, uid_t *owner)
-{
-	const struct page *page = NULL;
-
-	for (int i = 0; i < MAPPINGS_MAX; i++) {
+	for (int i = MAPPINGS_MAX - 1; i >= 0; i--) {
 		const struct mapping *m = mapping_at(i);
 
-		if (!m)
-			break;
 		/* A page of root's is good for every user, since it says which configuration it is for. */
-		if (m->owner == 0 || m->owner == euid) {
-			page = m->page;
+		if (m && (m->owner == 0 || m->owner == (*euid = rundir_uid(*euid)))) {
 			*owner = m->owner;
+			return m->page;
 		}
 	}
-	return page;
+	return NULL;
 }
 
 /* The page size may be larger than HEAD_BYTES, and a file is mapped at a multiple of it. */

@@ -19,11 +19,9 @@
 
 #define MAPPINGS_MAX 8
 
-/* The page that was mapped last of those that belong to root or to `euid`, with its owner in *owner; or NULL. No system
- * call. */
-const struct page *mapping_find(uid_t euid, uid_t *owner);
-/* The same if the page that was mapped last is root's, since every user goes by it; else NULL. */
-const struct page *mapping_find_roots(uid_t *owner);
+/* The page that was mapped last of those that belong to root or to *euid, with its owner in *owner; or NULL. *euid may be
+ * RUNDIR_MY_UID, which is looked up if it counts. */
+const struct page *mapping_find(uid_t *euid, uid_t *owner);
 
 /*
  * Looks for the page in the runtime directory `dir` ("": there is none), and maps it unless that was done. 0 with

@@ -1,5 +1,18 @@
-/* See netted.h. */
-#include "shim/netted.h"
+/*
+ * Under the net (docs/net.md) the kernel hands every lock call to a supervisor. The shim's own calls need none: they have a
+ * lease, or are of files that no rule names. So they carry a key in the sixth argument, which lock calls do not use, and the
+ * filter lets them pass.
+ *
+ * The kernel keeps that register, and a program's next lock call may have it still. So the key is bound to the call: it is
+ * K ^ fd ^ command, in the low half; and the register is cleared as soon as the call has returned.
+ *
+ * A program that means to go past the net can read K in its environment. It can also lock nothing, or take the lock of another
+ * file: the net is for programs that want to be protected.
+ *
+ * F_SETLKW, F_OFD_SETLKW and F_LOCK that take a lock are cancellation points, so libc makes them, without a key; the supervisor then
+ * asks the keeper once more. To unlock they never wait, and become F_SETLK and F_OFD_SETLK (record.c): a call without the key may end
+ * with EINTR though it does not wait (docs/net.md, finding 6).
+ */
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -14,7 +27,7 @@
 
 static uint64_t netted_key;
 static bool netted_key_is_set;
-static real_fcntl_fn *netted_fcntl_of_libc, *netted_fcntl64_of_libc, *netted___fcntl_of_libc;
+static real_fcntl_fn *netted_fcntl_of_libc;
 
 /* sys_call() with three arguments and the key, which no register has afterwards. */
 static long netted_call(long number, int fd, long command, void *arg)
@@ -51,36 +64,26 @@ static bool netted_is_lock_command(int cmd)
 	return cmd == F_GETLK || cmd == F_SETLK || cmd == F_OFD_GETLK || cmd == F_OFD_SETLK;
 }
 
-static int netted_fcntl_by(real_fcntl_fn *libc, int fd, int cmd, void *arg)
+static int netted_fcntl(int fd, int cmd, ...)
 {
-	return netted_is_lock_command(cmd) ? (int)sys_libc(netted_call(SYS_fcntl, fd, cmd, arg)) : libc(fd, cmd, arg);
-}
+	va_list ap;
+	void *arg;
 
-#define NETTED_FCNTL(name)                                                                                             \
-	static int netted_##name(int fd, int cmd, ...)                                                                 \
-	{                                                                                                              \
-		va_list ap;                                                                                            \
-		void *arg;                                                                                             \
-                                                                                                                       \
-		va_start(ap, cmd);                                                                                     \
-		arg = va_arg(ap, void *);                                                                              \
-		va_end(ap);                                                                                            \
-		return netted_fcntl_by(netted_##name##_of_libc, fd, cmd, arg);                                         \
-	}
-NETTED_FCNTL(fcntl)
-NETTED_FCNTL(fcntl64)
-NETTED_FCNTL(__fcntl)
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	return netted_is_lock_command(cmd) ? (int)sys_libc(netted_call(SYS_fcntl, fd, cmd, arg))
+					   : netted_fcntl_of_libc(fd, cmd, arg);
+}
 
 /* Another preload may hook flock(): it does not see these calls then, which is why this is done under the net alone. */
 static void netted_replace(void)
 {
-	netted_fcntl_of_libc = real_fcntl;
-	netted_fcntl64_of_libc = real_fcntl64;
-	netted___fcntl_of_libc = real___fcntl;
+	netted_fcntl_of_libc = real_fcntl64; /* on these machines the three are one */
 	__atomic_store_n(&real_flock, netted_flock, __ATOMIC_RELEASE);
 	__atomic_store_n(&real_fcntl, netted_fcntl, __ATOMIC_RELEASE);
-	__atomic_store_n(&real_fcntl64, netted_fcntl64, __ATOMIC_RELEASE);
-	__atomic_store_n(&real___fcntl, netted___fcntl, __ATOMIC_RELEASE);
+	__atomic_store_n(&real_fcntl64, netted_fcntl, __ATOMIC_RELEASE);
+	__atomic_store_n(&real___fcntl, netted_fcntl, __ATOMIC_RELEASE);
 }
 
 /* -1: it is none. */

@@ -16,82 +16,7 @@
 #include "wire/sys.h"
 #include "wire/page.h"
 #include "wire/rundir.h"
-#include "wire/seqcopy.h"
 #include "wire/text.h"
-
-bool protect_same_root(const struct page *page)
-{
-	struct stat st;
-
-	return sys_stat("/", &st) == 0 && st.st_dev == page->root_dev && st.st_ino == page->root_ino;
-}
-
-/* Cuts `path` at its last slash, examines the directory before it, and sets *name to what follows. */
-static bool examine_directory(char *path, char **name, struct stat *st)
-{
-	char *slash = strrchr(path, '/');
-
-	if (!slash || sys_stat(slash == path ? "/" : (*slash = '\0', path), st) < 0)
-		return false;
-	*name = slash + 1;
-	return true;
-}
-
-/* Does the page's path lead to the same configuration as the program's? Yes if both lead to one file now, or to one
- * name in one directory, which is so also while the file is missing or is being replaced. Not inlined: a signal stack
- * may be small. */
-static __attribute__((noinline)) bool protect_same_file(const struct page *page, uint64_t page_hash, const char *mine)
-{
-	char path[PATH_MAX], *name;
-	struct stat st[2];
-
-	_Static_assert(sizeof(path) == sizeof(page->config_path), "any path fits");
-	seqcopy_words(path, page->config_path, sizeof(path));
-	path[sizeof(path) - 1] = '\0';
-	/* The keeper may be writing the path: only the one that has this hash counts. */
-	if (leases_hash(path) != page_hash)
-		return false;
-	if (sys_stat(path, &st[0]) == 0 && sys_stat(mine, &st[1]) == 0 && st[0].st_dev == st[1].st_dev &&
-	    st[0].st_ino == st[1].st_ino)
-		return true;
-	if (!examine_directory(path, &name, &st[0]) || strcmp(name, strrchr(mine, '/') + 1) != 0)
-		return false;
-	strcpy(path, mine);
-	return examine_directory(path, &name, &st[1]) && st[0].st_dev == st[1].st_dev && st[0].st_ino == st[1].st_ino;
-}
-
-/* The hash of the path by which the page knows this program's configuration, also if that is another path than the
- * program's; looked up once a second. If the page has another configuration: the hash of the program's own path. */
-static uint64_t protect_known_by(const struct settings *s, const struct page *page, int64_t stamp_ns)
-{
-	static struct seen_path {
-		int64_t stamp_ns;
-		uint64_t theirs, same;
-	} seen;
-	static uint32_t seq;
-	struct seen_path now;
-	uint64_t theirs;
-
-	seqcopy_words(&theirs, &page->config_hash, sizeof(theirs));
-	if (theirs == s->config_hash)
-		return theirs;
-	if (!seqcopy_read(&seq, &now, &seen, sizeof(now)) || now.stamp_ns != stamp_ns || now.theirs != theirs) {
-		now = (struct seen_path){.stamp_ns = stamp_ns, .theirs = theirs};
-		now.same = protect_same_file(page, theirs, s->place.config);
-		seqcopy_write(&seq, &seen, &now, sizeof(now));
-	}
-	return now.same ? theirs : s->config_hash;
-}
-
-struct page_config protect_which(const struct settings *s, const struct settings_config *config,
-				 const struct page *page)
-{
-	struct page_config mine = {.id = config->id, .young = config->young, .path_hash = s->config_hash};
-
-	if (page)
-		mine.path_hash = protect_same_root(page) ? protect_known_by(s, page, config->stamp_ns) : 0;
-	return mine;
-}
 
 /* Is the mount in this thread's table? */
 static __attribute__((noinline)) bool protect_finds_mount(uint64_t mount)
@@ -115,20 +40,11 @@ static __attribute__((noinline)) bool protect_finds_mount(uint64_t mount)
 /* Looked up once a second, for the mount of the last file. */
 static bool protect_is_mounted(const struct seen_key *key)
 {
-	static struct seen_mount {
-		int64_t stamp_ns;
-		uint64_t mount;
-	} seen;
-	static uint32_t seq;
-	struct seen_mount now;
+	static struct protect_fact fact;
+	bool is;
 
-	if (seqcopy_read(&seq, &now, &seen, sizeof(now)) && now.stamp_ns == key->stamp_ns && now.mount == key->mount)
-		return true;
-	if (!protect_finds_mount(key->mount))
-		return false;
-	now = (struct seen_mount){.stamp_ns = key->stamp_ns, .mount = key->mount};
-	seqcopy_write(&seq, &seen, &now, sizeof(now));
-	return true;
+	return protect_knows(&fact, key->stamp_ns, key->mount, &is) ||
+	       (protect_finds_mount(key->mount) && protect_note(&fact, key->stamp_ns, key->mount, true));
 }
 
 /* No rule names the path. Does that prove nothing, since the mount is gone (umount -l) and a rule has covered files of the device? A
@@ -174,36 +90,15 @@ static enum page_answer protect_consult(const struct page *page, const struct se
 
 /* Looked up once a second. A program gets other clocks only by making itself, or a child, enter a time namespace; and a
  * keeper that sees a process also sees the processes that this one starts. */
-static bool protect_same_namespaces(const struct page *page, int64_t stamp_ns)
-{
-	static struct seen_namespaces {
-		int64_t stamp_ns;
-		const struct page *page;
-		size_t same;
-	} seen;
-	static uint32_t seq;
-	struct seen_namespaces now;
-
-	if (seqcopy_read(&seq, &now, &seen, sizeof(now)) && now.stamp_ns == stamp_ns && now.page == page)
-		return now.same;
-	now.stamp_ns = stamp_ns;
-	now.page = page;
-	now.same = leases_same_namespaces(&page->leases);
-	seqcopy_write(&seq, &seen, &now, sizeof(now));
-	return now.same;
-}
-
 bool protect_page_is_near(const struct protect_look *look)
 {
-	return protect_same_namespaces(look->page, look->first.stamp_ns);
-}
+	static struct protect_fact fact;
+	const uint64_t about = (uintptr_t)look->page;
+	bool same;
 
-static uid_t protect_euid(struct protect_first *first)
-{
-	if (!first->has_euid)
-		first->euid = sys_geteuid();
-	first->has_euid = true;
-	return first->euid;
+	return protect_knows(&fact, look->first.stamp_ns, about, &same)
+		       ? same
+		       : protect_note(&fact, look->first.stamp_ns, about, leases_same_namespaces(&look->page->leases));
 }
 
 static __attribute__((noinline)) bool protect_has_path(int fd, uint64_t hash)
@@ -216,7 +111,7 @@ static __attribute__((noinline)) bool protect_has_path(int fd, uint64_t hash)
 /* This process may have had another user when the answer was remembered. */
 static bool protect_is_of_user(const struct seen *seen, struct protect_first *first)
 {
-	return seen->owner == 0 || seen->owner == protect_euid(first);
+	return seen->owner == 0 || seen->owner == (first->euid = rundir_uid(first->euid));
 }
 
 /* The file has changed since an earlier look within the last second; does it still have its path? */
@@ -263,9 +158,7 @@ protect_new_answer(const struct settings *s, int fd, struct protect_look *look, 
 	if (keyed && protect_is_seen(fd, key, &seen, first))
 		return protect_seen_answer(look, key, &seen);
 	seen = (struct seen){0};
-	seen.page = mapping_find_roots(&seen.owner);
-	if (!seen.page)
-		seen.page = mapping_find(protect_euid(first), &seen.owner);
+	seen.page = mapping_find(&first->euid, &seen.owner);
 	answer = protect_consult(seen.page, &config, &first->mine, fd, key, false, &seen.path_hash);
 	first->has_mine = answer == PAGE_SAYS_YES;
 	if (answer == PAGE_SAYS_YES)
@@ -290,7 +183,7 @@ static enum page_answer protect_quick_answer(const struct settings *s, int fd, s
 
 	first->stamp_ns = settings_stamp();
 	keyed = first->stamp_ns && seen_key(fd, first->stamp_ns, &key);
-	if (keyed && seen_find(fd, &key, &seen) && protect_is_of_user(&seen, first))
+	if (keyed && seen_find(&key, &seen) && protect_is_of_user(&seen, first))
 		return protect_seen_answer(look, &key, &seen);
 	return protect_new_answer(s, fd, look, &key, keyed);
 }
@@ -325,9 +218,9 @@ static enum protect protect_ask_root(int fd)
 	char name[PATH_MAX];
 
 	switch (root_ask(fd, name_read(fd, name) < 0 ? NULL : name)) {
-	case ROOT_SAYS_NO:
+	case PAGE_SAYS_NO:
 		return PROTECT_NO;
-	case ROOT_SAYS_YES:
+	case PAGE_SAYS_YES:
 		note_refused(fd, "it is protected, and after chroot() the configuration cannot be read; put it and the "
 				 "runtime directory into the new root directory");
 		return PROTECT_REFUSED;
@@ -363,7 +256,7 @@ static void protect_remember(const struct seen_key *key, const struct page *page
 {
 	struct seen seen = {.path_hash = hash};
 
-	seen.page = mapping_find(euid, &seen.owner);
+	seen.page = mapping_find(&euid, &seen.owner);
 	if (seen.page == page)
 		seen_add(key, &seen);
 }
@@ -377,12 +270,9 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	struct seen_key key;
 	bool keyed = true;
 	uint64_t hash;
-	char why[512];
 
-	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
-		note_refused(fd, "%s", why);
+	if (protect_refresh(fd, by, &page) < 0)
 		return PROTECT_REFUSED;
-	}
 	if (seen_key(fd, config->stamp_ns, &key))
 		seen_look(&key);
 	else
@@ -401,7 +291,7 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 		look->first.stamp_ns = config->stamp_ns;
 		protect_set_shown(look, page, &key, hash);
 		if (keyed)
-			protect_remember(&key, page, hash, rundir_uid(by->euid));
+			protect_remember(&key, page, hash, by->euid);
 		return PROTECT_ASK;
 	default:
 		/* The file is missing, and no rules are known. */
@@ -424,7 +314,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 
 	look->page = NULL;
 	look->waits = false;
-	look->first = (struct protect_first){0};
+	look->first = (struct protect_first){.euid = RUNDIR_MY_UID};
 	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
 		return PROTECT_REFUSED;
@@ -443,7 +333,8 @@ enum protect protect_ask(int fd, struct protect_look *look)
 	struct protect_first first = look->first;
 	struct settings_config config;
 
-	look->first.has_euid = look->first.has_mine = false; /* when this is called again, time has passed */
+	look->first.euid = RUNDIR_MY_UID; /* when this is called again, time has passed */
+	look->first.has_mine = false;
 	if (!look->page && (protect_is_kernels(fd) || name_is_none(fd)))
 		return PROTECT_NO;
 	/* The state of a second ago will not do: to a keeper that knows a later one it would be that of another file. */
@@ -451,7 +342,7 @@ enum protect protect_ask(int fd, struct protect_look *look)
 		settings_config_now(s, &config);
 	if (!look->page && (config.error == ENOENT || config.error == ENOTDIR) && root_was_left(s))
 		return protect_ask_root(fd);
-	if (protect_gather(s, fd, first.has_euid ? first.euid : RUNDIR_MY_UID, &look->by) < 0)
+	if (protect_gather(s, fd, first.euid, &look->by) < 0)
 		return PROTECT_REFUSED;
 	if (!look->page)
 		return protect_full_look(s, &config, fd, look);
@@ -469,12 +360,9 @@ enum protect protect_again(int fd, const struct protect_look *look)
 	struct page_config mine = by->mine;
 	const struct page *page;
 	uint64_t hash;
-	char why[512];
 
-	if (mapping_refresh(by->dir, by->euid, &page, why, sizeof(why)) < 0) {
-		note_refused(fd, "%s", why);
+	if (protect_refresh(fd, by, &page) < 0)
 		return PROTECT_REFUSED;
-	}
 	switch (protect_consult(page, NULL, &mine, fd, NULL, true, &hash)) {
 	case PAGE_SAYS_YES:
 		return PROTECT_ASK;

@@ -31,9 +31,9 @@ struct protect_by {
 /* What protect_look() has found out, so that the first protect_ask() after it need not. */
 struct protect_first {
 	int64_t stamp_ns; /* settings_config() */
-	uid_t euid;
+	uid_t euid;       /* or RUNDIR_MY_UID */
 	struct page_config mine;
-	bool has_euid, has_mine;
+	bool has_mine;
 	bool is_new; /* the configuration was looked at by this protect_look() */
 };
 
@@ -69,19 +69,29 @@ enum protect protect_ask(int fd, struct protect_look *look);
  * PROTECT_NO: the same, or nothing. PROTECT_ASK: it is protected. PROTECT_REFUSED: the reason was written. */
 enum protect protect_again(int fd, const struct protect_look *look);
 
-/* Fills *by for a question about no file. 0, or -errno after the reason was written, with NOTE_JOB. */
-int protect_start(struct protect_by *by);
-/* Is this path (resolved, absolute) protected, as the page says now? */
-enum page_answer protect_path(const char *path);
-
 /* For messages: the rule that protects fd's file, as the page shows it, like `tree = "/x"`. False: none does, or the
  * page does not say. */
 bool protect_rule(int fd, char *text, size_t size);
 
-/* The on_refused of the rule that protects fd's file, as page_on_refused() says. */
+/* The on_refused of the rule that protects fd's file, as page_find_rule() says. */
 enum wire_on_refused protect_on_refused(int fd);
 
-/* --- what protect.c and protect_job.c share --- */
+/* --- what protect.c, protect_page.c and require.c share --- */
+
+/* What was found out about something when the configuration was looked at last, which is at most a second ago. All zero at first. */
+struct protect_fact {
+	uint32_t seq;
+	struct protect_known {
+		int64_t stamp_ns;
+		uint64_t about, is;
+	} known;
+};
+bool protect_knows(const struct protect_fact *fact, int64_t stamp_ns, uint64_t about, bool *is);
+/* Returns `is`. */
+bool protect_note(struct protect_fact *fact, int64_t stamp_ns, uint64_t about, bool is);
+
+/* mapping_refresh(); -errno after the reason was written. */
+int protect_refresh(int fd, const struct protect_by *by, const struct page **page);
 
 struct settings;
 struct settings_config;

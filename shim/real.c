@@ -65,14 +65,6 @@ int real_lockf64(int fd, int cmd, off64_t len)
 	struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
 
 	switch (cmd) {
-	case F_TEST:
-		lock.l_type = F_RDLCK;
-		if (real_fcntl64(fd, F_GETLK64, &lock) < 0)
-			return -1;
-		if (lock.l_type == F_UNLCK || lock.l_pid == getpid())
-			return 0;
-		errno = EACCES;
-		return -1;
 	case F_ULOCK:
 		lock.l_type = F_UNLCK;
 		return real_fcntl64(fd, F_SETLK64, &lock);

@@ -32,7 +32,7 @@ int real_syscall_flock(int fd, int op);
 /* syscall(SYS_fcntl, fd, cmd, arg), or SYS_fcntl64 where there is one: no cancellation point. */
 int real_syscall_fcntl(int fd, int cmd, ...);
 
-/* lockf(), as libc makes it: a lock of the process, from the current offset on, by calls of fcntl64. */
+/* lockf() but for F_TEST, as libc makes it: a lock of the process, from the current offset on, by calls of fcntl64. */
 int real_lockf64(int fd, int cmd, off64_t len);
 
 /* Does this process have only one thread? Before real_init(), and with a glibc before 2.32, /proc says it; false if
@@ -41,5 +41,16 @@ bool real_single_threaded(void);
 
 /* Finds the next functions. Called once, from the constructor. */
 void real_init(void);
+
+/* --- netted.c: under the net (docs/net.md) --- */
+
+/* The net's key: K as 16 hexadecimal digits. */
+#define NETTED_VARIABLE "DFLOCK_NET"
+
+/* After real_init(), once, from the constructor: the real functions for lock calls carry the key from now on. Does nothing without
+ * one, or where the calls are not inline (wire/sys.h). */
+void netted_init(void);
+/* Do they? Then this process is under the net, and must start no keeper, which would be, too. */
+bool netted_is_on(void);
 
 #endif

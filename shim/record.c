@@ -8,7 +8,7 @@
 
 #include "shim/call.h"
 #include "shim/intent.h"
-#include "shim/netted.h"
+#include "shim/real.h"
 #include "shim/note.h"
 #include "shim/oldlibc.h"
 #include "shim/protect.h"
@@ -162,14 +162,15 @@ static int record_take(int fd, const struct flock64 *lock, enum wire_owner owner
 }
 
 /* As blocker_find(). */
-static int record_find_remote(int fd, const struct flock64 *lock, enum wire_owner owner, struct flock64 *found)
+static int record_find_remote(int fd, const struct flock64 *lock, enum wire_owner owner, struct protect_look *look,
+			      struct flock64 *found)
 {
 	struct intent want = {.owner = owner, .nonblock = true};
-	struct protect_look look;
 	int ret;
 
-	switch (protect_look(fd, &look)) {
+	switch (protect_look(fd, look)) {
 	case PROTECT_NO:
+		look->disclaimed = true;
 		return 0;
 	case PROTECT_REFUSED:
 		return -ENOLCK;
@@ -177,7 +178,7 @@ static int record_find_remote(int fd, const struct flock64 *lock, enum wire_owne
 		break;
 	}
 	ret = record_resolve(fd, lock, &want);
-	return ret < 0 ? ret : blocker_find(fd, &want, &look, found);
+	return ret < 0 ? ret : blocker_find(fd, &want, look, found);
 }
 
 /* Is the lock that was found a probe of the keeper's, which has a lock for a moment (keeper/kernel/probe.h)? It belongs
@@ -194,9 +195,9 @@ static bool record_is_probe(int fd, const struct flock64 *found, int tries)
 	return true;
 }
 
-/* `lock` is a copy of *arg from before the call. */
+/* `lock` is a copy of *arg from before the call. 1: another host's lock is in the way. */
 static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const struct flock64 *lock,
-		       struct command command)
+		       struct command command, struct protect_look *look)
 {
 	struct flock64 found;
 	int ret;
@@ -217,18 +218,15 @@ static int record_test(real_fcntl_fn *real, int fd, int cmd, void *arg, const st
 			return 0;
 		record_write(arg, lock, command.small);
 	}
-	ret = record_find_remote(fd, lock, command.owner, &found);
+	ret = record_find_remote(fd, lock, command.owner, look, &found);
 	if (ret == 0)
 		return 0;
-	if (ret == ASK_NETTED) {
-		record_write(arg, lock, command.small);
-		return (int)sys_fcntl(fd, cmd, arg);
-	}
 	if (ret > 0)
 		ret = record_write(arg, &found, command.small);
-	if (ret < 0)
-		record_write(arg, lock, command.small);
-	return ret;
+	if (ret == 0)
+		return 1;
+	record_write(arg, lock, command.small);
+	return ret == ASK_NETTED ? (int)sys_fcntl(fd, cmd, arg) : ret;
 }
 
 /* --- the calls --- */
@@ -237,11 +235,14 @@ int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small
 {
 	struct command command = record_command_of(cmd, ofd_small);
 	struct flock64 lock;
+	int ret;
 
 	if (record_read(&lock, arg, command.small, look) < 0)
 		return CALL_KERNEL;
-	if (command.test)
-		return record_test(real, fd, cmd, arg, &lock, command);
+	if (command.test) {
+		ret = record_test(real, fd, cmd, arg, &lock, command, look);
+		return ret > 0 ? 0 : ret;
+	}
 	/* To unlock never waits. Under the net F_SETLK has the key, and F_SETLKW has none. */
 	if (lock.l_type == F_UNLCK && command.wait && netted_is_on()) {
 		if (real != real_syscall_fcntl && pthread_testcancel)
@@ -254,34 +255,20 @@ int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small
 
 int record_lockf(int fd, int cmd, int64_t len, struct protect_look *look)
 {
-	const struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len};
+	const struct command command = {.test = true, .owner = WIRE_OWNER_PROCESS};
+	struct flock64 lock = {.l_type = F_WRLCK, .l_whence = SEEK_CUR, .l_len = len}, found;
+	int ret;
 
-	if (cmd != F_LOCK && cmd != F_TLOCK)
+	if (cmd == F_LOCK || cmd == F_TLOCK)
+		return record_take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK, false, look);
+	if (cmd != F_TEST)
 		return CALL_KERNEL;
-	return record_take(fd, &lock, WIRE_OWNER_PROCESS, cmd == F_LOCK, false, look);
-}
-
-int record_lockf_test(int fd, int64_t len)
-{
-	/* libc, too, asks for a lock that keeps out a reader. */
-	const struct flock64 lock = {.l_type = F_RDLCK, .l_whence = SEEK_CUR, .l_len = len};
-	struct flock64 found;
-	int ret, tries = 0;
-
-	do {
-		found = lock;
-		if (real_fcntl64(fd, F_GETLK64, &found) < 0)
-			return -errno;
-	} while (found.l_type != F_UNLCK && record_is_probe(fd, &found, tries++));
-	if (found.l_type != F_UNLCK && found.l_pid != getpid())
-		return -EACCES;
-	ret = record_find_remote(fd, &lock, WIRE_OWNER_PROCESS, &found);
-	if (ret == ASK_NETTED) {
-		found = lock;
-		ret = (int)sys_fcntl(fd, F_GETLK64, &found);
-		return ret < 0 ? ret : found.l_type != F_UNLCK && found.l_pid != getpid() ? -EACCES : 0;
-	}
-	return ret > 0 ? -EACCES : ret;
+	lock.l_type = F_RDLCK; /* libc, too, asks for a lock that keeps out a reader */
+	found = lock;
+	ret = record_test(real_fcntl64, fd, F_GETLK64, &found, &lock, command, look);
+	if (ret == 0 && (found.l_type == F_UNLCK || found.l_pid == getpid()))
+		return 0;
+	return ret < 0 ? ret : -EACCES;
 }
 
 /* --- what is told of them --- */

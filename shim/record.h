@@ -35,13 +35,8 @@ static inline bool record_is(int cmd)
  */
 int record_fcntl(real_fcntl_fn *real, int fd, int cmd, void *arg, bool ofd_small, struct protect_look *look);
 
-/* lockf(fd, cmd, len), with the same results. F_LOCK is a cancellation point. Commands that take no lock give
- * CALL_KERNEL. */
+/* lockf(fd, cmd, len), with the same results. F_LOCK is a cancellation point. */
 int record_lockf(int fd, int cmd, int64_t len, struct protect_look *look);
-
-/* lockf(fd, F_TEST, len), after the real one has succeeded or said EACCES. 0: no lock is in the way. -EACCES: one is.
- * Else -errno. */
-int record_lockf_test(int fd, int64_t len);
 
 /* What the calls are, for report_begin(). errno may change. */
 struct report_what record_report(int fd, int cmd, const void *arg, bool ofd_small);

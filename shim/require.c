@@ -1,4 +1,4 @@
-#include "shim/require.h"
+/* See settings.h, require_check(). */
 
 #include <errno.h>
 #include <limits.h>
@@ -19,6 +19,34 @@
 /* How long a keeper that has just started may take to reach the store. */
 #define STORE_PATIENCE_NS INT64_C(1000000000)
 
+/* --- the page --- */
+
+/* The page that is in the runtime directory now, or NULL; *by is filled for it. 0, or -errno after a line. */
+static int require_page(struct protect_by *by, const struct page **page)
+{
+	const struct settings *s = settings_get();
+	struct settings_config config;
+	int ret = protect_gather(s, NOTE_JOB, sys_geteuid(), by);
+
+	if (ret == 0)
+		ret = protect_refresh(NOTE_JOB, by, page);
+	if (ret < 0)
+		return ret;
+	settings_config_now(s, &config);
+	by->mine = protect_which(s, &config, *page);
+	return 0;
+}
+
+static enum page_answer require_path(const char *path)
+{
+	const struct page *page;
+	struct protect_by by;
+
+	if (require_page(&by, &page) < 0 || !page || !protect_same_root(page))
+		return PAGE_SAYS_NOTHING;
+	return page_ask(page, &by.mine, path, NULL);
+}
+
 /* --- the keeper --- */
 
 /* One question after the other, while the keeper is not connected to the store. 0, -ECONNRESET, or -ENOLCK after a
@@ -26,12 +54,14 @@
 static int require_converse(struct ask *ask, const struct protect_by *by)
 {
 	const int64_t until_ns = sys_clock_ns(CLOCK_MONOTONIC) + STORE_PATIENCE_NS;
+	const struct wire_request fit = {.op = WIRE_FIT, .to = WIRE_EOF};
 	struct timespec pause = {.tv_nsec = AGAIN_NS};
 	struct wire_reply reply;
 	int ret;
 
 	for (;;) {
-		ret = ask_fit(ask, by);
+		ask->deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + ASK_JOB_PATIENCE_NS;
+		ret = ask_send(ask, by, fit, -1);
 		if (ret == 0)
 			ret = ask_receive(ask, &reply);
 		if (ret < 0 || reply.verdict == WIRE_OK)
@@ -97,7 +127,7 @@ static bool require_file(const char *file)
 		note_refused(NOTE_JOB, "the directory of the file that " VARIABLE " names cannot be found: %s", file);
 		return false;
 	}
-	answer = protect_path(path);
+	answer = require_path(path);
 	if (answer == PAGE_SAYS_NO)
 		note_refused(NOTE_JOB, "no rule protects the file that " VARIABLE " names: %s", path);
 	else if (answer != PAGE_SAYS_YES)
@@ -113,6 +143,7 @@ static bool require_file(const char *file)
 static bool require_is_met(const char *value)
 {
 	const struct settings *s = settings_get();
+	const struct page *page;
 	struct protect_by by;
 
 	if (strcmp(value, "1") != 0 && !strchr(value, '/')) {
@@ -124,7 +155,7 @@ static bool require_is_met(const char *value)
 				       "set DFLOCK_CONFIG");
 		return false;
 	}
-	if (protect_start(&by) < 0 || !require_keeper(&by))
+	if (require_page(&by, &page) < 0 || !require_keeper(&by))
 		return false;
 	return !strchr(value, '/') || require_file(value);
 }
@@ -138,5 +169,5 @@ void require_check(void)
 	/* The text itself stays where it is. */
 	unsetenv(VARIABLE);
 	if (*value && strcmp(value, "0") != 0 && !require_is_met(value))
-		_exit(REQUIRE_EXIT);
+		_exit(123) /* as `dflock run --require` */;
 }

@@ -23,6 +23,7 @@
 #include "shim/seen.h"
 #include "wire/sys.h"
 #include "wire/rundir.h"
+#include "wire/seqcopy.h"
 #include "wire/text.h"
 
 #define ROOTS     4
@@ -68,36 +69,36 @@ bool root_was_left(const struct settings *s)
 	return s->has_root && sys_stat("/", &st) == 0 && (st.st_dev != s->root_dev || st.st_ino != s->root_ino);
 }
 
-static enum root_says root_by_page(const struct root *root, const char *name, bool below)
+static enum page_answer root_by_page(const struct root *root, const char *name, bool below)
 {
 	struct page_config theirs = {0};
 	char path[PATH_MAX];
 	enum page_answer answer;
 
 	if (!root->page)
-		return ROOT_SAYS_NOTHING;
+		return PAGE_SAYS_NOTHING;
 	if (!text_print(path, sizeof(path), "%s%s", root->path, name))
-		return ROOT_SAYS_NO; /* no rule is as long */
-	page_config(root->page, &theirs.id);
+		return PAGE_SAYS_NO; /* no rule is as long */
+	seqcopy_words(&theirs.id, &root->page->config, sizeof(theirs.id));
 	answer = below ? page_ask_below(root->page, &theirs, path) : page_ask(root->page, &theirs, path, NULL);
-	return answer == PAGE_SAYS_NO ? ROOT_SAYS_NO : answer == PAGE_SAYS_YES ? ROOT_SAYS_YES : ROOT_SAYS_NOTHING;
+	return answer == PAGE_SAYS_REFUSE ? PAGE_SAYS_NOTHING : answer;
 }
 
-enum root_says root_ask(int fd, const char *name)
+enum page_answer root_ask(int fd, const char *name)
 {
 	const struct root *root;
 	struct stat st;
 
 	if (sys_stat("/", &st) < 0 || !(root = root_find(&st)))
-		return ROOT_SAYS_NOTHING;
+		return PAGE_SAYS_NOTHING;
 	if (name && name[0] == '/')
 		return root_by_page(root, name, false);
 	if (root->more || sys_fstat(fd, &st) < 0)
-		return ROOT_SAYS_NOTHING;
+		return PAGE_SAYS_NOTHING;
 	for (unsigned int i = 0; i < root->count; i++)
 		if (root->files[i].dev == st.st_dev && root->files[i].ino == st.st_ino)
-			return ROOT_SAYS_YES;
-	return root_by_page(root, "", true) == ROOT_SAYS_NO ? ROOT_SAYS_NO : ROOT_SAYS_NOTHING;
+			return PAGE_SAYS_YES;
+	return root_by_page(root, "", true) == PAGE_SAYS_NO ? PAGE_SAYS_NO : PAGE_SAYS_NOTHING;
 }
 
 /* --- before the call --- */
@@ -117,13 +118,6 @@ static void root_note_file(struct root *root, int fd)
 	root->files[root->count++].ino = st.st_ino;
 }
 
-struct root_dirent {
-	uint64_t ino, off;
-	uint16_t size;
-	uint8_t type;
-	char name[];
-};
-
 static int root_fd_number(const char *name)
 {
 	int n = 0;
@@ -135,17 +129,17 @@ static int root_fd_number(const char *name)
 
 static void root_note_files(struct root *root)
 {
-	_Alignas(struct root_dirent) char buf[2048];
+	_Alignas(struct sys_dirent) char buf[2048];
 	long dir = sys(openat, AT_FDCWD, "/proc/thread-self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = dir;
 
 	while (dir >= 0 && (n = sys(getdents64, dir, buf, sizeof(buf))) > 0) {
 		for (long at = 0; at < n;) {
-			const struct root_dirent *e = (const struct root_dirent *)(buf + at);
+			const struct sys_dirent *e = (const struct sys_dirent *)(buf + at);
 			int fd = root_fd_number(e->name);
 
 			if (fd >= 0 && fd != dir)
 				root_note_file(root, fd);
-			at += e->size;
+			at += e->length;
 		}
 	}
 	root->more |= n < 0;
@@ -186,11 +180,11 @@ static const struct page *root_find_page(const struct settings *s)
 {
 	char dir[PLACE_DIR_BYTES], why[256];
 	const struct page *page = NULL;
-	uid_t owner;
+	uid_t euid = sys_geteuid(), owner;
 
-	if (rundir_find(&s->place, sys_geteuid(), dir, why, sizeof(why)) < 0 ||
-	    mapping_refresh(dir, sys_geteuid(), &page, why, sizeof(why)) < 0 || !page)
-		page = mapping_find(sys_geteuid(), &owner);
+	if (rundir_find(&s->place, euid, dir, why, sizeof(why)) < 0 ||
+	    mapping_refresh(dir, euid, &page, why, sizeof(why)) < 0 || !page)
+		page = mapping_find(&euid, &owner);
 	return page;
 }
 

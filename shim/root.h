@@ -16,16 +16,11 @@ int root_change(const char *path);
 /* Is "/" another directory than at the program's start? */
 bool root_was_left(const struct settings *s);
 
-enum root_says {
-	ROOT_SAYS_NO,      /* not protected */
-	ROOT_SAYS_YES,     /* protected */
-	ROOT_SAYS_NOTHING, /* this cannot be known here */
-};
-
 /*
  * Where root_was_left() and the configuration cannot be found: is the file protected, as far as this can be known? Goes
  * by the rules that the page has now. `name`: the file's, as the kernel shows it in this root; NULL: there is no /proc.
+ * PAGE_SAYS_NOTHING: this cannot be known here.
  */
-enum root_says root_ask(int fd, const char *name);
+enum page_answer root_ask(int fd, const char *name);
 
 #endif

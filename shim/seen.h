@@ -17,10 +17,7 @@
  * When does an equal change time mean that nothing has changed? File systems stamp with a clock that ticks: every 10 ms
  * or less, or once in one or two seconds (a time of a whole second may mean that). A change in the tick of the one
  * before it leaves the time as it was. So a time must be older than two ticks before the path is read: later changes
- * then get another one. Since Linux 6.13 some file systems do better ("multigrain"): once a change time was
- * asked for, the next change gets one of its own, however soon it comes. On these (seen_is_fine()) a path that was
- * read just after a change counts as well, but only until the clock ticks: of a rename that goes on while the path is
- * read, the time may be there already, and the new name not.
+ * then get another one.
  *
  * Callable in signal handlers, from every thread.
  */
@@ -33,19 +30,13 @@
 
 #include "wire/page.h"
 
-/* How a file system stamps changes: each with a time of its own, or with a clock that ticks. */
-enum seen_grain { SEEN_GRAIN_UNKNOWN, SEEN_GRAIN_FINE, SEEN_GRAIN_COARSE };
-
 struct seen_key {
 	uint64_t dev, ino; /* dev as in struct stat */
 	uint64_t mount;
 	int64_t stamp_ns; /* of the configuration (settings.h) */
 	uint64_t era;     /* how often seen_forget() was called */
 	int64_t ctime_ns;
-	/* Not compared: */
-	int64_t tick_ns; /* 0: the change time is old. Else CLOCK_MONOTONIC_COARSE, when it was found to be young */
-	uint32_t born;   /* the file system says when the file was made */
-	uint32_t grain;  /* enum seen_grain: what an earlier look found out */
+	uint64_t young; /* not compared: the change time was young before the path was read */
 };
 
 struct seen {
@@ -58,12 +49,12 @@ struct seen {
  * dev and ino count, which are 0 if it is no regular file or directory, or cannot be examined. errno may change. */
 bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key);
 
-/* What is remembered of this file, which is fd's, with this change time. *seen may change in any case, and errno. */
-bool seen_find(int fd, const struct seen_key *key, struct seen *seen);
+/* What is remembered of this file with this change time. *seen may change in any case, and errno. */
+bool seen_find(const struct seen_key *key, struct seen *seen);
 /* After seen_find() found nothing, and before the path is read: is the change time young? */
 void seen_look(struct seen_key *key);
-/* What is remembered of this file with any change time, if the file still has the path of *seen, which is not 0. Sets key->grain. *seen may change in any case. */
-bool seen_find_path(struct seen_key *key, struct seen *seen);
+/* What is remembered of this file with any change time, if the file still has the path of *seen, which is not 0. *seen may change in any case. */
+bool seen_find_path(const struct seen_key *key, struct seen *seen);
 
 /* Remembers it, unless another thread is writing there. The path was read after seen_look(). */
 void seen_add(const struct seen_key *key, const struct seen *seen);

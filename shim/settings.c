@@ -16,6 +16,9 @@ OLDLIBC(dladdr, OLDLIBC_FIRST);
  * be more than one. */
 #define SLOTS 4
 
+/* How long an answer of the file system may be used. */
+#define SETTINGS_FRESH_NS 1000000000
+
 /* Together, and linked first (Makefile), so that they begin in the page that the dynamic linker has touched already: every page
  * more that is written makes every program start more slowly. */
 static struct {

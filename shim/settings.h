@@ -13,9 +13,6 @@
 #include "wire/msg.h"
 #include "wire/place.h"
 
-/* How long an answer of the file system may be used. */
-#define SETTINGS_FRESH_NS 1000000000
-
 struct settings {
 	uint64_t config_hash; /* leases_hash() of place.config */
 	bool debug;           /* DFLOCK_LOG=debug */
@@ -58,5 +55,17 @@ int64_t settings_stamp(void);
 
 /* The same from a look that is taken now. */
 void settings_config_now(const struct settings *s, struct settings_config *config);
+
+/*
+ * DFLOCK_REQUIRE: a job is to start only if its locks would be protected. For jobs that are preloaded without `dflock
+ * run --require`, whose conditions these are, but for those of the program itself: this code runs in it.
+ *
+ * Last in the constructor. Without the variable, or if it is "0" or empty: nothing. Else takes it out of the
+ * environment, so that of a job only the first process asks: an outage must not end a job's commands half-way. Then
+ * looks whether the configuration is in force, a keeper runs (or starts one), the store grants locks, and the file that
+ * the variable names ("1": none) is protected. If not, ends the process with a line and 123. Waits for a
+ * second until a keeper reaches the store, ASK_JOB_PATIENCE_NS for its answers, and START_PATIENCE_MS for a new one. No signal is touched, and no descriptor stays open.
+ */
+void require_check(void);
 
 #endif

@@ -77,15 +77,6 @@ static bool leases_read_sure_until(const struct leases *leases, int64_t *sure_un
 	return seqcopy_end(&leases->clock_seq, seq);
 }
 
-bool leases_shown(const struct leases *leases, const struct leases_file *file, const struct leases_range *wanted)
-{
-	int64_t sure_until_ns;
-
-	/* In this order, as below. */
-	return leases_read_sure_until(leases, &sure_until_ns) && leases_find(leases, file, wanted) &&
-	       leases_is_before(sure_until_ns);
-}
-
 bool leases_stand(const struct leases *leases, const struct leases_slot *slot, const struct leases_file *file,
 		  const struct leases_range *wanted)
 {

@@ -104,13 +104,10 @@ unsigned leases_bucket(uint64_t dev, uint64_t ino);
 const struct leases_slot *leases_find(const struct leases *leases, const struct leases_file *file,
 				      const struct leases_range *wanted);
 
-/* Does the slot still say so, and has the clock not reached sure_until? To be called after the kernel lock was taken;
- * contains the program's fence. */
+/* Does the slot still say so, and has the clock not reached sure_until? To be called after the kernel lock was taken, if
+ * one is; contains the program's fence. */
 bool leases_stand(const struct leases *leases, const struct leases_slot *slot, const struct leases_file *file,
 		  const struct leases_range *wanted);
-
-/* Is there such a slot, before sure_until? For callers that take no lock: at a moment during this call, the host had this lease. */
-bool leases_shown(const struct leases *leases, const struct leases_file *file, const struct leases_range *wanted);
 
 /* Fills in the namespaces of the calling process: the writer's side. What /proc does not show stays as it was. */
 void leases_set_namespaces(struct leases_clock *clock);

@@ -275,14 +275,13 @@ struct page_question {
 	const struct page_config *mine;
 	const char *path;
 	match_fn *match;
-	const struct page_rule **found; /* may be NULL, and so may `message` */
-	char *message;                  /* PAGE_MESSAGE_BYTES */
-	bool left;                      /* of the rules that stand there, whether or not they are in force */
+	const struct page_rule **found; /* not NULL: of the rules that stand there, whether or not they are in force */
+	char *message;                  /* PAGE_MESSAGE_BYTES; may be NULL */
 };
 
 static enum page_answer page_ask_once(const struct page *page, const struct page_question *q)
 {
-	if (q->left)
+	if (q->found)
 		return q->mine->path_hash && same_words(&page->config_hash, &q->mine->path_hash, sizeof(uint64_t))
 			       ? page_ask_rules(page, q->path, q->match, q->found)
 			       : PAGE_SAYS_NOTHING;
@@ -328,39 +327,24 @@ enum page_answer page_ask(const struct page *page, const struct page_config *min
 		page, &(struct page_question){.mine = mine, .path = path, .match = rule_matches, .message = message});
 }
 
-bool page_find_rule(const struct page *page, const struct page_config *mine, const char *path,
-		    enum page_rule_kind *kind, char *pattern, size_t size)
+bool page_find_rule(const struct page *page, const struct page_config *mine, const char *path, struct page_found *found)
 {
 	const struct page_rule *rule;
 	const struct page_question q = {.mine = mine, .path = path, .match = rule_matches, .found = &rule};
 	struct pattern text;
-	uint32_t found;
 	size_t i = 0;
 
 	if (page_ask_with(page, &q) != PAGE_SAYS_YES)
 		return false;
-	found = page_load_half(&rule->kind);
-	if (found >= PAGE_RULE_KINDS)
+	found->kind = page_load_half(&rule->kind);
+	found->on_refused = page_load_half(&rule->on_refused);
+	if (found->kind >= PAGE_RULE_KINDS || found->on_refused >= WIRE_ON_REFUSED_VALUES)
 		return false;
-	*kind = found;
 	text = (struct pattern){rule->pattern, (size_t)((const char *)page + sizeof(*page) - rule->pattern)};
-	for (unsigned char c; i + 1 < size && (c = pattern_byte(&text, i)); i++)
-		pattern[i] = (char)c;
-	pattern[i] = '\0';
+	for (unsigned char c; i + 1 < sizeof(found->pattern) && (c = pattern_byte(&text, i)); i++)
+		found->pattern[i] = (char)c;
+	found->pattern[i] = '\0';
 	return true;
-}
-
-enum wire_on_refused page_on_refused(const struct page *page, const struct page_config *mine, const char *path)
-{
-	const struct page_rule *rule;
-	const struct page_question q = {
-		.mine = mine, .path = path, .match = rule_matches, .found = &rule, .left = true};
-	uint16_t found;
-
-	if (page_ask_with(page, &q) != PAGE_SAYS_YES)
-		return WIRE_ON_REFUSED_REFUSE;
-	found = page_load_half(&rule->on_refused);
-	return found < WIRE_ON_REFUSED_VALUES ? (enum wire_on_refused)found : WIRE_ON_REFUSED_REFUSE;
 }
 
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path)
@@ -384,14 +368,4 @@ void page_cover(struct page *page, uint64_t dev)
 		return;
 	page->covered[page->covered_count % PAGE_COVERED] = dev;
 	__atomic_store_n(&page->covered_count, page->covered_count + 1, __ATOMIC_RELEASE);
-}
-
-void page_config(const struct page *page, struct wire_config_id *id)
-{
-	const uint32_t *from = (const uint32_t *)&page->config;
-	uint32_t words[sizeof(*id) / sizeof(uint32_t)];
-
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		words[i] = page_load(&from[i]);
-	memcpy(id, words, sizeof(*id));
 }

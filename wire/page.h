@@ -106,16 +106,18 @@ struct page_config {
 enum page_answer page_ask(const struct page *page, const struct page_config *mine, const char *path,
 			  char message[PAGE_MESSAGE_BYTES]);
 
-/* The rule that protects `path`, for messages: its kind, and as much of its pattern as fits. False: page_ask() does not
- * say PAGE_SAYS_YES. The text may be mixed from two rules if the page changes meanwhile. */
+/* The rule that protects `path`, or did when the page had rules of this configuration last, whatever has become of the file since:
+ * it is asked for a lock that is refused in any case, and for messages. The pattern may be cut off, or mixed from two rules if the
+ * page changes meanwhile. False: there is none. */
+struct page_found {
+	enum page_rule_kind kind;
+	enum wire_on_refused on_refused;
+	char pattern[128];
+};
 bool page_find_rule(const struct page *page, const struct page_config *mine, const char *path,
-		    enum page_rule_kind *kind, char *pattern, size_t size);
+		    struct page_found *found);
 
-/* The on_refused of the rule that protects `path`, or did when the page had rules of this configuration last, whatever has
- * become of the file since: it is asked for a lock that is refused in any case. WIRE_ON_REFUSED_REFUSE also if there is none. */
-enum wire_on_refused page_on_refused(const struct page *page, const struct page_config *mine, const char *path);
-
-/* The same for the directory `path` ("": the root) and all paths below it. PAGE_SAYS_NO: no rule can match any of them.
+/* page_ask() for the directory `path` ("": the root) and all paths below it. PAGE_SAYS_NO: no rule can match any of them.
  * PAGE_SAYS_YES: a rule may. */
 enum page_answer page_ask_below(const struct page *page, const struct page_config *mine, const char *path);
 
@@ -128,9 +130,6 @@ enum page_answer page_ask_below(const struct page *page, const struct page_confi
 bool page_covers(const struct page *page, uint64_t dev);
 /* The keeper's side: the device is covered from now on. */
 void page_cover(struct page *page, uint64_t dev);
-
-/* Copies `config`. A copy that was torn by a writer does no harm: page_ask() compares it with the page again. */
-void page_config(const struct page *page, struct wire_config_id *id);
 
 /* Does this rule match this path? Pure. `pattern` is resolved and absolute. PATH: equal. GLOB: `*`, `?`, `[a-z]`,
  * `[!x]`, `\x`; none of them matches '/', and only a literal dot matches the dot at the beginning of a name. TREE:

@@ -193,15 +193,11 @@ static bool rundir_is_guest(const struct rundir_base *b, uid_t uid)
 	return b->owner != 0 && (b->owner != uid || uid == RUNDIR_OVERFLOW_UID);
 }
 
-/* The number that stands in the name. */
-static int rundir_number(const struct rundir_base *b, uid_t uid, uid_t *number, struct text *why)
+/* The number that stands in the name. False: this process's user has none in its user namespace. */
+static bool rundir_number(const struct rundir_base *b, uid_t uid, uid_t *number)
 {
 	*number = uid;
-	if (!rundir_is_guest(b, uid))
-		return 0;
-	if (uid == RUNDIR_OVERFLOW_UID || rundir_outer_uid(uid, number) < 0)
-		return rundir_no_place(why, EPERM, "this process's user has no number in its user namespace");
-	return 0;
+	return !rundir_is_guest(b, uid) || (uid != RUNDIR_OVERFLOW_UID && rundir_outer_uid(uid, number) == 0);
 }
 
 /* --- what is there --- */
@@ -218,28 +214,20 @@ static enum rundir_entry rundir_entry(int dir, const char *name, const struct ru
 		       : ENTRY_FOREIGN;
 }
 
-struct kernel_dirent {
-	uint64_t ino;
-	int64_t off;
-	unsigned short length;
-	unsigned char type;
-	char name[];
-};
-
 /* Goes through the entries whose names begin with `prefix`: the lowest name of ours in `lowest`, "" if there is
  * none. */
 static int rundir_find_sibling(int dir, const char *prefix, const struct rundir_base *base, uid_t uid,
 			       char lowest[PLACE_DIR_BYTES])
 {
-	_Alignas(struct kernel_dirent) char buf[2048];
+	_Alignas(struct sys_dirent) char buf[2048];
 	size_t len = strlen(prefix), room = PLACE_DIR_BYTES - strlen(base->path) - 1;
-	const struct kernel_dirent *d;
+	const struct sys_dirent *d;
 	long n;
 
 	lowest[0] = '\0';
 	while ((n = sys_libc(sys_raw(SYS_getdents64, dir, buf, sizeof(buf)))) > 0) {
 		for (long at = 0; at < n; at += d->length) {
-			d = (const struct kernel_dirent *)(buf + at);
+			d = (const struct sys_dirent *)(buf + at);
 			if (strncmp(d->name, prefix, len) != 0 || strlen(d->name) >= room ||
 			    (lowest[0] && strcmp(d->name, lowest) > 0) ||
 			    rundir_entry(dir, d->name, base, uid) != ENTRY_OURS)
@@ -296,14 +284,11 @@ static int rundir_refuse_guest(struct text *why)
  * process is a guest, and `make` is set. */
 static int rundir_find_in_run(uid_t uid, bool make, char dir[PLACE_DIR_BYTES], struct text *why)
 {
-	char ignored[8];
-	struct text unsaid;
 	struct rundir_base base;
 	uid_t number;
 
-	text_init(&unsaid, ignored, sizeof(ignored));
 	if (rundir_examine(AT_FDCWD, RUNDIR_SYSTEM, &base) < 0 || !S_ISDIR(base.mode) ||
-	    base.mode & (S_IWGRP | S_IWOTH) || rundir_number(&base, uid, &number, &unsaid) < 0)
+	    base.mode & (S_IWGRP | S_IWOTH) || !rundir_number(&base, uid, &number))
 		return -ENOENT;
 	text_print(dir, PLACE_DIR_BYTES, RUNDIR_SYSTEM "/%u", number);
 	if (rundir_entry(AT_FDCWD, dir, &base, uid) != ENTRY_OURS)
@@ -353,9 +338,8 @@ static int rundir_look(uid_t uid, bool make, char dir[PLACE_DIR_BYTES], struct t
 		return rundir_no_place(why, ENOTDIR, "there is no " SHM_DIR " to put a runtime directory in");
 	if (make && rundir_is_guest(&base, uid))
 		return rundir_refuse_guest(why);
-	ret = rundir_number(&base, uid, &number, why);
-	if (ret < 0)
-		return ret;
+	if (!rundir_number(&base, uid, &number))
+		return rundir_no_place(why, EPERM, "this process's user has no number in its user namespace");
 	ret = rundir_find_in_shm(&base, uid, number, dir, &first);
 	if (ret < 0) {
 		rundir_no_place(why, -ret, SHM_DIR " cannot be searched for the runtime directory");
@@ -371,36 +355,29 @@ static int rundir_look(uid_t uid, bool make, char dir[PLACE_DIR_BYTES], struct t
 	return ret < 0 ? ret : -EAGAIN;
 }
 
-static bool rundir_is_system(char dir[PLACE_DIR_BYTES])
-{
-	struct stat st;
-	bool is = sys_stat(RUNDIR_SYSTEM "/" WIRE_SOCKET_NAME, &st) == 0;
-
-	strcpy(dir, is ? RUNDIR_SYSTEM : "");
-	return is;
-}
-
-static int rundir_by_environment(const struct place *place, char dir[PLACE_DIR_BYTES], struct text *why)
-{
-	strcpy(dir, place->runtime_env_bad ? "" : place->runtime_env);
-	if (place->runtime_env_bad)
-		text_add(why, "DFLOCK_RUNTIME_DIR must be an absolute path of at most %d characters, not %s",
-			 PLACE_DIR_BYTES - 1, place->runtime_env);
-	return place->runtime_env_bad ? -EINVAL : 0;
-}
-
 static int rundir_search(const struct place *place, uid_t uid, bool make, char dir[PLACE_DIR_BYTES], char *line,
 			 size_t size)
 {
 	int ret = -EAGAIN;
 	struct text why;
+	struct stat st;
 
 	text_init(&why, line, size);
-	if (place->runtime_env[0] || place->runtime_env_bad)
-		return rundir_by_environment(place, dir, &why);
+	dir[0] = '\0';
+	if (place->runtime_env_bad) {
+		text_add(&why, "DFLOCK_RUNTIME_DIR must be an absolute path of at most %d characters, not %s",
+			 PLACE_DIR_BYTES - 1, place->runtime_env);
+		return -EINVAL;
+	}
+	if (place->runtime_env[0]) {
+		strcpy(dir, place->runtime_env);
+		return 0;
+	}
 	for (int i = 0; i < ROUNDS && ret == -EAGAIN; i++) {
-		if (rundir_is_system(dir))
+		if (sys_stat(RUNDIR_SYSTEM "/" WIRE_SOCKET_NAME, &st) == 0) {
+			strcpy(dir, RUNDIR_SYSTEM);
 			return 0;
+		}
 		uid = rundir_uid(uid);
 		ret = rundir_find_in_run(uid, make, dir, &why);
 		if (ret != -ENOENT)
@@ -428,11 +405,9 @@ bool rundir_is_taken(uid_t uid, char *why, size_t why_size)
 {
 	char path[PLACE_DIR_BYTES];
 	struct rundir_base shm, b;
-	struct text text;
 	uid_t number;
 
-	text_init(&text, why, why_size);
-	if (rundir_examine(AT_FDCWD, SHM_DIR, &shm) < 0 || rundir_number(&shm, uid, &number, &text) < 0)
+	if (rundir_examine(AT_FDCWD, SHM_DIR, &shm) < 0 || !rundir_number(&shm, uid, &number))
 		return false;
 	rundir_name(path, &shm, number, 0);
 	if (rundir_entry(AT_FDCWD, path, &shm, uid) != ENTRY_FOREIGN || rundir_examine(AT_FDCWD, path, &b) < 0)

@@ -74,6 +74,15 @@ static inline long sys_libc(long ret)
 	return ret;
 }
 
+/* An entry as getdents64() gives it. */
+struct sys_dirent {
+	uint64_t ino;
+	int64_t off;
+	unsigned short length;
+	unsigned char type;
+	char name[];
+};
+
 /* As stat(2) and fstat(2), with errno. With SYS_INLINE, the kernel's struct stat is also libc's. */
 static inline int sys_stat(const char *path, struct stat *st)
 {

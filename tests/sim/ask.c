@@ -60,21 +60,21 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 	return rc < 0 ? -ECONNRESET : 0;
 }
 
-int sim_send(struct ask *ask, struct wire_request *request, const struct protect_by *by, int fd)
+int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request request, int fd)
 {
 	struct program *p = program_of_task();
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int))];
 	} control = {.bytes = {0}};
-	struct iovec iov = {.iov_base = request, .iov_len = sizeof(*request)};
+	struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	request->magic = WIRE_MAGIC;
-	request->version = WIRE_VERSION;
-	request->size = sizeof(*request);
-	request->config = by->mine.id;
-	request->config_path = by->mine.path_hash;
+	request.magic = WIRE_MAGIC;
+	request.version = WIRE_VERSION;
+	request.size = sizeof(request);
+	request.config = by->mine.id;
+	request.config_path = by->mine.path_hash;
 	if (fd >= 0) {
 		msg.msg_control = control.bytes;
 		msg.msg_controllen = sizeof(control.bytes);
@@ -82,26 +82,12 @@ int sim_send(struct ask *ask, struct wire_request *request, const struct protect
 			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
 		memcpy(CMSG_DATA(&control.align), &fd, sizeof(int));
 	}
-	request->sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
+	request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
 	program_sleep(p, rng_delay(&p->rng, 20 * MS));
 	if (sendmsg(ask->sock, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
 		sim_fail("p%d cannot send: %s", p->id, strerror(errno));
 	loop_poll(p->host);
 	return 0;
-}
-
-int ask_send(struct ask *ask, const struct protect_by *by, enum wire_op op, const struct intent *want, bool have)
-{
-	struct wire_request request = ask_request(op, want, have);
-
-	return sim_send(ask, &request, by, ask->fd);
-}
-
-int ask_before(struct ask *ask, const struct protect_by *by, int64_t from)
-{
-	struct wire_request request = ask_before_request(from);
-
-	return sim_send(ask, &request, by, -1);
 }
 
 int ask_receive(struct ask *ask, struct wire_reply *reply)

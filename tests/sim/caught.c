@@ -80,7 +80,7 @@ static int caught_ask(struct program *p, const struct intent *want, uint64_t num
 		request.call = number;
 		ret = ask_open(&ask, &by, want, p->fd, 0);
 		if (ret == 0)
-			ret = sim_send(&ask, &request, &by, p->fd);
+			ret = ask_send(&ask, &by, request, p->fd);
 		if (ret == 0 && rng_chance(&p->rng, 50))
 			ret = AGAIN;
 		else if (ret == 0)

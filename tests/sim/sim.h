@@ -261,7 +261,6 @@ struct protect_by;
 struct wire_request;
 int caught_call(struct program *program, const struct intent *want);
 struct protect_by sim_by(const struct host *host); /* which keeper a program of the host asks */
-int sim_send(struct ask *ask, struct wire_request *request, const struct protect_by *by, int fd);
 
 /* --- faults.c --- */
 void faults_plan(void);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* The shim is no part of the library that unit tests are linked with. */
-#include "shim/earlier.c"
+#include "shim/intent.c"
 #include "tests/unit/suite.h"
 
 static struct earlier list;

@@ -23,18 +23,24 @@ END_TEST
 /* For messages: which rule it is; what does not fit is left out. */
 START_TEST(which_rule)
 {
-	enum page_rule_kind kind;
-	char pattern[32];
+	struct page_found found;
 
-	ck_assert(page_find_rule(page, &mine, "/mnt/share/x", &kind, pattern, sizeof(pattern)));
-	ck_assert_int_eq(kind, PAGE_RULE_TREE);
-	ck_assert_str_eq(pattern, "/mnt/share");
-	ck_assert(page_find_rule(page, &mine, "/srv/x.lock", &kind, pattern, 5));
-	ck_assert_int_eq(kind, PAGE_RULE_GLOB);
-	ck_assert_str_eq(pattern, "/srv");
-	ck_assert(!page_find_rule(page, &mine, "/srv/x", &kind, pattern, sizeof(pattern)));
+	page->config_hash = mine.path_hash;
+	ck_assert(page_find_rule(page, &mine, "/mnt/share/x", &found));
+	ck_assert_int_eq(found.kind, PAGE_RULE_TREE);
+	ck_assert_str_eq(found.pattern, "/mnt/share");
+	ck_assert(page_find_rule(page, &mine, "/srv/x.lock", &found));
+	ck_assert_int_eq(found.kind, PAGE_RULE_GLOB);
+	ck_assert(!page_find_rule(page, &mine, "/srv/x", &found));
 }
 END_TEST
+
+static enum wire_on_refused on_refused(const struct page_config *config, const char *path)
+{
+	struct page_found found;
+
+	return page_find_rule(page, config, path, &found) ? found.on_refused : WIRE_ON_REFUSED_REFUSE;
+}
 
 START_TEST(what_a_refused_call_gets)
 {
@@ -43,24 +49,24 @@ START_TEST(what_a_refused_call_gets)
 
 	other.path_hash++;
 	page->config_hash = mine.path_hash;
-	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
 	first->on_refused = WIRE_ON_REFUSED_WAIT;
-	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_WAIT);
-	ck_assert_int_eq(page_on_refused(page, &mine, "/mnt/share/x"), WIRE_ON_REFUSED_REFUSE);
-	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/b"), WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_WAIT);
+	ck_assert_int_eq(on_refused(&mine, "/mnt/share/x"), WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/b"), WIRE_ON_REFUSED_REFUSE);
 	first->on_refused = WIRE_ON_REFUSED_VALUES;
-	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
 	first->on_refused = WIRE_ON_REFUSED_BUSY;
-	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
 	/* Whatever has become of the file since, but not for another file. */
 	page->config.ino++;
 	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
-	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
 	page->state = PAGE_INVALID;
-	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
-	ck_assert_int_eq(page_on_refused(page, &other, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_BUSY);
+	ck_assert_int_eq(on_refused(&other, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
 	page->version++;
-	ck_assert_int_eq(page_on_refused(page, &mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
 }
 END_TEST
 
