@@ -188,7 +188,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	}
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
-	toolong_takeup(k);
+	grants_takeup(k);
 	if (k->deadline.at_ns)
 		deadline_set(k, k->deadline.at_ns);
 	if (!k->leases)

@@ -65,16 +65,35 @@ static int table_file_map_opened(int fd, size_t bytes, bool make, void **map)
 	return *map == MAP_FAILED ? -errno : 0;
 }
 
-int table_file_map(int dir_fd, const char *name, size_t bytes, bool make, void **map)
+/* False: the file is void. */
+static bool table_file_is_marked(const struct table_file_mark *found, const struct table_file_mark *mark)
 {
-	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (make ? O_CREAT : 0);
-	int fd = openat(dir_fd, name, flags, 0600), ret;
+	return found->magic == mark->magic && found->version == mark->version &&
+	       memcmp(found->boot, mark->boot, sizeof(mark->boot)) == 0; /* mutant: file-boot */
+}
 
+int table_file_map(int dir_fd, const char *name, uint64_t magic, uint64_t version, size_t bytes, bool make, void **map)
+{
+	struct table_file_mark mark = {.magic = magic, .version = version};
+	const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (make ? O_CREAT : 0);
+	int ret = clock_boot(mark.boot), fd;
+
+	if (ret < 0)
+		return ret;
+	fd = openat(dir_fd, name, flags, 0600);
 	if (fd < 0)
 		return -errno;
 	ret = table_file_map_opened(fd, bytes, make, map);
 	close(fd);
-	return ret;
+	if (ret < 0 || table_file_is_marked(*map, &mark))
+		return ret;
+	if (!make) {
+		munmap(*map, bytes);
+		return -ENOENT;
+	}
+	memset(*map, 0, bytes);
+	memcpy(*map, &mark, sizeof(mark));
+	return 0;
 }
 
 static uint32_t room_of_file(int fd)
@@ -212,8 +231,8 @@ static bool is_copy(const struct table *t, const struct stat *st)
 {
 	uint64_t file[2];
 
-	return pread(t->fd, file, sizeof(file), offsetof(struct table_head, file_dev)) == sizeof(file) &&
-	       file[1] && (file[0] != st->st_dev || file[1] != st->st_ino); /* mutant: table-copy */
+	return pread(t->fd, file, sizeof(file), offsetof(struct table_head, file_dev)) == sizeof(file) && file[1] &&
+	       (file[0] != st->st_dev || file[1] != st->st_ino); /* mutant: table-copy */
 }
 
 /* enum found, or -errno. t->fd: the file, or -1. *head: the promised part of it. */

@@ -28,10 +28,15 @@ void table_file_doubt_times(struct table *table);
 int table_file_allocate(int fd, uint64_t from, uint64_t to);
 /* What to do about such an error, to be put behind its text; or "". */
 const char *table_file_advice(int ret);
+/* What the other files begin with that the next keeper takes up. */
+struct table_file_mark {
+	uint64_t magic, version;
+	char boot[CLOCK_BOOT_BYTES];
+};
 /*
- * Opens a file of the runtime directory that only this user may read, and maps it. With `make`, one that is missing or has
- * another size is made, with zeros; the caller knows by its contents whether it is of use. 0; -ENOENT; -errno.
+ * Opens such a file of the runtime directory, which only this user may read, and maps it. One of another boot, another version, or
+ * another size is void. With `make`, one that is void or missing is made, with zeros behind its mark. 0; -ENOENT; -errno.
  */
-int table_file_map(int dir_fd, const char *name, size_t bytes, bool make, void **map);
+int table_file_map(int dir_fd, const char *name, uint64_t magic, uint64_t version, size_t bytes, bool make, void **map);
 
 #endif

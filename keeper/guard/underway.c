@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "keeper/clock.h"
 #include "keeper/guard/table_file.h"
 #include "keeper/guard/table_words.h"
 #include "wire/msg.h"
@@ -16,8 +15,7 @@
 _Static_assert(offsetof(struct underway_call, sum) % sizeof(uint64_t) == 0, "underway_sum()");
 
 struct underway_file {
-	uint64_t magic, version;
-	char boot[CLOCK_BOOT_BYTES];
+	struct table_file_mark mark;
 	uint64_t used; /* entries beyond this were never taken */
 	struct underway_call calls[UNDERWAY_CALLS];
 };
@@ -35,34 +33,13 @@ static uint64_t underway_sum(const struct underway_call *c)
 
 /* --- the file --- */
 
-static void underway_check(struct underway_file *file, const char boot[CLOCK_BOOT_BYTES])
-{
-	if (file->magic == UNDERWAY_MAGIC && file->version == UNDERWAY_VERSION &&
-	    memcmp(file->boot, boot, CLOCK_BOOT_BYTES) == 0) { /* mutant: underway-boot */
-		if (file->used > UNDERWAY_CALLS)
-			file->used = UNDERWAY_CALLS;
-		return;
-	}
-	memset(file, 0, sizeof(*file));
-	memcpy(file->boot, boot, CLOCK_BOOT_BYTES);
-	file->version = UNDERWAY_VERSION;
-	file->magic = UNDERWAY_MAGIC;
-}
-
 int underway_open(struct underway *u, int dir_fd)
 {
-	char boot[CLOCK_BOOT_BYTES] = "";
-	int ret = clock_boot(boot);
 	void *map;
+	int ret = table_file_map(dir_fd, UNDERWAY_NAME, UNDERWAY_MAGIC, UNDERWAY_VERSION, sizeof(*u->file), true, &map);
 
-	*u = (struct underway){.file = NULL};
-	if (ret == 0)
-		ret = table_file_map(dir_fd, UNDERWAY_NAME, sizeof(*u->file), true, &map);
-	if (ret < 0)
-		return ret;
-	u->file = map;
-	underway_check(u->file, boot);
-	return 0;
+	u->file = ret < 0 ? NULL : map;
+	return ret;
 }
 
 void underway_close(struct underway *u)

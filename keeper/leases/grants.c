@@ -1,7 +1,6 @@
 /* See grants.h. */
 #include "keeper/leases/grants.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,6 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
-#include "keeper/guard/table_file.h"
 #include "keeper/guard/table_sums.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
@@ -19,126 +17,52 @@
 
 /* --- the file --- */
 
-#define GRANTSFILE_MAGIC   UINT64_C(0x73746e6172676664)
-#define GRANTSFILE_VERSION 1
+#define GRANTS_MAGIC   UINT64_C(0x73746e6172676664)
+#define GRANTS_VERSION 1
 
-struct grantsfile_head {
-	uint64_t magic, version;
-	char boot[CLOCK_BOOT_BYTES];
-	int64_t ran_ns, ticked_ns;
-	struct grantsfile_record records[GRANTSFILE_RECORDS];
-};
-
-static uint64_t grantsfile_sum(const struct grantsfile_record *r)
+static uint64_t grants_sum(const struct grants_record *r)
 {
-	uint64_t sum = table_sum(r, offsetof(struct grantsfile_record, sum));
+	uint64_t sum = table_sum(r, offsetof(struct grants_record, sum));
 
 	return sum ? sum : 1;
 }
 
-/* With `make`, a file that is void is made anew. */
-static int grantsfile_check(struct grantsfile_head *head, bool make)
+static int grants_open(struct keeper *k, bool make)
 {
-	char boot[CLOCK_BOOT_BYTES] = "";
-	int ret = clock_boot(boot);
-
-	if (ret < 0)
-		return ret;
-	if (head->magic == GRANTSFILE_MAGIC && head->version == GRANTSFILE_VERSION &&
-	    memcmp(head->boot, boot, sizeof(boot)) == 0)
-		return 0;
-	if (!make)
-		return -ENOENT;
-	memset(head, 0, sizeof(*head));
-	memcpy(head->boot, boot, sizeof(boot));
-	head->version = GRANTSFILE_VERSION;
-	head->magic = GRANTSFILE_MAGIC;
-	return 0;
-}
-
-int grantsfile_open(struct grantsfile *file, int dir_fd, bool make)
-{
+	struct grants *h = &k->grants;
 	void *map;
-	int ret;
+	int ret = h->file ? 0
+			  : table_file_map(k->dir_fd, GRANTS_NAME, GRANTS_MAGIC, GRANTS_VERSION, sizeof(*h->file), make,
+					   &map);
 
-	if (file->head)
-		return 0;
-	ret = table_file_map(dir_fd, GRANTSFILE_NAME, sizeof(*file->head), make, &map);
-	if (ret < 0)
-		return ret;
-	ret = grantsfile_check(map, make);
-	if (ret < 0)
-		munmap(map, sizeof(*file->head));
-	else
-		file->head = map;
+	if (!h->file && ret == 0)
+		h->file = map;
 	return ret;
 }
 
-void grantsfile_close(struct grantsfile *file)
+void grants_close(struct keeper *k)
 {
-	if (file->head)
-		munmap(file->head, sizeof(*file->head));
-	file->head = NULL;
+	if (k->grants.file)
+		munmap(k->grants.file, sizeof(*k->grants.file));
+	k->grants.file = NULL;
 }
 
-int64_t grantsfile_ran_ns(const struct grantsfile *file)
+/* NULL: there is no room, or the file is closed. */
+static struct grants_record *grants_find_free(struct grants *h)
 {
-	return file->head ? file->head->ran_ns : 0;
-}
+	for (size_t i = 0; h->file && i < GRANTS_RECORDS; i++) {
+		size_t at = h->hint++ % GRANTS_RECORDS;
 
-int64_t grantsfile_ticked_ns(const struct grantsfile *file)
-{
-	return file->head ? file->head->ticked_ns : 0;
-}
-
-void grantsfile_tick(struct grantsfile *file, int64_t ran_ns, int64_t now_ns)
-{
-	if (!file->head)
-		return;
-	file->head->ran_ns = ran_ns;
-	file->head->ticked_ns = now_ns;
-}
-
-const struct grantsfile_record *grantsfile_get(const struct grantsfile *file, size_t number)
-{
-	const struct grantsfile_record *r = &file->head->records[number - 1];
-
-	return r->sum && r->sum == grantsfile_sum(r) ? r : NULL; /* mutant: grantsfile-sum */
-}
-
-static size_t grantsfile_find_free(struct grantsfile *file)
-{
-	for (size_t i = 0; i < GRANTSFILE_RECORDS; i++) {
-		size_t at = (file->hint + i) % GRANTSFILE_RECORDS;
-
-		if (file->head->records[at].sum)
-			continue;
-		file->hint = at + 1;
-		return at + 1;
+		if (!h->file->records[at].sum)
+			return &h->file->records[at];
 	}
-	return 0;
+	return NULL;
 }
 
-size_t grantsfile_put(struct grantsfile *file, size_t number, const struct grantsfile_record *record)
+static void grants_set_sum(struct grants_record *r, uint64_t sum)
 {
-	struct grantsfile_record *r, whole = *record;
-
-	if (!file->head)
-		return 0;
-	number = number ? number : grantsfile_find_free(file);
-	if (!number)
-		return 0;
-	r = &file->head->records[number - 1];
-	whole.sum = 0;
-	*r = whole;
-	__atomic_store_n(&r->sum, grantsfile_sum(&whole), __ATOMIC_RELEASE);
-	return number;
-}
-
-void grantsfile_drop(struct grantsfile *file, size_t number)
-{
-	if (file->head && number)
-		__atomic_store_n(&file->head->records[number - 1].sum, 0, __ATOMIC_RELEASE);
+	if (r)
+		__atomic_store_n(&r->sum, sum, __ATOMIC_RELEASE);
 }
 
 /* --- the running clock --- */
@@ -158,7 +82,10 @@ void grants_tick(struct keeper *k, bool paused)
 	k->grants.ran_ns = grants_now_ns(k);
 	k->grants.last_ns = clock_now_ns();
 	k->grants.paused = paused;
-	grantsfile_tick(&k->grants.file, k->grants.ran_ns, k->grants.last_ns);
+	if (!k->grants.file)
+		return;
+	k->grants.file->ran_ns = k->grants.ran_ns;
+	k->grants.file->ticked_ns = k->grants.last_ns;
 }
 
 int64_t grant_age_ms(const struct keeper *k, const struct grant *grant)
@@ -198,29 +125,35 @@ void grant_begin(struct grant *grant)
 	grant->tries = 0;
 }
 
-/* For the next keeper. */
+/* For the next keeper. A record counts as a whole or not at all: its sum is written last. */
 static void grants_keep(struct lock *lock, struct grant *grant)
 {
 	struct keeper *k = lock->file->keeper;
-	const struct grantsfile_record record = {.dev = lock->file->key.dev,
-						 .ino = lock->file->key.ino,
-						 .at_ns = grant->at_ns,
-						 .granted_ns = grant->granted_ns,
-						 .since = grant->since,
-						 .pid = grant->pid,
-						 .uid = grant->uid,
-						 .space = lock->space};
-	int ret = grantsfile_open(&k->grants.file, k->dir_fd, true);
+	struct grants_record r = {.dev = lock->file->key.dev,
+				  .ino = lock->file->key.ino,
+				  .at_ns = grant->at_ns,
+				  .granted_ns = grant->granted_ns,
+				  .since = grant->since,
+				  .pid = grant->pid,
+				  .uid = grant->uid,
+				  .space = lock->space};
+	bool opened = !k->grants.file;
+	int ret = grants_open(k, true);
 
 	if (ret < 0 && !k->grants.cannot_keep)
 		log_event(LINE_GRANTS_NOT_KEPT,
-			  "%s/" GRANTSFILE_NAME
-			  ": %s; a keeper that is started for one that died will not know since when "
+			  "%s/" GRANTS_NAME ": %s; a keeper that is started for one that died will not know since when "
 			  "locks with warn_after_ms or kill_after_ms are held",
 			  k->runtime_dir, strerror(-ret));
 	k->grants.cannot_keep = ret < 0;
-	grantsfile_tick(&k->grants.file, k->grants.ran_ns, k->grants.last_ns);
-	grant->kept = grantsfile_put(&k->grants.file, grant->kept, &record); /* mutant: grant-kept */
+	if (opened && !ret)
+		grants_tick(k, k->grants.paused);
+	if (!grant->kept)
+		grant->kept = grants_find_free(&k->grants);
+	if (!grant->kept)
+		return;
+	*grant->kept = r;
+	grants_set_sum(grant->kept, grants_sum(&r)); /* mutant: grant-kept */
 }
 
 struct order *grants_order(const struct lock *lock, pid_t locker)
@@ -286,7 +219,7 @@ void grants_drop(struct lock *lock, struct grant *grant)
 	HASH_DEL(lock->grants, grant);
 	if (!lock->grants)
 		DL_DELETE2(lock->file->keeper->grants.locks, lock, held_prev, held_next);
-	grantsfile_drop(&lock->file->keeper->grants.file, grant->kept);
+	grants_set_sum(grant->kept, 0);
 	free(grant->command);
 	free(grant);
 }
@@ -299,20 +232,45 @@ void grants_drop_all(struct lock *lock)
 		grants_drop(lock, grant);
 }
 
-bool grants_adopt(struct lock *lock, const struct grantsfile_record *record, size_t number)
-{
-	struct grant *grant = grants_find(lock, record->pid) ? NULL : grants_add(lock, record->pid, record->uid);
+/* --- what an earlier keeper has granted --- */
 
+/* A keeper of a version that keeps no grants may have served since: what was written before that counts no more. */
+#define GRANTS_RECENT_NS (60000 * NS_PER_MS)
+
+/* False: it does not count any more. */
+static bool grants_adopt(struct keeper *k, struct grants_record *r)
+{
+	struct file *file = file_find(k, r->dev, r->ino);
+	struct lock *lock = file && r->space < WIRE_SPACES ? &file->locks[r->space] : NULL;
+	struct grant *grant;
+
+	if (!lock || !lock->leases || !file_is_limited(file) || r->pid < 0 || grants_find(lock, r->pid))
+		return false;
+	grant = grants_add(lock, r->pid, r->uid);
 	if (!grant)
 		return false;
-	grant->at_ns = record->at_ns;
-	grant->granted_ns = record->granted_ns;
-	grant->since = (time_t)record->since;
-	grant->kept = number;
+	grant->at_ns = r->at_ns;
+	grant->granted_ns = r->granted_ns;
+	grant->since = (time_t)r->since;
+	grant->kept = r;
 	return true;
 }
 
-void grants_close(struct keeper *k)
+void grants_takeup(struct keeper *k)
 {
-	grantsfile_close(&k->grants.file);
+	struct grants *h = &k->grants;
+	bool recent;
+
+	h->last_ns = clock_now_ns();
+	if (grants_open(k, false) < 0)
+		return; /* nothing was granted so far, or no grant counts any more */
+	h->ran_ns = h->file->ran_ns;
+	recent = h->last_ns - h->file->ticked_ns < GRANTS_RECENT_NS;
+	for (size_t i = 0; i < GRANTS_RECORDS; i++) {
+		struct grants_record *r = &h->file->records[i];
+		bool whole = r->sum && r->sum == grants_sum(r); /* mutant: grants-sum */
+
+		if (!whole || !recent || !grants_adopt(k, r)) /* mutant: grants-recent */
+			grants_set_sum(r, 0);
+	}
 }

@@ -40,6 +40,8 @@
 #include <time.h>
 #include <uthash.h>
 
+#include "keeper/guard/table_file.h"
+
 struct keeper;
 struct lock;
 struct order;
@@ -61,19 +63,20 @@ struct grant {
 	int64_t granted_ns; /* CLOCK_BOOTTIME: the last grant */
 	time_t since;       /* ditto, Unix time */
 	enum grant_state state;
-	bool said;         /* warned: and the log says so */
-	unsigned missed;   /* how many looks have not found its lock */
-	unsigned tries;    /* how often its holders were to be ended */
-	pid_t holder;      /* warned: a process that has the lock, ... */
-	char *command;     /* ... and its command; NULL: not known */
-	size_t kept;       /* its record for the next keeper; 0: it has none */
-	UT_hash_handle hh; /* lock->grants, by pid */
+	bool said;                  /* warned: and the log says so */
+	unsigned missed;            /* how many looks have not found its lock */
+	unsigned tries;             /* how often its holders were to be ended */
+	pid_t holder;               /* warned: a process that has the lock, ... */
+	char *command;              /* ... and its command; NULL: not known */
+	struct grants_record *kept; /* for the next keeper; NULL: it has none */
+	UT_hash_handle hh;          /* lock->grants, by pid */
 };
 
-#define GRANTSFILE_NAME    "grants"
-#define GRANTSFILE_RECORDS 4096
+#define GRANTS_NAME    "grants"
+#define GRANTS_RECORDS 4096
 
-struct grantsfile_record {
+/* A grant, for the next keeper. */
+struct grants_record {
 	uint64_t dev, ino; /* struct file_key */
 	int64_t at_ns, granted_ns, since;
 	int32_t pid;
@@ -83,12 +86,10 @@ struct grantsfile_record {
 	uint64_t sum; /* of all of the above; 0: the record is free */
 };
 
-struct grantsfile_head;
-
-/* Part of struct grants. All zero: closed. */
-struct grantsfile {
-	struct grantsfile_head *head; /* NULL: closed */
-	size_t hint;                  /* where to look for a free record */
+struct grants_file {
+	struct table_file_mark mark;
+	int64_t ran_ns, ticked_ns; /* the keeper's last tick: the running clock, and CLOCK_BOOTTIME */
+	struct grants_record records[GRANTS_RECORDS];
 };
 
 /* Part of struct keeper. */
@@ -97,18 +98,19 @@ struct grants {
 	int64_t ran_ns;     /* the running clock at the last tick, ... */
 	int64_t last_ns;    /* ... which was at this CLOCK_BOOTTIME */
 	bool paused;
-	struct grantsfile file;
-	bool cannot_keep; /* there is no file, and the log says so */
+	struct grants_file *file; /* NULL: closed */
+	size_t hint;              /* where to look for a free record */
+	bool cannot_keep;         /* there is no file, and the log says so */
 };
 
+/* The leases of an earlier keeper have been taken up: what it granted under them counts. Start-up, before anything is granted. */
+void grants_takeup(struct keeper *k);
 void grants_close(struct keeper *k);
 
 /* A caller has a pin until until_ns, for a lock of a file whose rule has a limit. Without memory the process has no grant. */
 void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_ns);
 /* Of the process that took a lock, as a lock line has it (procfs_locks.h). NULL: nothing is known. */
 struct grant *grants_find(struct lock *lock, pid_t locker);
-/* A grant of an earlier keeper (toolong.c), which has this record. False: the lock has one of this process, or no room. */
-bool grants_adopt(struct lock *lock, const struct grantsfile_record *record, size_t number);
 /* The order (guard/deeds.h) to end the holders of the lock that this process took. NULL: there is none. */
 struct order *grants_order(const struct lock *lock, pid_t locker);
 /* Nothing has been done about it. */
@@ -124,23 +126,5 @@ int64_t grant_age_ms(const struct keeper *k, const struct grant *grant);
  * any from a tick with `paused` to the next one. */
 #define GRANTS_TICK_MAX_MS 1000
 void grants_tick(struct keeper *k, bool paused);
-
-/* --- the file; for grants.c and toolong.c --- */
-
-/* Opens what an earlier keeper has left; with `make`, makes it if there is none or it is void. 0; -ENOENT; -errno. */
-int grantsfile_open(struct grantsfile *file, int dir_fd, bool make);
-void grantsfile_close(struct grantsfile *file);
-
-/* The keeper's last tick: the running clock, and CLOCK_BOOTTIME. Closed: 0, and nothing. */
-int64_t grantsfile_ran_ns(const struct grantsfile *file);
-int64_t grantsfile_ticked_ns(const struct grantsfile *file);
-void grantsfile_tick(struct grantsfile *file, int64_t ran_ns, int64_t now_ns);
-
-/* Record number 1 to GRANTSFILE_RECORDS. NULL: it is free, or torn. */
-const struct grantsfile_record *grantsfile_get(const struct grantsfile *file, size_t number);
-/* Writes a record; number 0: a free one. Returns its number; 0: there is no room, or the file is closed. */
-size_t grantsfile_put(struct grantsfile *file, size_t number, const struct grantsfile_record *record);
-/* number 0: nothing. */
-void grantsfile_drop(struct grantsfile *file, size_t number);
 
 #endif

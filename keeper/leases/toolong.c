@@ -11,6 +11,7 @@
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
 #include "keeper/guard/table_notes.h"
+#include "keeper/kernel/command.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/event.h"
@@ -22,10 +23,20 @@
 #define TOOLONG_FILES    32 /* in one look */
 #define TOOLONG_MISSES   3  /* looks, one after the other: then the lock has ended */
 #define TOOLONG_LINES    1024
+#define TOOLONG_WHAT     (LOCK_NAME_BYTES + PATH_MAX)
 #define TOOLONG_TRIES    3                /* then the holders of a lock are left alone */
 #define TOOLONG_FULL     (GRANTS_MAX / 2) /* a look then drops the grants of locks that have ended */
 #define TOOLONG_AGAIN_NS (10000 * NS_PER_MS)
 #define TOOLONG_SAY_NS   (60000 * NS_PER_MS) /* between two lines of the log about one file */
+
+/* A lock that a look has found: of one process, on one descriptor. */
+struct toolong_line {
+	size_t file; /* of those that were looked at */
+	enum wire_space space;
+	pid_t pid, locker; /* of the process that took it; 0: the kernel does not show which one */
+	uint64_t start_ticks;
+	char command[COMMAND_BYTES];
+};
 
 struct toolong_look {
 	struct survey survey; /* the first member; a claim's tag: the index of the file */
@@ -37,11 +48,6 @@ struct toolong_look {
 	size_t line_count;
 	bool partial; /* not all that there is */
 };
-
-bool toolong_is(const struct grant *grant)
-{
-	return grant->state != GRANT_QUIET;
-}
 
 /* --- in a worker --- */
 
@@ -63,8 +69,7 @@ static int toolong_on_holder(struct survey *survey, const struct holder *h)
 	*line = (struct toolong_line){.file = claim->tag,
 				      .space = h->space,
 				      .pid = h->pid,
-				      .fd = h->fd,
-				      .locker = h->locker,
+				      .locker = h->locker > 0 ? h->locker : 0,
 				      .start_ticks = h->start_ticks};
 	snprintf(line->command, sizeof(line->command), "%s", h->command);
 	return 0;
@@ -72,13 +77,8 @@ static int toolong_on_holder(struct survey *survey, const struct holder *h)
 
 /* --- warnings --- */
 
-static void toolong_mark(struct grant *h, const struct toolong_line *const *lines, size_t count)
+static void toolong_mark(struct grant *h, const struct toolong_line *line)
 {
-	const struct toolong_line *line = lines[0];
-
-	for (size_t i = 0; i < count; i++)
-		if (lines[i]->pid == h->pid)
-			line = lines[i];
 	h->state = GRANT_WARNED;
 	h->said = false;
 	h->holder = line->pid;
@@ -86,16 +86,23 @@ static void toolong_mark(struct grant *h, const struct toolong_line *const *line
 	h->command = strdup(line->command);
 }
 
+/* Which lock, and since when it is held. */
+static void toolong_describe(const struct lock *lock, const struct grant *h, char what[TOOLONG_WHAT], char since[32])
+{
+	struct tm tm;
+
+	lock_describe(lock, what, TOOLONG_WHAT);
+	if (!localtime_r(&h->since, &tm) || !strftime(since, 32, "%F %T", &tm))
+		strcpy(since, "?");
+}
+
 /* others: so many more processes, for which there is no event. */
 static void toolong_tell_warned(const struct lock *lock, const struct grant *h, unsigned others)
 {
 	const struct file *file = lock->file;
-	char what[LOCK_NAME_BYTES + PATH_MAX], since[32] = "?", more[80] = "", end[80] = "";
-	struct tm tm;
+	char what[TOOLONG_WHAT], since[32], more[80] = "", end[80] = "";
 
-	lock_describe(lock, what, sizeof(what));
-	if (localtime_r(&h->since, &tm))
-		strftime(since, sizeof(since), "%F %T", &tm);
+	toolong_describe(lock, h, what, since);
 	if (others)
 		snprintf(more, sizeof(more), ", and %u other locks on it as long", others);
 	if (file->kill_after_ms)
@@ -171,14 +178,19 @@ static void toolong_take_back(struct keeper *k)
 	}
 }
 
-static void toolong_describe(struct order *o, const struct lock *lock, const struct grant *h)
+static void toolong_write_order(struct order *o, const struct lock *lock, const struct grant *h)
 {
-	char since[32] = "?", what[LOCK_NAME_BYTES + PATH_MAX];
-	struct tm tm;
+	const struct keeper *k = lock->file->keeper;
+	char since[32], what[TOOLONG_WHAT];
 
-	if (localtime_r(&h->since, &tm))
-		strftime(since, sizeof(since), "%F %T", &tm);
-	lock_describe(lock, what, sizeof(what));
+	o->file = file_searched(lock->file);
+	o->space = lock->space;
+	o->locker = h->pid;
+	o->uid = h->uid;
+	o->at_ns = h->at_ns;
+	o->held_ms = grant_age_ms(k, h);
+	o->patience_ns = k->config->lease.freeze_margin_ms * NS_PER_MS;
+	toolong_describe(lock, h, what, since);
 	snprintf(o->what, sizeof(o->what), "%.*s", (int)sizeof(o->what) - 1, what);
 	snprintf(o->name, sizeof(o->name), "%s", lock->file->name);
 	snprintf(o->path, sizeof(o->path), "%s", lock->file->path);
@@ -209,14 +221,7 @@ static void toolong_end(struct lock *lock, struct grant *grant)
 		i++;
 	if (!o || grants_order(lock, grant->pid)) /* an earlier keeper's is still carried out */
 		return;
-	o->file = file_searched(lock->file);
-	o->space = lock->space;
-	o->locker = grant->pid;
-	o->uid = grant->uid;
-	o->at_ns = grant->at_ns;
-	o->held_ms = grant_age_ms(k, grant);
-	o->patience_ns = k->config->lease.freeze_margin_ms * NS_PER_MS;
-	toolong_describe(o, lock, grant);
+	toolong_write_order(o, lock, grant);
 	grant->state = GRANT_ENDING;
 	__atomic_store_n(&o->word, ++k->toolong.numbered << 8 | ORDER_GIVEN, __ATOMIC_RELEASE);
 	table_notify(k->table);
@@ -224,54 +229,46 @@ static void toolong_end(struct lock *lock, struct grant *grant)
 
 /* --- what a look found --- */
 
-/* Another process has the number by now: it was started after the grant. */
-static bool toolong_is_reused(const struct grant *h, const struct toolong_line *line)
+/* The lock of this grant, in the granted process if that has it. NULL: it was not found, or another process has the granted one's
+ * number by now: it was started after the grant. */
+static const struct toolong_line *toolong_line_of(const struct toolong_look *look, size_t file, const struct lock *lock,
+						  const struct grant *h)
 {
 	int64_t tick_ns = 1000000000ll / sysconf(_SC_CLK_TCK);
-
-	return line->pid == h->pid && (int64_t)line->start_ticks * tick_ns > h->granted_ns;
-}
-
-static size_t toolong_lines_of(const struct toolong_look *look, size_t file, const struct lock *lock,
-			       const struct grant *h, const struct toolong_line **lines)
-{
-	size_t count = 0;
+	const struct toolong_line *found = NULL;
 
 	for (size_t i = 0; i < look->line_count; i++) {
 		const struct toolong_line *line = &look->lines[i];
 
-		if (line->file != file || line->space != lock->space || (line->locker > 0 ? line->locker : 0) != h->pid)
+		if (line->file != file || line->space != lock->space || line->locker != h->pid)
 			continue;
-		if (toolong_is_reused(h, line))
-			return 0;
-		lines[count++] = line;
+		if (line->pid == h->pid && (int64_t)line->start_ticks * tick_ns > h->granted_ns)
+			return NULL;
+		if (!found || line->pid == h->pid)
+			found = line;
 	}
-	return count;
+	return found;
 }
 
 static void toolong_judge(const struct toolong_look *look, size_t at, struct lock *lock, struct grant *h)
 {
-	const struct toolong_line *lines[TOOLONG_LINES];
-	const struct file *file = lock->file;
-	const struct keeper *k = look->keeper;
-	size_t count = toolong_lines_of(look, at, lock, h, lines);
-	int64_t age_ms = grant_age_ms(k, h);
+	const struct toolong_line *line = toolong_line_of(look, at, lock, h);
+	int64_t age_ms = grant_age_ms(look->keeper, h), warn_ms = lock->file->warn_after_ms,
+		kill_ms = lock->file->kill_after_ms;
+	bool kills = kill_ms && age_ms >= kill_ms;
 
 	/* Its pin ended after the look had begun: the look may have missed its lock. */
 	if (h->at_ns >= look->begun_ns || h->state == GRANT_ENDING)
 		return;
-	h->missed = count || look->partial ? 0 : h->missed + 1;
+	h->missed = line || look->partial ? 0 : h->missed + 1;
 	if (h->missed == TOOLONG_MISSES)
 		grants_drop(lock, h);
-	if (!count)
+	if (!line)
 		return;
-	if (file->warn_after_ms && age_ms >= file->warn_after_ms && h->state == GRANT_QUIET)
-		toolong_mark(h, lines, count);
-	if (file->kill_after_ms && age_ms >= file->kill_after_ms && h->state != GRANT_STUCK) {
-		if (h->state == GRANT_QUIET)
-			toolong_mark(h, lines, count);
+	if (h->state == GRANT_QUIET && (kills || (warn_ms && age_ms >= warn_ms)))
+		toolong_mark(h, line);
+	if (kills && h->state != GRANT_STUCK)
 		toolong_end(lock, h);
-	}
 }
 
 static void on_toolong_looked(struct survey *survey)
@@ -386,38 +383,6 @@ static void toolong_tick(uv_timer_t *timer)
 		toolong_say(lock);
 	if (!k->toolong.looking && clock_now_ns() >= k->toolong.rest_until_ns)
 		toolong_begin(k);
-}
-
-/* --- what an earlier keeper has granted --- */
-
-/* A keeper of a version that keeps no grants may have served since: what was written before that counts no more. */
-#define TOOLONG_RECENT_NS (60000 * NS_PER_MS)
-
-/* False: it does not count any more. */
-static bool toolong_takeup_grant(struct keeper *k, const struct grantsfile_record *r, size_t number)
-{
-	struct file *file = file_find(k, r->dev, r->ino);
-	struct lock *lock = file && r->space < WIRE_SPACES ? &file->locks[r->space] : NULL;
-
-	return lock && lock->leases && file_is_limited(file) && r->pid >= 0 && grants_adopt(lock, r, number);
-}
-
-void toolong_takeup(struct keeper *k)
-{
-	struct grantsfile *kept = &k->grants.file;
-	bool recent;
-
-	k->grants.last_ns = clock_now_ns();
-	if (grantsfile_open(kept, k->dir_fd, false) < 0)
-		return; /* nothing was granted so far, or no grant counts any more */
-	k->grants.ran_ns = grantsfile_ran_ns(kept);
-	recent = k->grants.last_ns - grantsfile_ticked_ns(kept) < TOOLONG_RECENT_NS;
-	for (size_t i = 1; i <= GRANTSFILE_RECORDS; i++) {
-		const struct grantsfile_record *r = grantsfile_get(kept, i);
-
-		if (!r || !recent || !toolong_takeup_grant(k, r, i)) /* mutant: grants-recent */
-			grantsfile_drop(kept, i);
-	}
 }
 
 /* --- start and end --- */

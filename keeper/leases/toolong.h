@@ -34,26 +34,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 #include <uv.h>
 
-#include "keeper/kernel/command.h"
-#include "wire/msg.h"
-
-struct grant;
 struct keeper;
-struct lock;
-
-/* A lock that a look has found: of one process, on one descriptor. */
-struct toolong_line {
-	size_t file; /* of those that were looked at */
-	enum wire_space space;
-	pid_t pid;
-	int fd;
-	pid_t locker; /* the process that took it, or what the kernel shows in place of it: 0 or -1 */
-	uint64_t start_ticks;
-	char command[COMMAND_BYTES];
-};
 
 /* Part of struct keeper. */
 struct toolong {
@@ -63,14 +46,8 @@ struct toolong {
 	int64_t rest_until_ns;
 };
 
-/* The leases of an earlier keeper have been taken up: what it granted under them counts (grants.h has the argument). Start-up,
- * before anything is granted. */
-void toolong_takeup(struct keeper *k);
 void toolong_start(struct keeper *k);
 /* Nothing begins any more. */
 void toolong_stop(struct keeper *k);
-
-/* Is this grant reported, or acted upon? For status. */
-bool toolong_is(const struct grant *grant);
 
 #endif

@@ -29,7 +29,7 @@ SIMULATOR = {
     "what goes back is forgotten": [put("table-asked", " || state == TABLE_RETURNED", "")],
     "pins are not waited for": [condition("is-pinned", "false"), condition("pinned", "false")],
     "a call under way is no pin": [put("pinned-call", " || seeing_is_wanted(lock, range, false)", "")],
-    "calls under way are forgotten by the next keeper": [condition("underway-boot", "false")],
+    "calls under way are forgotten by the next keeper": [become("file-boot", "return false;")],
     "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")],
     "a process that is still in the kernel is spared": [condition("bereft-held", "false")],
     "pins of a dead keeper are forgotten": [become("old-pins", "k->old_pins.until_ns = 0;")],
@@ -267,7 +267,7 @@ UNIT = {
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},
     "test_grants_kept": {
         "the next keeper knows no grants": [skip("grant-kept")],
-        "a grant that was half written counts": [put("grantsfile-sum", "r->sum == grantsfile_sum(r)", "true")],
+        "a grant that was half written counts": [put("grants-sum", "r->sum == grants_sum(r)", "true")],
         "grants of long ago count": [put("grants-recent", "!recent || ", "")]},
     "test_leftover": {"what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")]},
     "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
@@ -297,7 +297,7 @@ UNIT = {
     "test_bereft_calls": {
         "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
     "test_underway": {
-        "an entry of another boot counts": [condition("underway-boot", "true")],
+        "an entry of another boot counts": [become("file-boot", "return true;")],
         "a torn entry counts as it is": [condition("underway-sum", "false")],
         "an entry is there, and nobody looks": [skip("underway-used")],
         "a question from the past ends a call": [condition("underway-stale", "false")]},

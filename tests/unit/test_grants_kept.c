@@ -9,10 +9,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/leases/grants.h"
-#include "keeper/leases/keeper.h"
-#include "keeper/leases/locks.h"
-#include "keeper/leases/toolong.h"
+#include "keeper/leases/grants.c"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
@@ -36,18 +33,20 @@ static void start(int64_t limit_ms, bool leased)
 	lock = &file->locks[WIRE_FLOCK];
 	lease = (struct lease){.lock = lock};
 	lock->leases = leased ? &lease : NULL;
-	toolong_takeup(&k);
+	grants_takeup(&k);
 }
 
 /* As kill -9 does: nothing of it is undone. */
 static void die(void)
 {
-	struct grantsfile_head *head = k.grants.file.head;
+	struct grants_record all[GRANTS_RECORDS];
+	size_t bytes = k.grants.file ? sizeof(all) : 0;
 
-	k.grants.file.head = NULL;
+	memcpy(all, bytes ? k.grants.file->records : all, bytes);
 	lock->leases = NULL;
 	file_free(file);
-	k.grants.file.head = head;
+	if (bytes)
+		memcpy(k.grants.file->records, all, bytes);
 	grants_close(&k);
 }
 
@@ -145,9 +144,9 @@ START_TEST(half_written)
 
 	grant(1001, 0);
 	die();
-	fd = openat(dir_fd, GRANTSFILE_NAME, O_RDWR | O_CLOEXEC);
+	fd = openat(dir_fd, GRANTS_NAME, O_RDWR | O_CLOEXEC);
 	for (off_t at = 0; at < 4096; at++) { /* the times of a grant that came before */
-		struct grantsfile_record r;
+		struct grants_record r;
 
 		if (pread(fd, &r, sizeof(r), at) == sizeof(r) && r.dev == 7 && r.ino == 8 && r.pid == 1001) {
 			r.at_ns -= MINUTE_NS;
@@ -166,7 +165,7 @@ START_TEST(of_long_ago)
 {
 	grant(1001, 0);
 	k.grants.last_ns -= 2 * MINUTE_NS;
-	grantsfile_tick(&k.grants.file, k.grants.ran_ns, k.grants.last_ns);
+	k.grants.file->ticked_ns = k.grants.last_ns;
 	die();
 	start(1000, true);
 	ck_assert_ptr_null(lock->grants);
@@ -181,7 +180,7 @@ START_TEST(another_file_is_void)
 
 	grant(1001, 0);
 	die();
-	fd = openat(dir_fd, GRANTSFILE_NAME, O_RDWR | O_CLOEXEC);
+	fd = openat(dir_fd, GRANTS_NAME, O_RDWR | O_CLOEXEC);
 	if (strlen(void_files[_i]) < 2)
 		ck_assert_int_eq(ftruncate(fd, 0), 0);
 	ck_assert_int_eq(write(fd, void_files[_i], strlen(void_files[_i])), (ssize_t)strlen(void_files[_i]));
@@ -197,43 +196,45 @@ END_TEST
 
 START_TEST(there_is_room_for_so_many)
 {
-	struct grantsfile_record r = {.dev = 1, .ino = 2, .pid = 3};
-	struct grantsfile *kept = &k.grants.file;
+	struct grants_record *all;
+	size_t free_at = 0;
 
 	grant(1001, 0); /* and for any process: two records */
-	for (size_t i = 2; i < GRANTSFILE_RECORDS; i++)
-		ck_assert_uint_ne(grantsfile_put(kept, 0, &r), 0);
-	ck_assert_uint_eq(grantsfile_put(kept, 0, &r), 0);
+	all = k.grants.file->records;
+	for (size_t i = 0; i < GRANTS_RECORDS; i++)
+		if (!all[i].sum)
+			all[free_at = i] = (struct grants_record){.dev = 1, .ino = 2, .pid = 3, .sum = 1};
 	grant(1002, 0); /* not kept, and no other one is overwritten */
-	ck_assert_uint_eq(grants_find(lock, 1002)->kept, 0);
-	grantsfile_drop(kept, 77);
-	ck_assert_uint_eq(grantsfile_put(kept, 0, &r), 77);
+	ck_assert_ptr_null(grants_find(lock, 1002)->kept);
+	all[free_at].sum = 0;
+	grant(1003, 0);
+	ck_assert_ptr_eq(grants_find(lock, 1003)->kept, &all[free_at]);
 	die();
 	start(1000, true); /* drops all that is of no file that it knows */
 	ck_assert_ptr_nonnull(grants_find(lock, 1001));
 	ck_assert_ptr_null(grants_find(lock, 1002));
-	ck_assert_uint_ne(grantsfile_put(kept, 0, &r), 0);
+	grant(1002, 0);
+	ck_assert_ptr_nonnull(grants_find(lock, 1002)->kept);
 }
 END_TEST
 
 /* Nothing is left that the next keeper would map: to touch it would be SIGBUS. */
 START_TEST(there_is_no_memory)
 {
-	struct grantsfile kept = {.head = NULL};
+	struct keeper other = {.dir_fd = -1};
 	struct stat st;
 	int full;
 
 	own_mounts();
 	ck_assert_int_eq(mount("none", base, "tmpfs", 0, "size=64k"), 0);
-	full = base_open();
-	ck_assert_int_eq(grantsfile_open(&kept, full, true), -ENOSPC);
-	ck_assert_int_eq(fstatat(full, GRANTSFILE_NAME, &st, 0), 0);
+	other.dir_fd = full = base_open();
+	ck_assert_int_eq(grants_open(&other, true), -ENOSPC);
+	ck_assert_int_eq(fstatat(full, GRANTS_NAME, &st, 0), 0);
 	ck_assert_int_eq(st.st_size, 0);
-	ck_assert_int_eq(grantsfile_open(&kept, full, false), -ENOENT);
+	ck_assert_int_eq(grants_open(&other, false), -ENOENT);
 	/* As an earlier version left it. */
-	ck_assert_int_eq(truncate(in_base(GRANTSFILE_NAME), 72 + GRANTSFILE_RECORDS * sizeof(struct grantsfile_record)),
-			 0);
-	ck_assert_int_eq(grantsfile_open(&kept, full, false), -ENOSPC);
+	ck_assert_int_eq(truncate(in_base(GRANTS_NAME), sizeof(struct grants_file)), 0);
+	ck_assert_int_eq(grants_open(&other, false), -ENOSPC);
 	close(full);
 	ck_assert_int_eq(umount(base), 0);
 }
