@@ -10,18 +10,84 @@
  */
 #include "keeper/guard/freeze.h"
 
+#include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
-#include "keeper/guard/held.h"
+#include "keeper/guard/farewell.h"
 #include "keeper/guard/slots.h"
 
-#define FREEZE_SLOTS (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE))
+#define FREEZE_ASKED_SLOTS   (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL))
+#define FREEZE_ASKED_PARENTS 64 /* ancestors of one process that are looked at */
+#define FREEZE_SLOTS         (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE))
 /* Most calls under way do not have the lock, also where holders are to end. */
 #define FREEZE_CALLS    (FREEZE_SLOTS | SLOTS_AS(ON_LOST_KILL))
 #define FREEZE_LATE_NS  (10 * NS_PER_MS) /* past the deadline: time for PTRACE_SEIZE to return */
 #define FREEZE_AFTER_NS (50 * NS_PER_MS) /* past the deadline: time in which a process that is found must be stopped */
+
+/* --- on_lost = "kill" --- */
+
+void freeze_signal(const struct family *family, int number)
+{
+	for (size_t i = 0; i < family_count(family); i++)
+		if (family_at(family, i) != getpid())
+			kill(family_at(family, i), number);
+}
+
+void freeze_ask(struct freeze *f, int64_t now_ns)
+{
+	struct table *t = f->table;
+	int64_t freeze_at = slots_freeze_at_ns(t), half = freeze_at + (slots_deadline_ns(t) - freeze_at) / 2;
+	bool ask = now_ns < half;
+
+	if (f->asked && ask)
+		return;
+	family_free(&f->targets);
+	relying_find_unshown(&f->relying, &f->targets, FREEZE_ASKED_SLOTS, NULL);
+	if (family_count(&f->targets) && !f->killed) /* one that waits in the kernel is found again and again */
+		deeds_add(
+			t, EVENT_HOLDERS_KILLED, FREEZE_ASKED_SLOTS, &f->targets, family_count(&f->targets),
+			"the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
+			family_count(&f->targets), ask ? "SIGTERM" : "SIGKILL");
+	if (!f->killed)
+		deeds_count(t, ask ? DEEDS_EXPIRED_TERM : DEEDS_EXPIRED_KILL, family_count(&f->targets));
+	farewell(t, FREEZE_ASKED_SLOTS, &f->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, f->relying.keeper, true);
+	freeze_signal(&f->targets, ask ? SIGTERM : SIGKILL);
+	f->asked = true;
+	f->killed = f->killed || !ask;
+}
+
+/* ... and is there still time for them to do so? */
+static bool freeze_asks(const struct freeze *f)
+{
+	return f->asked && !f->killed;
+}
+
+/* Was this process, or one of its ancestors, which may have started it since, asked to end? It must not be stopped, since it could
+ * not obey. */
+static bool freeze_has_asked(const struct freeze *f, pid_t pid)
+{
+	struct procfs_stat stat;
+
+	if (!family_count(&f->targets) || f->killed)
+		return false;
+	for (int i = 0; i < FREEZE_ASKED_PARENTS && pid > 1; i++, pid = stat.parent)
+		if (family_has(&f->targets, pid))
+			return true;
+		else if (!family_stat(pid, &stat))
+			return false;
+	return false;
+}
+
+void freeze_forget_asked(struct freeze *f)
+{
+	family_free(&f->targets);
+	f->asked = f->killed = false;
+}
+
+/* --- on_lost = "freeze" --- */
 
 static void freeze_on_found(void *arg, pid_t pid)
 {
@@ -31,7 +97,6 @@ static void freeze_on_found(void *arg, pid_t pid)
 void freeze_init(struct freeze *f, struct table *table)
 {
 	*f = (struct freeze){.table = table, .relying.table = table};
-	f->ender.relying = &f->relying;
 	f->found = (struct look_found){.cb = freeze_on_found, .arg = f};
 	stopped_adopt(&f->stopped, table->head->signalled, TABLE_SIGNALLED);
 }
@@ -58,7 +123,7 @@ void freeze_begin(struct freeze *f, int64_t now_ns)
 
 void freeze_process(struct freeze *f, pid_t pid)
 {
-	if (!ender_has_asked(&f->ender, pid)) /* mutant: freeze */
+	if (!freeze_has_asked(f, pid)) /* mutant: freeze */
 		stopped_stop(&f->stopped, pid);
 }
 
@@ -99,13 +164,13 @@ bool freeze_until(struct freeze *f, struct family *family, unsigned which, int64
 	while (!freeze_round(f, family, which)) {
 		int64_t now = clock_now_ns();
 
-		if (now > patient_ns && !f->stopped.threads.changed && held_all(&f->stopped.threads))
+		if (now > patient_ns && !f->stopped.threads.changed && threads_all_inert(&f->stopped.threads))
 			return true;
 		if (now > until_ns)
 			return false;
 		family_free(family);
-		if (ender_is_under_way(&f->ender))
-			ender_expire(&f->ender, now);
+		if (freeze_asks(f))
+			freeze_ask(f, now);
 		nanosleep(&pause, NULL);
 	}
 	return true;
@@ -146,7 +211,7 @@ static void freeze_kill_rest(struct freeze *f)
 {
 	struct family killed = {0};
 
-	held_kill_rest(&f->stopped.threads, &killed);
+	threads_kill_others(&f->stopped.threads, &killed);
 	deeds_count(f->table, DEEDS_STUCK_KILL, family_count(&killed));
 	if (family_count(&killed))
 		deeds_add(f->table, EVENT_HOLDERS_KILLED, FREEZE_SLOTS, &killed, family_count(&killed),
@@ -163,7 +228,7 @@ void freeze_holders(struct freeze *f)
 	struct family family = {0};
 
 	if (!freeze_until(f, &family, FREEZE_SLOTS, f->patient_until, now + 2 * fourth)) {
-		held_warn(&f->stopped.threads);
+		threads_watch(&f->stopped.threads);
 		family_free(&family);
 		if (!freeze_until(f, &family, FREEZE_SLOTS, f->patient_until, now + 3 * fourth))
 			freeze_kill_rest(f);
@@ -187,5 +252,5 @@ void freeze_thaw(struct freeze *f)
 			  "the leases stand: %u frozen processes go on", count);
 	family_free(&family);
 	f->said = false;
-	ender_forget(&f->ender);
+	freeze_forget_asked(f);
 }

@@ -1,9 +1,9 @@
 /*
  * Freezes the processes that rely on locks, until the leases are sure again: repeats the search (relying.h) and the
- * stopping (stopped.h) until every process that it finds is stopped.
+ * stopping (stopped.h) until every process that it finds is stopped. Where on_lost is "kill", asks them to end instead.
  *
  * Time. Each freeze has a margin, from freeze_at to the deadline: a tenth of it for PTRACE_SEIZE (then SIGSTOP), and
- * another tenth for processes that are held (held.h). A process that is neither stopped nor held after half of the
+ * another tenth for processes that are inert (threads.h). A process that is neither stopped nor inert after half of the
  * remaining time is watched; if it runs on for another quarter, it is killed.
  *
  * Parent only.
@@ -15,7 +15,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/guard/ender.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/relying.h"
 #include "keeper/guard/stopped.h"
@@ -24,12 +23,14 @@
 struct freeze {
 	struct table *table; /* not owned */
 	struct relying relying;
-	struct ender ender;
+	/* on_lost = "kill": */
+	bool asked, killed;    /* SIGTERM was sent, and SIGKILL, ... */
+	struct family targets; /* ... to these processes */
 	struct stopped stopped;
 	struct look_found found; /* stops each process that is found */
 	bool said;               /* the log says that processes are frozen */
 	int64_t limited_for;     /* freeze_at of the freeze for which the limits were set */
-	int64_t patient_until;   /* until then the freeze waits for processes that are held */
+	int64_t patient_until;   /* until then the freeze waits for processes that are inert */
 	unsigned reprieves;      /* freezer.c: how often the kill of holders of broken leases was put off */
 };
 
@@ -40,13 +41,22 @@ void freeze_set_keeper(struct freeze *freeze, pid_t keeper);
 
 /* The freeze is due: sets its limits, if that was not done. */
 void freeze_begin(struct freeze *freeze, int64_t now_ns);
-/* Stops a process, unless it was asked to end (ender.h). */
+/* Stops a process, unless it was asked to end. */
 void freeze_process(struct freeze *freeze, pid_t pid);
+/*
+ * on_lost = "kill": asks the holders to end by SIGTERM when the margin begins, and kills them when half of it is over, that is before the
+ * leases end; once each. To be called when the margin begins, and at each later look.
+ */
+void freeze_ask(struct freeze *freeze, int64_t now_ns);
+/* The leases are sure again. */
+void freeze_forget_asked(struct freeze *freeze);
+/* Sends a signal to each process of the family, but not to the caller itself. */
+void freeze_signal(const struct family *family, int number);
 /* Freezes the holders of locks under leases whose on_lost is "freeze". */
 void freeze_holders(struct freeze *freeze);
 /*
  * Stops the processes that rely on locks under such slots (slots.h), and adds them to `family` (begin with {0}). True:
- * all are stopped; past patient_ns: stopped or held. False: the time is over.
+ * all are stopped; past patient_ns: stopped or inert. False: the time is over.
  */
 bool freeze_until(struct freeze *freeze, struct family *family, unsigned which, int64_t patient_ns, int64_t until_ns);
 /* Lets all processes go. Some may not be able to go at once: call it again. */

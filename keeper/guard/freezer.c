@@ -29,9 +29,9 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
-#include "keeper/guard/ender.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/guard/freeze.h"
+#include "keeper/guard/orders.h"
 #include "keeper/guard/slots.h"
 #include "keeper/log.h"
 
@@ -44,6 +44,7 @@
 
 struct freezer {
 	struct freeze freeze;
+	struct orders orders;
 	int pause_ms; /* until the next look: grows while no new process is found */
 };
 
@@ -54,6 +55,7 @@ struct freezer *freezer_new(struct table *table)
 	if (!f)
 		return NULL;
 	freeze_init(&f->freeze, table);
+	f->orders.table = table;
 	f->pause_ms = FREEZER_LOOK_MS;
 	return f;
 }
@@ -61,6 +63,7 @@ struct freezer *freezer_new(struct table *table)
 void freezer_keeper(struct freezer *f, pid_t keeper)
 {
 	freeze_set_keeper(&f->freeze, keeper);
+	f->orders.keeper = keeper;
 }
 
 /* An outage may last for hours, and a look reads every process of the machine. A process that gets a kernel lock past
@@ -109,7 +112,7 @@ static void freezer_kill_running(const struct family *family)
 	for (size_t i = 0; i < family_count(family); i++)
 		if (!family_is_held(family_at(family, i)) && family_add(&running, family_at(family, i)) < 0)
 			break; /* it is killed with the others */
-	ender_signal(&running, SIGKILL);
+	freeze_signal(&running, SIGKILL);
 	family_free(&running);
 }
 
@@ -172,7 +175,7 @@ void freezer_end_lost(struct freeze *f)
 	struct family family = {0};
 	bool stopped;
 
-	family_free(&f->ender.targets) /* from now on they may be stopped */;
+	family_free(&f->targets) /* from now on they may be stopped */;
 	slots_set(f->table, SLOTS_IN(TABLE_LOST), TABLE_ENDING);
 	stopped_limit(&f->stopped, FREEZER_SEIZE_NS);
 	stopped = freeze_until(f, &family, ending, now, now + FREEZER_STOP_NS);
@@ -188,7 +191,7 @@ void freezer_end_lost(struct freeze *f)
 	    stopped && freezer_put_off(f))
 		goto out;
 	freezer_say(f, &family, ending);
-	ender_signal(&family, SIGKILL);
+	freeze_signal(&family, SIGKILL);
 	if (stopped)
 		f->reprieves = 0;
 	else /* one may have slipped through */
@@ -210,7 +213,7 @@ static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
 	size_t before = threads_count(&freeze->stopped.threads);
 
 	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
-		ender_expire(&freeze->ender, now_ns);
+		freeze_ask(freeze, now_ns);
 	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)) ||
 	    underway_any(&freeze->table->underway))
 		freeze_holders(freeze);
@@ -233,7 +236,7 @@ static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns,
 	if (threads_count(threads) || signalled_continue_kin(&freeze->stopped.signalled))
 		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
 	f->pause_ms = FREEZER_LOOK_MS;
-	ender_forget(&freeze->ender);
+	freeze_forget_asked(freeze);
 	left_ms = leases && freeze_at_ns ? (freeze_at_ns - now_ns) / NS_PER_MS + 1 : max_ms;
 	return left_ms < max_ms ? (int)left_ms : max_ms;
 }
@@ -255,7 +258,6 @@ int freezer_look(struct freezer *f, int max_ms)
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)) && max_ms > FREEZER_LOOK_MS)
 		max_ms = FREEZER_LOOK_MS;
 	max_ms = due ? freezer_stop_holders(f, now, max_ms) : freezer_rest(f, now, freeze_at, leases, max_ms);
-	late = ender_late(&freeze->ender, now,
-			  (freeze_at && now >= freeze_at) || threads_count(&freeze->stopped.threads));
+	late = orders_obey(&f->orders, now, (freeze_at && now >= freeze_at) || threads_count(&freeze->stopped.threads));
 	return late && max_ms > FREEZER_LATE_MS ? FREEZER_LATE_MS : max_ms;
 }

@@ -4,10 +4,11 @@
  * process can keep the parent from the others.
  *
  *   freezer.h   what is due, and when to look again
- *   freeze.h    freezing: rounds of search and stop, and their limits
- *   ender.h     processes are ended: on_lost = "kill", lost leases, locks that are held too long
+ *   freezer.c   what is due; processes are stopped, told and killed (leases that are lost or taken away)
+ *   orders.h    locks that are held too long: processes are asked to end, and killed later
+ *   freeze.h    leases run out: freezing, by rounds of search and stop, and their limits; or asking to end (on_lost = "kill")
  *   relying.h   which processes rely on locks; look.h searches for them
- *   stopped.h   stopping and letting go; threads.h, signalled.h, held.h
+ *   stopped.h   stopping and letting go; threads.h, signalled.h
  *   slots.h     what the table of leases says
  */
 #ifndef DFLOCK_KEEPER_FREEZER_H

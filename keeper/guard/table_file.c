@@ -231,8 +231,8 @@ static bool is_copy(const struct table *t, const struct stat *st)
 {
 	uint64_t file[2];
 
-	return pread(t->fd, file, sizeof(file), offsetof(struct table_head, file_dev)) == sizeof(file) && file[1] &&
-	       (file[0] != st->st_dev || file[1] != st->st_ino); /* mutant: table-copy */
+	return pread(t->fd, file, sizeof(file), offsetof(struct table_head, file_dev)) == sizeof(file) &&
+	       file[1] && (file[0] != st->st_dev || file[1] != st->st_ino); /* mutant: table-copy */
 }
 
 /* enum found, or -errno. t->fd: the file, or -1. *head: the promised part of it. */

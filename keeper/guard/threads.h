@@ -1,11 +1,16 @@
 /*
- * The table of threads and processes that the parent has stopped, or is about to stop. Pure memory: no system call. An
- * entry is found by its number in constant time: a holder may have started ten thousand processes.
+ * The table of threads and processes that the parent has stopped, or is about to stop. An entry is found by its number in constant time: a holder may have started ten thousand processes.
  *
  * An entry is a thread that is stopped by ptrace (ASKED, TRACED), or a whole process that is stopped by SIGSTOP
  * (SIGNALLED, REFUSED). One process may have both: threads that are still ASKED, and SIGSTOP.
  *
  * Without memory the table stays as it is: the parent must go on then, and stop the others.
+ *
+ * "Inert" is a thread that is not confirmed stopped, and cannot run one instruction of its program before it is: its stop
+ * is pending, and it waits in the kernel (state D), as a parent in vfork() does for a child that we stopped, or a thread
+ * whose file system does not answer. What it asked the kernel for may still be done.
+ *
+ * Parent only. Does not wait for any process.
  */
 #ifndef DFLOCK_KEEPER_THREADS_H
 #define DFLOCK_KEEPER_THREADS_H
@@ -16,6 +21,8 @@
 #include <sys/types.h>
 
 #include <uthash.h>
+
+#include "keeper/kernel/family.h"
 
 enum thread_how {
 	THREAD_ASKED,     /* PTRACE_SEIZE did not come back at once: it is tried again */
@@ -33,13 +40,13 @@ struct thread {
 	bool stopped;     /* confirmed */
 	bool before;      /* SIGNALLED: it was stopped before, and stays so */
 	bool at_mercy;    /* SIGNALLED: another process traces a thread of it, and is not stopped */
-	bool killed;      /* it got SIGKILL from held_kill_rest() */
+	bool killed;      /* it got SIGKILL from threads_kill_others() */
 	bool going;       /* TRACED: to be let go as soon as its stop is confirmed */
 	unsigned tries;   /* ASKED: how often */
 	int64_t asked_ns; /* ASKED: when first */
 	int64_t again_ns; /* ASKED: not again before this */
 	uint64_t started; /* ASKED: family_started(), which tells it from a later thread with the same number */
-	int64_t ran_ns;   /* held_warn(): its time on a processor; 0: it was held then */
+	int64_t ran_ns;   /* threads_watch(): its time on a processor; 0: it was inert then */
 	UT_hash_handle hh;
 };
 
@@ -62,5 +69,15 @@ bool threads_all_stopped(const struct threads *threads);
 /* The number of processes, also of those whose first thread has ended; without those that are only waiting to be let go, or that could
  * not be stopped at all. */
 unsigned threads_processes(const struct threads *threads);
+
+/* Is each thread confirmed stopped, or inert? */
+bool threads_all_inert(const struct threads *threads);
+/*
+ * threads_watch() notes how long each of the other threads has been on a processor. threads_kill_others() kills, once each,
+ * those that are still not inert and have run since, or can be continued by a tracer that is not stopped. It does not kill
+ * a thread whose stop is pending and that only waits for a processor. It adds those that it kills to `killed`.
+ */
+void threads_watch(struct threads *threads);
+void threads_kill_others(struct threads *threads, struct family *killed);
 
 #endif

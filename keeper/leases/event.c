@@ -287,7 +287,7 @@ void event_take_deeds(struct keeper *k)
 	struct deed deed;
 
 	while (deeds_take(k->table, &deed)) {
-		const struct order *o = deed.order ? deeds_order(k->table, deed.order - 1) : NULL;
+		const struct order *o = deed.order ? order_at(k->table, deed.order - 1) : NULL;
 		struct event e = {.kind = deed.kind,
 				  .name = o ? o->name : NULL,
 				  .path = o ? o->path : NULL,

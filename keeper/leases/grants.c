@@ -8,7 +8,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/deeds.h"
+#include "keeper/guard/orders.h"
 #include "keeper/guard/table_sums.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
@@ -161,14 +161,14 @@ struct order *grants_order(const struct lock *lock, pid_t locker)
 	const struct file_key *key = &lock->file->key;
 	struct order *o;
 
-	for (size_t i = 0; (o = deeds_order(lock->file->keeper->table, i)); i++)
+	for (size_t i = 0; (o = order_at(lock->file->keeper->table, i)); i++)
 		if (order_state(order_word(o)) != ORDER_FREE && o->file.dev == key->dev && o->file.ino == key->ino &&
 		    o->space == lock->space && o->locker == locker)
 			return o;
 	return NULL;
 }
 
-/* If its holders are to be ended and were not asked to so far, they are not. Before the caller is told of its grant: guard/ender.c has the argument. */
+/* If its holders are to be ended and were not asked to so far, they are not. Before the caller is told of its grant: guard/orders.c has the argument. */
 static void grants_withdraw(struct lock *lock, struct grant *grant)
 {
 	struct order *o = grant->state == GRANT_ENDING ? grants_order(lock, grant->pid) : NULL;

@@ -9,7 +9,7 @@
 
 #include "keeper/array.h"
 #include "keeper/clock.h"
-#include "keeper/guard/deeds.h"
+#include "keeper/guard/orders.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/kernel/command.h"
 #include "keeper/kernel/holders.h"
@@ -151,7 +151,7 @@ static void toolong_withdraw_all(const struct keeper *k)
 {
 	struct order *o;
 
-	for (size_t i = 0; (o = deeds_order(k->table, i)); i++)
+	for (size_t i = 0; (o = order_at(k->table, i)); i++)
 		if (order_state(order_word(o)) == ORDER_GIVEN)
 			order_move(o, order_word(o), ORDER_FREE);
 }
@@ -162,7 +162,7 @@ static void toolong_take_back(struct keeper *k)
 	struct order *o;
 
 	event_take_deeds(k); /* they name orders */
-	for (size_t i = 0; (o = deeds_order(k->table, i)); i++) {
+	for (size_t i = 0; (o = order_at(k->table, i)); i++) {
 		uint64_t word = order_word(o);
 		struct file *file = order_state(word) > ORDER_ASKED ? file_find(k, o->file.dev, o->file.ino) : NULL;
 		struct grant *h = file ? grants_find(&file->locks[o->space], o->locker) : NULL;
@@ -217,7 +217,7 @@ static void toolong_end(struct lock *lock, struct grant *grant)
 			lock->file->path, grant->tries);
 		return;
 	}
-	while ((o = deeds_order(k->table, i)) && order_state(order_word(o)) != ORDER_FREE)
+	while ((o = order_at(k->table, i)) && order_state(order_word(o)) != ORDER_FREE)
 		i++;
 	if (!o || grants_order(lock, grant->pid)) /* an earlier keeper's is still carried out */
 		return;

@@ -3,13 +3,13 @@
  *
  *   grants.h           how old a lock is at least, by what callers were granted
  *   toolong.c          when to look, what a look found, warnings, orders
- *   guard/ender.h     the parent ends the holders, and what they started, by an order (guard/deeds.h)
+ *   guard/orders.h     the parent ends the holders, and what they started, by an order
  *
  * When a grant is old enough, a worker searches /proc for the processes that have locks on its file (holders.h), and the
  * loop compares what it found with the grants as they are then.
  *
  * Why no process is ended that holds a lock briefly, however often. The last pin of process P for this file and space ended
- * kill_after_ms ago or earlier when the order is given, and the order is taken back before P gets another pin. guard/ender.c
+ * kill_after_ms ago or earlier when the order is given, and the order is taken back before P gets another pin. guard/orders.c
  * says why the parent then ends no younger lock. What comes in between:
  *   - Lock, unlock, lock: each lock is a grant, and makes the grant young. So it is for processes that take turns: each has
  *     a grant of its own, and where the kernel does not say which process took a lock, the youngest of all counts.

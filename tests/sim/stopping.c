@@ -13,7 +13,6 @@
 #include "keeper/kernel/census.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/kernel/holders.h"
-#include "keeper/guard/held.h"
 #include "keeper/guard/stopped.h"
 #include "keeper/leases/unseen.h"
 #include "tests/sim/sim.h"
@@ -28,7 +27,7 @@ static struct program *find(pid_t pid)
 	return NULL;
 }
 
-/* --- keeper/guard/stopped.h, held.h: the table is the product's own --- */
+/* --- keeper/guard/stopped.h: the table is the product's own --- */
 
 void stopped_stop(struct stopped *s, pid_t pid)
 {
@@ -78,22 +77,6 @@ bool signalled_continue_kin(struct signalled *signalled)
 	return false;
 }
 
-bool held_all(const struct threads *threads)
-{
-	(void)threads;
-	return true;
-}
-
-void held_warn(struct threads *threads)
-{
-	(void)threads;
-}
-
-void held_kill_rest(struct threads *threads, struct family *killed)
-{
-	(void)threads, (void)killed;
-}
-
 void stopping_forget(struct host *host)
 {
 	host->freezer = NULL; /* it goes with the process */
@@ -114,6 +97,11 @@ bool family_stat(pid_t pid, struct procfs_stat *stat)
 	(void)pid;
 	(void)stat;
 	return false;
+}
+
+int family_threads(pid_t pid, int (*each)(void *arg, pid_t pid, pid_t tid), void *arg)
+{
+	return each(arg, pid, pid);
 }
 
 char family_state(pid_t pid)

@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "keeper/guard/held.h"
 #include "keeper/kernel/family.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/wait_until.h"
@@ -72,12 +71,12 @@ START_TEST(one_in_vfork_is_held)
 	child = child_of(pid);
 	stopped_stop(&stopped, pid);
 	ck_assert(!collected(threads_all_stopped));
-	ck_assert(held_all(&stopped.threads));
+	ck_assert(threads_all_inert(&stopped.threads));
 	stopped_stop(&stopped, child);
-	wait_until(collected(held_all) && family_state(child) == 't');
+	wait_until(collected(threads_all_inert) && family_state(child) == 't');
 	ck_assert(!threads_all_stopped(&stopped.threads));
-	held_warn(&stopped.threads);
-	held_kill_rest(&stopped.threads, &killed);
+	threads_watch(&stopped.threads);
+	threads_kill_others(&stopped.threads, &killed);
 	ck_assert_uint_eq(family_count(&killed), 0);
 	ck_assert_uint_eq(threads_processes(&stopped.threads), 2);
 	ck_assert_uint_eq(stopped_let_go(&stopped), 2);
@@ -99,9 +98,9 @@ START_TEST(one_that_runs_is_killed)
 		for (;;)
 			;
 	threads_add(&stopped.threads, &(struct thread){.pid = pid, .tid = pid, .how = THREAD_ASKED});
-	held_warn(&stopped.threads);
-	ck_assert(!held_all(&stopped.threads));
-	held_kill_rest(&stopped.threads, &killed);
+	threads_watch(&stopped.threads);
+	ck_assert(!threads_all_inert(&stopped.threads));
+	threads_kill_others(&stopped.threads, &killed);
 	ck_assert_uint_eq(family_count(&killed), 1);
 	ck_assert_int_eq(family_at(&killed, 0), pid);
 	family_free(&killed);
@@ -162,9 +161,9 @@ START_TEST(a_tracer_is_stopped_with_what_it_traces)
 	if (!refused)
 		wait_until(collected(threads_all_stopped));
 	stopped_collect(&stopped);
-	ck_assert_int_eq(held_all(&stopped.threads), !refused);
-	held_warn(&stopped.threads);
-	held_kill_rest(&stopped.threads, &killed);
+	ck_assert_int_eq(threads_all_inert(&stopped.threads), !refused);
+	threads_watch(&stopped.threads);
+	threads_kill_others(&stopped.threads, &killed);
 	ck_assert_uint_eq(family_count(&killed), refused);
 	family_free(&killed);
 	if (!refused) {
