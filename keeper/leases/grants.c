@@ -240,10 +240,13 @@ void grants_drop_all(struct lock *lock)
 /* False: it does not count any more. */
 static bool grants_adopt(struct keeper *k, struct grants_record *r)
 {
-	struct file *file = file_find(k, r->dev, r->ino);
-	struct lock *lock = file && r->space < WIRE_SPACES ? &file->locks[r->space] : NULL;
+	const struct file_key key = {.dev = r->dev, .ino = r->ino};
+	struct lock *lock;
 	struct grant *grant;
+	struct file *file;
 
+	HASH_FIND(hh, k->files, &key, sizeof(key), file);
+	lock = file && r->space < WIRE_SPACES ? &file->locks[r->space] : NULL;
 	if (!lock || !lock->leases || !file_is_limited(file) || r->pid < 0 || grants_find(lock, r->pid))
 		return false;
 	grant = grants_add(lock, r->pid, r->uid);
