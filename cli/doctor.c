@@ -183,8 +183,8 @@ static void check_config(struct doctor *d)
 static void check_program(struct doctor *d, const char *name)
 {
 	static const enum finding levels[] = {
-		[REACH_YES] = FINDING_OK,     [REACH_ITSELF] = FINDING_WARNING,    [REACH_DOUBTFUL] = FINDING_WARNING,
-		[REACH_NO] = FINDING_PROBLEM, [REACH_NOT_FOUND] = FINDING_PROBLEM, [REACH_CANNOT] = FINDING_PROBLEM,
+		[REACH_YES] = FINDING_OK,     [REACH_ITSELF] = FINDING_WARNING, [REACH_DOUBTFUL] = FINDING_WARNING,
+		[REACH_NO] = FINDING_PROBLEM, [REACH_CANNOT] = FINDING_PROBLEM,
 	};
 	struct program program;
 	char shim[PATH_MAX];

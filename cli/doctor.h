@@ -2,7 +2,7 @@
 #ifndef DFLOCK_CLI_DOCTOR_H
 #define DFLOCK_CLI_DOCTOR_H
 
-#include <jansson.h>
+#include <hiredis.h>
 #include <stdbool.h>
 
 #include "cli/cli.h"
@@ -38,6 +38,22 @@ void doctor_replicas(struct doctor *d);
 void doctor_files(struct doctor *d);
 /* doctor_preloads.c: crontabs, units and similar files that preload a libdflock.so that does not exist. */
 void doctor_preloads(struct doctor *d);
+
+/* --- a connection to a server or a sentinel: one question, one answer (doctor_dial.c) --- */
+
+struct dial {
+	int fd;                 /* -1: there is no connection, and why says it */
+	struct tls_stream *tls; /* NULL: none */
+	redisReader *reader;
+	char why[TLS_LINE_BYTES];
+};
+
+/* host NULL: the configuration's socket. tls, password NULL: none. End it with dial_close() in any case. */
+void dial_open(struct dial *d, const struct config_store *store, const char *host, int port, struct tls_context *tls,
+	       const char *user, const char *password);
+/* One question, in hiredis's format. The caller frees the reply. NULL, also after an error reply: d->why. */
+redisReply *dial_ask(struct dial *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void dial_close(struct dial *d);
 
 enum files_locks {
 	FILES_LOCAL,         /* an ordinary file system of this machine */

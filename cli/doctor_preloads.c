@@ -37,7 +37,7 @@ static void check_list(struct search *s, const char *path, int line, char *list)
 
 		if (!strstr(name, OURS) || s->findings >= MAX_FINDINGS)
 			continue;
-		ret = elf_can_preload(NULL, NULL, name, why);
+		ret = elf_can_preload(NULL, name, why);
 		if (ret == 1)
 			continue;
 		s->findings++;

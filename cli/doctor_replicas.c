@@ -1,5 +1,4 @@
-/* The part of `dflock doctor` that looks at TLS, sentinels and replicas. It asks each of them itself, and waits for at
- * most connect_ms. */
+/* The part of `dflock doctor` that looks at TLS, sentinels and replicas. It asks each of them itself. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -9,35 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/dial.h"
-
 #define AT_BYTES 320
 
 static void show_address(char at[AT_BYTES], const char *host, int port)
 {
 	snprintf(at, AT_BYTES, strchr(host, ':') ? "[%.255s]:%d" : "%.255s:%d", host, port);
-}
-
-static redisReply *log_in(struct dial *c, char why[DIAL_WHY_BYTES], const char *user, const char *password)
-{
-	return user ? dial_ask(c, why, "AUTH %s %s", user, password) : dial_ask(c, why, "AUTH %s", password);
-}
-
-/* host NULL: the configuration's socket. tls NULL: none. NULL: why says what was wrong. */
-static struct dial *dial_in(const struct doctor *d, const char *host, int port, struct tls_context *tls,
-			    const char *user, const char *password, char why[DIAL_WHY_BYTES])
-{
-	struct dial *c = dial_open(&d->config->store, host, port, tls, why);
-	redisReply *reply;
-
-	if (!c || !password)
-		return c;
-	reply = log_in(c, why, user, password);
-	freeReplyObject(reply);
-	if (reply)
-		return c;
-	dial_close(c);
-	return NULL;
 }
 
 /* ---- TLS: the files, and when certificates expire ---- */
@@ -136,19 +111,19 @@ static void check_counts(struct doctor *d, const char *at, const redisReply *fie
 static bool check_sentinel(struct doctor *d, const struct config_address *address, struct master *master)
 {
 	const struct config_store *store = &d->config->store;
-	char at[AT_BYTES], there[AT_BYTES], why[DIAL_WHY_BYTES];
-	redisReply *fields = NULL;
+	char at[AT_BYTES], there[AT_BYTES];
+	redisReply *fields;
+	struct dial c;
 
 	show_address(at, address->host, address->port);
-	struct dial *c = dial_in(d, address->host, address->port, store->tls.only_server ? NULL : d->tls,
-				 store->sentinel_user, store->sentinel_password, why);
-	if (c)
-		fields = dial_ask(c, why, "SENTINEL MASTER %s", store->master);
-	dial_close(c);
-	if (!fields) {
-		doctor_find(d, FINDING_WARNING, "sentinel %s is of no use: %s", at, why);
+	dial_open(&c, store, address->host, address->port, store->tls.only_server ? NULL : d->tls, store->sentinel_user,
+		  store->sentinel_password);
+	fields = dial_ask(&c, "SENTINEL MASTER %s", store->master);
+	if (!fields)
+		doctor_find(d, FINDING_WARNING, "sentinel %s is of no use: %s", at, c.why);
+	dial_close(&c);
+	if (!fields)
 		return false;
-	}
 	const char *host = field(fields, "ip");
 	int port = atoi(field(fields, "port"));
 	show_address(there, host, port);
@@ -218,28 +193,26 @@ static void check_connected(struct doctor *d, const char *at, int connected)
 static void check_master(struct doctor *d, const struct master *master)
 {
 	const struct config_store *store = &d->config->store;
-	char at[AT_BYTES] = "the server", why[DIAL_WHY_BYTES];
-	const char *host = master->known ? master->host : store->address.host;
+	char at[AT_BYTES] = "the server";
+	const char *host = master->known ? master->host : store->address.host, *connected;
 	int port = master->known ? master->port : store->address.port;
-	redisReply *reply = NULL;
+	redisReply *reply;
+	struct dial c;
 
 	if (host)
 		show_address(at, host, port);
-	struct dial *c = dial_in(d, host, port, d->tls, store->user, store->password, why);
-	if (c)
-		reply = dial_ask(c, why, "INFO replication");
-	if (!reply || reply->type != REDIS_REPLY_STRING) {
-		if (store->replicas > 0)
-			doctor_find(d, FINDING_PROBLEM, "%s cannot be asked for its replicas: %s", at, why);
-		goto out; /* else doctor_keeper.c has reported it */
+	dial_open(&c, store, host, port, d->tls, store->user, store->password);
+	reply = dial_ask(&c, "INFO replication");
+	if (reply && reply->type == REDIS_REPLY_STRING) {
+		connected = strstr(reply->str, "\nconnected_slaves:");
+		if (c.tls)
+			check_certificate(d, at, c.tls);
+		check_connected(d, at, connected ? atoi(connected + strlen("\nconnected_slaves:")) : 0);
+	} else if (store->replicas > 0) { /* else doctor_keeper.c has reported it */
+		doctor_find(d, FINDING_PROBLEM, "%s cannot be asked for its replicas: %s", at, c.why);
 	}
-	if (dial_tls(c))
-		check_certificate(d, at, dial_tls(c));
-	const char *connected = strstr(reply->str, "\nconnected_slaves:");
-	check_connected(d, at, connected ? atoi(connected + strlen("\nconnected_slaves:")) : 0);
-out:
 	freeReplyObject(reply);
-	dial_close(c);
+	dial_close(&c);
 }
 
 /* ---- a cluster ---- */
@@ -248,21 +221,22 @@ out:
 static void check_nodes(struct doctor *d)
 {
 	const struct config_store *store = &d->config->store;
-	char at[AT_BYTES], why[DIAL_WHY_BYTES];
+	char at[AT_BYTES];
 
 	for (size_t i = 0; i < store->sentinel_count; i++) {
 		const struct config_address *node = &store->sentinels[i];
-		redisReply *reply = NULL;
-		struct dial *c = dial_in(d, node->host, node->port, d->tls, store->user, store->password, why);
-		if (c)
-			reply = dial_ask(c, why, "CLUSTER SLOTS");
+		struct dial c;
+		redisReply *reply;
+
 		show_address(at, node->host, node->port);
+		dial_open(&c, store, node->host, node->port, d->tls, store->user, store->password);
+		reply = dial_ask(&c, "CLUSTER SLOTS");
 		if (reply)
 			doctor_find(d, FINDING_OK, "node %s of the cluster answers", at);
 		else
-			doctor_find(d, FINDING_WARNING, "node %s of the cluster is of no use: %s", at, why);
+			doctor_find(d, FINDING_WARNING, "node %s of the cluster is of no use: %s", at, c.why);
 		freeReplyObject(reply);
-		dial_close(c);
+		dial_close(&c);
 	}
 }
 

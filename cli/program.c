@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,16 +39,14 @@ static void __attribute__((format(printf, 3, 4))) say(struct program *out, enum 
 	out->reach = reach;
 }
 
-/* Is it something that execve() would try? */
+/* Is it something that execve() would try? 0 or -errno. */
 static int executable(const char *path)
 {
 	struct stat st;
 
 	if (stat(path, &st))
 		return -errno;
-	if (!S_ISREG(st.st_mode) || faccessat(AT_FDCWD, path, X_OK, AT_EACCESS))
-		return -EACCES;
-	return 0;
+	return S_ISREG(st.st_mode) && !faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) ? 0 : -EACCES;
 }
 
 static int program_find(const char *name, char path[PATH_MAX])
@@ -57,16 +54,10 @@ static int program_find(const char *name, char path[PATH_MAX])
 	const char *dirs = getenv("PATH");
 	int result = -ENOENT;
 
-	if (!*name)
-		return -ENOENT;
-	if (strchr(name, '/')) {
-		if (strlen(name) >= PATH_MAX)
-			return -ENAMETOOLONG;
-		strcpy(path, name);
-		return executable(path);
-	}
+	if (strchr(name, '/'))
+		return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX ? executable(path) : -ENAMETOOLONG;
 	/* Without PATH, glibc searches these. */
-	for (const char *p = dirs ? dirs : "/bin:/usr/bin";; p++) {
+	for (const char *p = dirs ? dirs : "/bin:/usr/bin"; *name; p++) {
 		size_t len = strcspn(p, ":");
 		int n = snprintf(path, PATH_MAX, "%.*s%s%s", (int)len, p, len ? "/" : "", name);
 		int ret = n >= PATH_MAX ? -ENAMETOOLONG : executable(path);
@@ -79,7 +70,6 @@ static int program_find(const char *name, char path[PATH_MAX])
 		if (!*p)
 			break;
 	}
-	path[0] = '\0';
 	return result;
 }
 
@@ -91,79 +81,62 @@ int program_shim(char path[PATH_MAX])
 
 /*
  * Does the kernel tell the dynamic linker to be careful (AT_SECURE)? Then glibc takes preloads only by name, from the
- * system's folders, and only setuid ones. True with `what` filled.
+ * system's folders, and only setuid ones. What the program is then; else NULL.
  */
-static bool is_secure(int fd, const char **what)
+static const char *is_secure(int fd)
 {
 	struct statvfs fs;
 	struct stat st;
 
 	if (fstat(fd, &st) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ||
 	    (!fstatvfs(fd, &fs) && (fs.f_flag & ST_NOSUID)))
-		return false;
+		return NULL;
 	if ((st.st_mode & S_ISUID) && st.st_uid != getuid())
-		*what = "setuid";
-	else if ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getgid())
-		*what = "setgid";
-	else if (getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0)
-		*what = "given file capabilities";
-	else
-		return false;
-	return true;
+		return "setuid";
+	if ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getgid())
+		return "setgid";
+	return getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0 ? "given file capabilities" : NULL;
 }
 
 /* --- programs that start others without the preload: they clean the environment, or another process starts the job --- */
 
 struct wrapper {
 	const char *names;
-	bool always; /* whatever its arguments are */
-	const char
-		*with; /* if not always: with one of these options, "-l --login"; NULL: its configuration may do so */
+	bool always;        /* whatever its arguments are */
+	const char *with;   /* if not always: with one of these options; NULL: its configuration may do so */
 	const char *reason; /* "it ..." */
 	const char *instead;
 };
 
 #define BEHIND   "put `dflock run` behind it, in front of the job"
-#define IN_UNIT  "set LD_PRELOAD in the unit (Environment=), or put `dflock run` into ExecStart="
+#define IN_UNIT  "put `dflock run` in front of the job, or set LD_PRELOAD in the unit (Environment=)"
 #define IN_THERE "install dflock there, and put `dflock run` behind it"
+#define IN_TABLE "set LD_PRELOAD in the table, or put `dflock run` into its lines"
 
 static const struct wrapper wrappers[] = {
-	{"sudo", true, NULL, "it cleans the environment (env_reset)", BEHIND},
-	{"sudoedit", true, NULL, "it cleans the environment (env_reset)", "edit the file under `dflock run`"},
-	{"doas pkexec login", true, NULL, "it cleans the environment", BEHIND},
+	{"sudo sudoedit doas pkexec login", true, NULL, "it cleans the environment", BEHIND},
 	{"su", false, "- -l --login", "it cleans the environment with -, and for all users but root it is setuid",
 	 BEHIND},
 	{"runuser", false, "- -l --login", "it cleans the environment with -", BEHIND},
-	{"sg newgrp firejail", true, NULL, "it is setuid", BEHIND},
 	{"env", false, "- -i --ignore-environment", "it cleans the environment with -i", BEHIND},
 	{"setpriv", false, "--reset-env", "it cleans the environment with --reset-env", BEHIND},
 	{"bwrap", false, "--clearenv", "it cleans the environment with --clearenv, and the library must be inside",
 	 BEHIND},
 	{"chroot", false, NULL, "the library and the configuration must be inside", IN_THERE},
-	{"doveadm dovecot", true, NULL, "it runs doveconf, which cleans the environment (import_environment)",
+	{"doveadm dovecot doveconf", true, NULL, "doveconf cleans the environment (import_environment)",
 	 "add LD_PRELOAD to import_environment in dovecot.conf"},
-	{"doveconf", true, NULL, "it cleans the environment (import_environment)",
-	 "add LD_PRELOAD to import_environment in dovecot.conf"},
-	{"systemctl", true, NULL, "systemd starts the job, with an environment of its own", IN_UNIT},
-	{"service invoke-rc.d", true, NULL, "it cleans the environment, or systemd starts the job", IN_UNIT},
-	{"systemd-run run0", true, NULL, "systemd starts the job, with an environment of its own", BEHIND},
-	{"machinectl", true, NULL, "the job runs in another system", IN_THERE},
+	{"systemctl service invoke-rc.d systemd-run run0", true, NULL,
+	 "systemd starts the job, with an environment of its own", IN_UNIT},
 	{"at batch", true, NULL, "atd starts the job, with an environment from which LD_PRELOAD is missing",
 	 "put `dflock run` into the job"},
-	{"cron", true, NULL, "jobs have the environment of their table",
-	 "set LD_PRELOAD in the table, or put `dflock run` into its lines"},
-	{"crontab", true, NULL, "cron starts the jobs, with the environment of the table",
-	 "set LD_PRELOAD in the table, or put `dflock run` into its lines"},
-	{"ssh rsh", true, NULL, "the job runs on another host", IN_THERE},
+	{"cron", true, NULL, "jobs have the environment of their table", IN_TABLE},
+	{"crontab", true, NULL, "cron starts the jobs, with the environment of the table", IN_TABLE},
 	{"snap flatpak", true, NULL, "the job runs confined, with libraries of its own",
 	 "take the lock with flock(1) around it"},
-	{"docker nerdctl", true, NULL, "a daemon starts the job in a container", IN_THERE},
-	{"podman", true, NULL, "the job runs in a container, with its environment", IN_THERE},
-	{"kubectl", true, NULL, "the job runs in a container, elsewhere", IN_THERE},
-	{"lxc-attach", true, NULL, "the job runs in a container", IN_THERE},
-	{"apptainer singularity", true, NULL, "the job runs in a container, with libraries of its own", IN_THERE},
-	{"screen", false, NULL, "a session that runs already has the environment that it was started with", BEHIND},
-	{"tmux", false, NULL, "a server that runs already has the environment that it was started with", BEHIND},
+	{"ssh rsh docker nerdctl podman kubectl machinectl lxc-attach apptainer singularity", true, NULL,
+	 "the job runs on another host or in a container", IN_THERE},
+	{"screen tmux", false, NULL, "a session that runs already has the environment that it was started with",
+	 BEHIND},
 };
 
 /* "-l --login" */
@@ -193,31 +166,35 @@ static const struct wrapper *wrapper_find(const char *path)
 	char resolved[PATH_MAX];
 
 	/* /snap/bin/NAME and what /etc/alternatives chooses are links. */
-	if (!found && strchr(path, '/') && realpath(path, resolved))
-		found = wrapper_named(resolved);
-	return found;
+	return !found && strchr(path, '/') && realpath(path, resolved) ? wrapper_named(resolved) : found;
 }
 
 /* --- the program's file --- */
 
 #define NET "start it with `dflock run --net=on`, "
 
-static void ask_linker(const char *path, const struct elf_facts *elf, const struct examined *ask)
+static void ask_linker(const char *path, const char *interpreter, const struct examined *ask)
 {
 	static const char refused[] = "error while loading shared libraries: ";
 	char why[ELF_ANSWER_BYTES], *name;
-	int ret = elf_can_preload(path, elf->interpreter, ask->shim, why);
+	struct stat own, its;
+	int ret;
 
-	if (ret == 1)
-		return;
-	if (ret == -EXDEV)
+	/* A file that the examined program names must not be run. */
+	if (stat(elf_own_linker(), &own) || stat(interpreter, &its) || own.st_dev != its.st_dev ||
+	    own.st_ino != its.st_ino) {
 		say(ask->out, REACH_DOUBTFUL,
 		    "%s has a dynamic linker of its own (%s): it cannot be told which libc it has, and the library "
 		    "needs glibc 2.28 or newer; see with `dflock run --report` whether its locks are seen",
-		    path, elf->interpreter);
-	else if (ret)
+		    path, interpreter);
+		return;
+	}
+	ret = elf_can_preload(path, ask->shim, why);
+	if (ret == 1)
+		return;
+	if (ret)
 		say(ask->out, REACH_DOUBTFUL, "%s: it cannot be told which libraries it has (%s --list: %s)", path,
-		    elf->interpreter, strerror(-ret));
+		    interpreter, strerror(-ret));
 	else if ((name = strstr(why, refused))) {
 		name += sizeof(refused) - 1;
 		name[strcspn(name, ":")] = '\0';
@@ -228,64 +205,57 @@ static void ask_linker(const char *path, const struct elf_facts *elf, const stru
 }
 
 /* The preload is loaded into it. */
-static void examine_dynamic(const char *path, const struct elf_facts *elf, const struct examined *ask)
+static void examine_dynamic(const char *path, const struct elf *elf, const struct examined *ask)
 {
-	if (elf->go)
-		say(ask->out, REACH_DOUBTFUL,
-		    "%s is made with Go, whose programs make system calls without libc: the locks that it takes "
-		    "itself are not protected; " NET "or take the lock with flock(1) around it",
-		    path);
-	else if (elf->alone)
-		say(ask->out, REACH_DOUBTFUL,
-		    "%s is not linked with libc: it makes its system calls itself, and no preload sees its locks; " NET
-		    "or take the lock with flock(1) around it",
-		    path);
-	else {
-		say(ask->out, REACH_YES,
-		    "%s is dynamically linked (%s): the preload reaches it%s; system calls without libc, and what it starts, do "
-		    "not show in its file: `dflock run --report` and `--require=taken` tell",
-		    path, elf->interpreter, elf->by_number ? ", and sees locks by syscall(), which it imports" : "");
-		if (ask->deep)
-			ask_linker(path, elf, ask);
+	const char *what =
+		elf->go ? "is made with Go, whose programs make system calls without libc: the locks that it takes "
+			  "itself are not protected"
+		: elf->alone
+			? "is not linked with libc: it makes its system calls itself, and no preload sees its locks"
+			: NULL;
+
+	if (what) {
+		say(ask->out, REACH_DOUBTFUL, "%s %s; " NET "or take the lock with flock(1) around it", path, what);
+		return;
 	}
+	say(ask->out, REACH_YES,
+	    "%s is dynamically linked (%s): the preload reaches it%s; system calls without libc, and what it starts, do "
+	    "not show in its file: `dflock run --report` and `--require=taken` tell",
+	    path, elf->interpreter, elf->by_number ? ", and sees locks by syscall(), which it imports" : "");
+	if (ask->deep)
+		ask_linker(path, elf->interpreter, ask);
 }
 
-static void examine_elf(const char *path, int fd, const struct elf_facts *elf, const struct examined *ask)
+static void examine_elf(const char *path, const struct elf *elf, const struct examined *ask)
 {
-	struct program *out = ask->out;
-	struct elf_facts own;
+	const ElfW(Ehdr) *head = &elf->head, *own = elf_own();
 	const char *what;
-	int shim_fd = open(ask->shim, O_RDONLY | O_CLOEXEC);
 
-	if (shim_fd < 0 || elf_read(shim_fd, &own)) {
-		say(out, REACH_CANNOT, "%s is missing or damaged; install it again", ask->shim);
-		goto out;
-	}
-	if (elf->class != own.class || elf->data != own.data || elf->machine != own.machine)
-		say(out, REACH_NO,
+	if (elf->foreign)
+		say(ask->out, REACH_NO,
 		    "%s is of another architecture (%s bit, machine %u) than libdflock.so (%s bit, machine %u): its "
 		    "locks are not protected; " NET "or build libdflock.so for it",
-		    path, elf->class == 1 ? "32" : "64", elf->machine, own.class == 1 ? "32" : "64", own.machine);
-	else if (!elf->dynamic)
-		say(out, REACH_NO,
+		    path, head->e_ident[EI_CLASS] == ELFCLASS32 ? "32" : "64", head->e_machine,
+		    own->e_ident[EI_CLASS] == ELFCLASS32 ? "32" : "64", own->e_machine);
+	else if (elf->damaged)
+		say(ask->out, REACH_CANNOT, "%s is damaged: its headers make no sense", path);
+	else if (!elf->interpreter)
+		say(ask->out, REACH_NO,
 		    "%s is statically linked, so nothing can be preloaded into it: its locks are not protected; " NET
 		    "use a dynamically linked build, or take the lock with flock(1) around it",
 		    path);
 	else if (strstr(elf->interpreter, "ld-musl"))
-		say(out, REACH_NO,
+		say(ask->out, REACH_NO,
 		    "%s runs with musl (%s), and libdflock.so is built for glibc: it may not start with the preload; " NET
 		    "build dflock with musl for it, or take the lock with flock(1) around it",
 		    path, elf->interpreter);
-	else if (is_secure(fd, &what))
-		say(out, REACH_NO,
+	else if ((what = is_secure(elf->fd)))
+		say(ask->out, REACH_NO,
 		    "%s is %s, so the dynamic linker ignores the preload: its locks are not protected; start it with "
 		    "`dflock run --net=on` as root, or take the lock before it is started",
 		    path, what);
 	else
 		examine_dynamic(path, elf, ask);
-out:
-	if (shim_fd >= 0)
-		close(shim_fd);
 }
 
 static void examine_file(const char *path, const struct examined *ask, int depth);
@@ -317,22 +287,20 @@ static bool examine_wrapper(const char *path, char *const words[], const struct 
 }
 
 /* A file that is no ELF file. execvp() and shells run one whose format the kernel does not know with the shell. */
-static void examine_script(const char *path, int fd, const struct examined *ask, int depth)
+static void examine_script(const char *path, const struct elf *file, const struct examined *ask, int depth)
 {
-	char line[FIRST_LINE_BYTES], found[PATH_MAX], inner[PROGRAM_LINE_BYTES], *words[FIRST_LINE_BYTES / 2] = {NULL};
-	const char *by = "/bin/sh";
-	ssize_t n = pread(fd, line, sizeof(line) - 1, 0);
-	char *rest = line + 2, *word;
+	char line[FIRST_LINE_BYTES] = "", found[PATH_MAX], inner[PROGRAM_LINE_BYTES],
+	     *words[FIRST_LINE_BYTES / 2] = {"/bin/sh"};
+	char *rest = line + 2, *word, *by;
 	size_t count = 0;
 
-	line[n > 0 ? n : 0] = '\0';
+	snprintf(line, sizeof(line), "%.*s", (int)(file->size < sizeof(line) ? file->size : sizeof(line)), file->bytes);
 	line[strcspn(line, "\n")] = '\0';
 	if (!strncmp(line, "#!", 2))
 		while ((word = strsep(&rest, " \t\r")))
 			if (*word)
 				words[count++] = word;
-	if (count)
-		by = words[0];
+	by = words[0];
 	/* env(1) with one word starts that program. With options it does what `ask` does not know. */
 	if (count == 2 && words[1][0] != '-' && (word = strrchr(by, '/')) && !strcmp(word, "/env")) {
 		if (program_find(words[1], found)) {
@@ -342,7 +310,7 @@ static void examine_script(const char *path, int fd, const struct examined *ask,
 		}
 		by = found;
 	}
-	if (!examine_wrapper(by, words + !!count, ask))
+	if (!examine_wrapper(by, words + 1, ask))
 		examine_file(by, ask, depth + 1);
 	if (strncmp(ask->out->line, path, strlen(path)) != 0) {
 		memcpy(inner, ask->out->line, sizeof(inner));
@@ -353,22 +321,20 @@ static void examine_script(const char *path, int fd, const struct examined *ask,
 
 static void examine_file(const char *path, const struct examined *ask, int depth)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct elf_facts elf;
+	struct elf file;
+	int ret = elf_open(path, &file);
 
-	if (fd < 0) {
-		/* The file may be executable and not readable. */
-		say(ask->out, errno == ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s cannot be examined: %s", path,
-		    strerror(errno));
+	if (ret) { /* the file may be executable and not readable */
+		say(ask->out, REACH_CANNOT, "%s cannot be examined: %s", path, strerror(-ret));
 		return;
 	}
-	if (!elf_read(fd, &elf))
-		examine_elf(path, fd, &elf, ask);
+	if (file.head.e_ident[0])
+		examine_elf(path, &file, ask);
 	else if (depth < MAX_INTERPRETERS)
-		examine_script(path, fd, ask, depth);
+		examine_script(path, &file, ask, depth);
 	else
 		say(ask->out, REACH_CANNOT, "%s is neither an ELF file nor a script", path);
-	close(fd);
+	elf_close(&file);
 }
 
 void program_examine(const char *name, char *const words[], const char *shim, bool deep, struct program *out)
@@ -378,7 +344,7 @@ void program_examine(const char *name, char *const words[], const char *shim, bo
 	int ret = program_find(name, path);
 
 	if (ret)
-		say(out, ret == -ENOENT ? REACH_NOT_FOUND : REACH_CANNOT, "%s: %s%s", name,
+		say(out, REACH_CANNOT, "%s: %s%s", name,
 		    ret == -ENOENT ? "no such program (PATH was searched if there is no / in the name)"
 				   : strerror(-ret),
 		    ret == -EACCES ? "; is it a file, and executable (chmod +x)?" : "");

@@ -6,15 +6,13 @@
 
 #include <limits.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 enum reach {
-	REACH_YES,       /* as far as the file tells */
-	REACH_ITSELF,    /* it takes locks, which are protected; those of what it starts are not */
-	REACH_DOUBTFUL,  /* loaded, but locks may be taken past it, or that cannot be found out */
-	REACH_NO,        /* it runs, unprotected, or fails to start with the preload */
-	REACH_NOT_FOUND, /* no such program: execvp() would fail with ENOENT */
-	REACH_CANNOT,    /* it is there and cannot be executed or examined */
+	REACH_YES,      /* as far as the file tells */
+	REACH_ITSELF,   /* it takes locks, which are protected; those of what it starts are not */
+	REACH_DOUBTFUL, /* loaded, but locks may be taken past it, or that cannot be found out */
+	REACH_NO,       /* it runs, unprotected, or fails to start with the preload */
+	REACH_CANNOT,   /* there is no such program, or it cannot be executed or examined */
 };
 
 #define PROGRAM_LINE_BYTES (2 * PATH_MAX)
@@ -26,10 +24,9 @@ struct program {
 
 /*
  * name is searched in PATH if it has no slash. words: the arguments that the program is started with, which matter to
- * env(1), su(1) and similar programs; NULL: any. shim: path of libdflock.so, whose class and machine the program's must
- * be. deep: ask the dynamic linker, too, which takes a millisecond. A script is its interpreter ("#!"). Programs that
- * clean the environment are known by name. System calls without libc, and libraries and programs that come later, do
- * not show in a file.
+ * env(1), su(1) and similar programs; NULL: any. shim: path of libdflock.so. deep: ask the dynamic linker, too, which takes a
+ * millisecond. A script is its interpreter ("#!"). Programs that clean the environment are known by name. System calls without
+ * libc, and libraries and programs that come later, do not show in a file.
  */
 void program_examine(const char *name, char *const words[], const char *shim, bool deep, struct program *out);
 

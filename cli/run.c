@@ -189,7 +189,7 @@ static int examine(const struct run_options *options, const char *shim)
 		return 0;
 	if (!reached && !options->net)
 		return CLI_RUN_UNFIT;
-	if (program.reach == REACH_NOT_FOUND || program.reach == REACH_CANNOT)
+	if (program.reach == REACH_CANNOT)
 		return 0; /* execvp() says why, as ever */
 	cli_place(&place, NULL);
 	if (require_fit(&place, options->files, options->file_count, why))
