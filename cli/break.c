@@ -364,34 +364,6 @@ static const char break_doc[] =
 	"lock, or the store does not know the host, 2 if the command line makes no sense, and else 1, with one line for "
 	"each lease that was not taken away.";
 
-static error_t break_parse(int key, char *arg, struct argp_state *state)
-{
-	struct break_options *options = state->input;
-
-	switch (key) {
-	case 'y':
-		options->yes = true;
-		return 0;
-	case 'f':
-		options->force = true;
-		return 0;
-	case 'h':
-		options->host = arg;
-		return 0;
-	case ARGP_KEY_ARG:
-		cli_take_lock(state, arg, &options->lock);
-		return 0;
-	case ARGP_KEY_END:
-		if (!options->lock == !options->host)
-			argp_error(state, "it takes either a LOCK or --host");
-		if (options->force && !options->host)
-			argp_error(state, "--force goes with --host only");
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 static int break_run(struct ask *ask, const struct break_options *options)
 {
 	char why[CLI_LINE_BYTES];
@@ -416,15 +388,19 @@ int cmd_break(int argc, char **argv)
 		{"force", 'f', NULL, 0,
 		 "with --host: even if it may live. Two hosts may then hold a lock at the same time", 0},
 		{0}};
-	static const struct argp argp = {
-		.options = known, .parser = break_parse, .args_doc = "[LOCK]", .doc = break_doc};
 	struct break_options options = {.lock = NULL};
 	char why[CLI_LINE_BYTES];
 	struct place place;
 	struct ask ask;
 	int exit;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	if (cli_options(argc, argv, break_doc, "[LOCK]", known,
+			(void *[]){&options.yes, &options.host, &options.force}))
+		options.lock = argv[argc - 1];
+	if (!options.lock == !options.host)
+		cli_misused(argv, "it takes either a LOCK or --host");
+	if (options.force && !options.host)
+		cli_misused(argv, "--force goes with --host only");
 	cli_place(&place, NULL);
 	if (start_connect(&place, &ask, why)) {
 		cli_error("nothing was changed: %s", why);

@@ -19,37 +19,6 @@ static const char check_doc[] =
 	"protected or not, and else 1. With "
 	"--require it is 1 also if one of them is not protected.";
 
-struct check_options {
-	const char *config;
-	char **files;
-	int count;
-	bool require;
-};
-
-static error_t check_parse(int key, char *arg, struct argp_state *state)
-{
-	struct check_options *options = state->input;
-
-	switch (key) {
-	case 'c':
-		options->config = arg;
-		return 0;
-	case 'r':
-		options->require = true;
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		if (options->require)
-			argp_error(state, "--require needs a FILE");
-		return 0;
-	case ARGP_KEY_ARGS:
-		options->files = state->argv + state->next;
-		options->count = state->argc - state->next;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 static void report_times(const struct rule *rule)
 {
 	char time[SHOW_TIME_BYTES];
@@ -140,15 +109,15 @@ int cmd_check(int argc, char **argv)
 		{"config", 'c', "FILE", 0, "check FILE instead of the configuration that would be used", 0},
 		{"require", 'r', NULL, 0, "fail if a FILE is not protected", 0},
 		{0}};
-	static const struct argp argp = {
-		.options = known, .parser = check_parse, .args_doc = "[FILE...]", .doc = check_doc};
-	struct check_options options = {.config = NULL};
+	const char *file = NULL;
+	bool require = false, all;
+	int count = cli_options(argc, argv, check_doc, "[FILE...]", known, (void *[]){&file, &require});
 	struct config *config;
 	struct place place;
-	bool all;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	cli_place(&place, options.config);
+	if (require && !count)
+		cli_misused(argv, "--require needs a FILE");
+	cli_place(&place, file);
 	if (!place.config[0]) {
 		cli_error("there is no configuration, so nothing is protected; " CLI_WRITE_ONE);
 		return CLI_FAILED;
@@ -160,8 +129,8 @@ int cmd_check(int argc, char **argv)
 	printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
 	all = check_command(config);
 	all &= check_tls(config);
-	for (int i = 0; i < options.count; i++)
-		all &= report_file(config, options.files[i], options.require);
+	for (int i = argc - count; i < argc; i++)
+		all &= report_file(config, argv[i], require);
 	config_free(config);
 	return all ? CLI_OK : CLI_FAILED;
 }

@@ -37,22 +37,13 @@ int cli_fail(const char *why)
 struct options {
 	const struct argp_option *known;
 	void *const *into;
-	const char **lock;
+	const char *args;
+	int count;
 };
 
-static error_t cli_parse(int key, char *arg, struct argp_state *state)
+static error_t cli_take_option(struct options *options, int key, char *arg)
 {
-	const struct options *options = state->input;
-
-	if (key == ARGP_KEY_NO_ARGS && options->lock)
-		argp_usage(state);
-	if (key == ARGP_KEY_ARG && options->lock)
-		cli_take_lock(state, arg, options->lock);
-	else if (key == ARGP_KEY_ARG)
-		argp_error(state, "it takes no arguments, but got %s", arg);
-	if (key == ARGP_KEY_ARG)
-		return 0;
-	for (size_t i = 0; options->known[i].name; i++) {
+	for (size_t i = 0; options->known && options->known[i].name; i++) {
 		if (key != options->known[i].key)
 			continue;
 		if (options->known[i].arg)
@@ -64,20 +55,39 @@ static error_t cli_parse(int key, char *arg, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-void cli_options(int argc, char **argv, const char *doc, const struct argp_option *known, void *const *into,
-		 const char **lock)
+static error_t cli_parse(int key, char *arg, struct argp_state *state)
 {
-	const struct argp argp = {.options = known, .parser = cli_parse, .args_doc = lock ? "LOCK" : NULL, .doc = doc};
-	struct options options = {.known = known, .into = into, .lock = lock};
+	struct options *options = state->input;
+	const char *args = options->args;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	if (key == ARGP_KEY_NO_ARGS && args && args[0] != '[')
+		argp_usage(state);
+	if (key != ARGP_KEY_ARGS)
+		return cli_take_option(options, key, arg);
+	options->count = state->argc - state->next;
+	if (!args)
+		argp_error(state, "it takes no arguments, but got %s", state->argv[state->next]);
+	else if (strstr(args, "LOCK") && !*state->argv[state->next])
+		argp_error(state, "the LOCK is empty");
+	else if (options->count > 1 && !strstr(args, "..."))
+		argp_error(state, "it takes one %.*s, but got %s as well", (int)strcspn(args + (*args == '['), "]"),
+			   args + (*args == '['), state->argv[state->next + 1]);
+	return 0;
 }
 
-void cli_no_arguments(int argc, char **argv, const char *doc)
+int cli_options(int argc, char **argv, const char *doc, const char *args, const struct argp_option *known,
+		void *const *into)
 {
-	static const struct argp_option none[] = {{0}};
+	const struct argp argp = {.options = known, .parser = cli_parse, .args_doc = args, .doc = doc};
+	struct options options = {.known = known, .into = into, .args = args};
 
-	cli_options(argc, argv, doc, none, NULL, NULL);
+	argp_parse(&argp, argc, argv, 0, NULL, &options);
+	return options.count;
+}
+
+void cli_misused(char **argv, const char *why)
+{
+	argp_error(&(struct argp_state){.name = argv[0], .err_stream = stderr}, "%s", why);
 }
 
 bool cli_force(int argc, char **argv, const char *doc, const char *help)
@@ -85,7 +95,7 @@ bool cli_force(int argc, char **argv, const char *doc, const char *help)
 	const struct argp_option known[] = {{"force", 'f', NULL, 0, help, 0}, {0}};
 	bool force = false;
 
-	cli_options(argc, argv, doc, known, (void *[]){&force}, NULL);
+	cli_options(argc, argv, doc, NULL, known, (void *[]){&force});
 	return force;
 }
 

@@ -54,17 +54,18 @@ void cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int cli_fail(const char *why);
 
 /*
- * Reads the command line of a subcommand. known ends with {0}; for known[i] into[i] is a const char ** that gets the option's
- * value, or, of an option without one, a bool * that becomes true. lock gets its one argument, which must be there; NULL: it has no
- * arguments. doc is the subcommand's help. What makes no sense ends the process with a line.
+ * Reads the command line of a subcommand. known ends with {0}, or is NULL; for known[i] into[i] is a const char ** that gets the
+ * option's value, or, of an option without one, a bool * that becomes true. args: its arguments, as the usage shows them: "LOCK",
+ * which must be there; "[LOCK]"; "[FILE...]"; NULL: none. doc is the subcommand's help. Returns how many arguments there are: the
+ * last ones in argv. What makes no sense ends the process with a line.
  */
-void cli_options(int argc, char **argv, const char *doc, const struct argp_option *known, void *const *into,
-		 const char **lock);
+int cli_options(int argc, char **argv, const char *doc, const char *args, const struct argp_option *known,
+		void *const *into);
 
-/* The same for a subcommand without options and arguments. */
-void cli_no_arguments(int argc, char **argv, const char *doc);
+/* Ends the process with a line, because of options that do not go together. */
+void cli_misused(char **argv, const char *why);
 
-/* The same for a subcommand whose only option is --force, which does what `help` says. Was it given? */
+/* cli_options() for a subcommand whose only option is --force, which does what `help` says. Was it given? */
 bool cli_force(int argc, char **argv, const char *doc, const char *help);
 
 /* What an argp parser of a subcommand with one LOCK does with an argument: *lock becomes it. A second one, or an empty one, ends

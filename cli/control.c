@@ -112,26 +112,14 @@ static const char level_doc[] =
 	"Only root and the keeper's user may set it.\v"
 	"The exit status is 0, and 1 if no keeper runs or it refuses.";
 
-static error_t level_parse(int key, char *arg, struct argp_state *state)
-{
-	const char **level = state->input;
-
-	if (key != ARGP_KEY_ARG || state->arg_num > 0)
-		return ARGP_ERR_UNKNOWN;
-	if (!*arg)
-		argp_error(state, "the level is empty");
-	*level = arg;
-	return 0;
-}
-
 int cmd_log_level(int argc, char **argv)
 {
-	static const struct argp argp = {
-		.parser = level_parse, .args_doc = "[error|warning|info|debug|default]", .doc = level_doc};
-	const char *level = "show";
 	char why[CLI_LINE_BYTES];
+	bool given = cli_options(argc, argv, level_doc, "[error|warning|info|debug|default]", NULL, NULL);
+	const char *level = given ? argv[argc - 1] : "show";
 
-	argp_parse(&argp, argc, argv, 0, NULL, &level);
+	if (!*level)
+		cli_misused(argv, "the level is empty");
 	if (ask_once(WIRE_LOG_LEVEL, level, NULL, why))
 		return cli_fail(why);
 	puts(why);
@@ -162,7 +150,7 @@ int cmd_stop(int argc, char **argv)
 	struct place place;
 	struct ask ask;
 
-	cli_no_arguments(argc, argv, stop_doc);
+	cli_options(argc, argv, stop_doc, NULL, NULL, NULL);
 	cli_place(&place, NULL);
 	ret = ask_connect(&place, &ask, why);
 	if (ret == -ENOENT) {

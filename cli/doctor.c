@@ -2,6 +2,7 @@
 #include "cli/doctor.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,22 @@
 #include "cli/program.h"
 #include "cli/show.h"
 #include "config/rights.h"
+
+void doctor_find(struct doctor *d, enum finding level, const char *format, ...)
+{
+	static const char *const names[] = {"ok:      ", "warning: ", "problem: "};
+	char line[CLI_LINE_BYTES + 2 * PATH_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	fputs(names[level], stdout);
+	show_text(stdout, line);
+	putchar('\n');
+	fflush(stdout); /* the next one may take seconds */
+	d->counts[level]++;
+}
 
 /*
  * --- dflock doctor --acl: the rights that dflock needs in the store, as commands to give there ---
@@ -108,34 +125,6 @@ static const char doctor_doc[] = "Looks at the installation, the configuration, 
 				 "by itself when no program needs it.\v"
 				 "The exit status is 0 if there is no problem, and else 1.";
 
-#define DOCTOR_ACL 0x100 /* no short option */
-
-struct doctor_options {
-	const char *config, *program;
-	bool acl;
-};
-
-static error_t doctor_parse(int key, char *arg, struct argp_state *state)
-{
-	struct doctor_options *options = state->input;
-
-	switch (key) {
-	case 'c':
-		options->config = arg;
-		return 0;
-	case DOCTOR_ACL:
-		options->acl = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (options->program)
-			argp_error(state, "one PROGRAM at a time (its arguments do not matter)");
-		options->program = arg;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 static void check_installation(struct doctor *d)
 {
 	char path[PATH_MAX];
@@ -212,17 +201,15 @@ int cmd_doctor(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"config", 'c', "FILE", 0, "go by FILE instead of the configuration that would be used", 0},
-		{"acl", DOCTOR_ACL, NULL, 0, "only print the rights that dflock needs in the store, as Redis commands",
-		 0},
+		{"acl", 0x100, NULL, 0, "only print the rights that dflock needs in the store, as Redis commands", 0},
 		{0}};
-	static const struct argp argp = {
-		.options = known, .parser = doctor_parse, .args_doc = "[PROGRAM]", .doc = doctor_doc};
-	struct doctor_options options = {.config = NULL};
 	struct doctor d = {.config = NULL};
+	const char *file = NULL;
+	bool acl = false;
+	int words = cli_options(argc, argv, doctor_doc, "[PROGRAM]", known, (void *[]){&file, &acl});
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	cli_place(&d.place, options.config);
-	if (options.acl)
+	cli_place(&d.place, file);
+	if (acl)
 		return print_acl(&d);
 	check_installation(&d);
 	check_config(&d);
@@ -231,8 +218,8 @@ int cmd_doctor(int argc, char **argv)
 	doctor_replicas(&d);
 	doctor_files(&d);
 	doctor_preloads(&d);
-	if (options.program)
-		check_program(&d, options.program);
+	if (words)
+		check_program(&d, argv[argc - 1]);
 	tls_context_free(d.tls);
 	config_free(d.config);
 	printf("\n%u problem%s, %u warning%s\n", d.counts[FINDING_PROBLEM], d.counts[FINDING_PROBLEM] == 1 ? "" : "s",

@@ -20,7 +20,7 @@ struct doctor {
 	unsigned counts[3];      /* by enum finding */
 };
 
-/* Prints one line: what was found and, unless it is in order, what to do. (doctor_find.c) */
+/* Prints one line: what was found and, unless it is in order, what to do. */
 void doctor_find(struct doctor *d, enum finding level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /*
@@ -55,19 +55,10 @@ void dial_open(struct dial *d, const struct config_store *store, const char *hos
 redisReply *dial_ask(struct dial *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void dial_close(struct dial *d);
 
-enum files_locks {
-	FILES_LOCAL,         /* an ordinary file system of this machine */
-	FILES_UNKNOWN,       /* not known to this program */
-	FILES_NETWORK_LOCAL, /* a network file system that keeps locks on this machine */
-	FILES_NETWORK,       /* one that asks its server for every lock */
-	FILES_FUSE,
-	FILES_UNFIT, /* locks mean nothing there */
-};
-
 #define FILES_LINE_BYTES 512
 
 /* doctor_files.c: what a file system of that type, mounted with those options, does with flock(): the file system and what that
  * means, in words. Pure. */
-enum files_locks files_judge(const char *type, const char *options, char line[FILES_LINE_BYTES]);
+enum finding files_judge(const char *type, const char *options, char line[FILES_LINE_BYTES]);
 
 #endif

@@ -98,101 +98,71 @@ static void check_links(struct doctor *d, const struct rule *rule)
 
 /* --- what becomes of locks on a file system --- */
 
-/* Is `option` ("nolock", "local_lock=all") one of the list? */
-static bool has(const char *options, const char *option)
+/* What a file system of these types does with flock(); the first row that fits counts. */
+struct judgement {
+	const char *types;   /* with blanks between them and at both ends; "" is any. A * at the end: what begins so */
+	const char *options; /* mounted with one of these, in the same form; NULL: however */
+	enum finding level;
+	const char *says; /* behind its type */
+};
+
+static const struct judgement judgements[] = {
+	{" ext2 ext3 ext4 xfs btrfs tmpfs ramfs f2fs zfs jfs reiserfs exfat vfat ntfs3 nilfs2 bcachefs overlay erofs "
+	 "squashfs devtmpfs hugetlbfs ",
+	 NULL, FINDING_OK, ": its own locks hold on this machine only, those under dflock on all hosts"},
+	{" nfs nfs4 ", " local_lock=all local_lock=flock nolock ", FINDING_OK,
+	 " that keeps flock() on this machine: without dflock it would exclude no other host"},
+	{" nfs ", NULL, FINDING_WARNING,
+	 " that asks its server for each lock, also below dflock: a server that does not answer delays locks, and "
+	 "LOCK_EX needs a descriptor open for writing; unless programs without dflock lock there too, mount it with "
+	 "local_lock=flock"},
+	{" nfs4 ", NULL, FINDING_WARNING,
+	 " that asks its server for each lock, also below dflock: a server that does not answer delays locks, and "
+	 "LOCK_EX needs a descriptor open for writing"},
+	{" cifs smb3 ", " nobrl ", FINDING_OK,
+	 " mounted with nobrl, which keeps locks on this machine: without dflock it would exclude no other host"},
+	{" cifs smb3 ", NULL, FINDING_WARNING,
+	 " that asks its server for each lock, where locks are mandatory: a program that reads or writes a file that "
+	 "another one has locked gets an error; mount it with nobrl on all hosts that lock under dflock"},
+	{" fuse*", NULL, FINDING_WARNING,
+	 ": whether it keeps locks here or passes them on is up to its program; dflock excludes other hosts either "
+	 "way, if the kernel lock works at all: try it with flock(1)"},
+	{" ceph gfs2 ocfs2 lustre afs 9p virtiofs beegfs ", NULL, FINDING_WARNING,
+	 ", which may take locks across hosts itself, according to how it is mounted; that stays so below dflock"},
+	{" autofs ", NULL, FINDING_PROBLEM, ", no place for lock files; choose another path or have it mounted"},
+	{" proc sysfs devpts ", NULL, FINDING_PROBLEM, ", no place for lock files; choose another path"},
+	{"", NULL, FINDING_WARNING,
+	 ", of which dflock knows nothing: its own locks probably hold on this machine only"},
+};
+
+/* Is one of the words, which have commas between them, in the list? */
+static bool has_one(const char *list, const char *words)
 {
-	size_t len = strlen(option);
+	char word[64];
 
-	for (const char *p = options; *p; p += *p == ',') {
-		size_t n = strcspn(p, ",");
-
-		if (n == len && !memcmp(p, option, n))
+	for (; *words; words += strcspn(words, ","), words += *words == ',') {
+		snprintf(word, sizeof(word), " %.*s ", (int)strcspn(words, ","), words);
+		if (strstr(list, word))
 			return true;
-		p += n;
 	}
 	return false;
 }
 
-static enum files_locks judge_nfs(const char *type, const char *options, char line[FILES_LINE_BYTES])
+enum finding files_judge(const char *type, const char *options, char line[FILES_LINE_BYTES])
 {
-	if (has(options, "local_lock=all") || has(options, "local_lock=flock") || has(options, "nolock")) {
-		snprintf(line, FILES_LINE_BYTES,
-			 "%s that keeps flock() on this machine: without dflock it would exclude no other host", type);
-		return FILES_NETWORK_LOCAL;
-	}
-	snprintf(line, FILES_LINE_BYTES,
-		 "%s that asks its server for each lock, also below dflock: a server that does not answer delays "
-		 "locks, and LOCK_EX needs a descriptor open for writing%s",
-		 type,
-		 strcmp(type, "nfs")
-			 ? ""
-			 : "; unless programs without dflock lock there too, mount it with local_lock=flock");
-	return FILES_NETWORK;
-}
+	const struct judgement *j = judgements;
 
-static enum files_locks judge_cifs(const char *type, const char *options, char line[FILES_LINE_BYTES])
-{
-	if (has(options, "nobrl")) {
-		snprintf(line, FILES_LINE_BYTES,
-			 "%s mounted with nobrl, which keeps locks on this machine: without dflock it would exclude "
-			 "no other host",
-			 type);
-		return FILES_NETWORK_LOCAL;
-	}
-	snprintf(line, FILES_LINE_BYTES,
-		 "%s that asks its server for each lock, where locks are mandatory: a program that reads or writes a "
-		 "file that another one has locked gets an error; mount it with nobrl on all hosts that lock under "
-		 "dflock",
-		 type);
-	return FILES_NETWORK;
-}
-
-enum files_locks files_judge(const char *type, const char *options, char line[FILES_LINE_BYTES])
-{
-	static const char *const local[] = {"ext2",     "ext3",     "ext4",     "xfs",      "btrfs",    "tmpfs",
-					    "ramfs",    "f2fs",     "zfs",      "jfs",      "reiserfs", "exfat",
-					    "vfat",     "ntfs3",    "nilfs2",   "bcachefs", "overlay",  "erofs",
-					    "squashfs", "devtmpfs", "hugetlbfs"};
-	static const char *const cluster[] = {"ceph", "gfs2", "ocfs2", "lustre", "afs", "9p", "virtiofs", "beegfs"};
-
-	for (size_t i = 0; i < sizeof(local) / sizeof(local[0]); i++)
-		if (!strcmp(type, local[i])) {
-			snprintf(line, FILES_LINE_BYTES,
-				 "%s: its own locks hold on this machine only, those under dflock on all hosts", type);
-			return FILES_LOCAL;
-		}
-	if (!strcmp(type, "nfs") || !strcmp(type, "nfs4"))
-		return judge_nfs(type, options, line);
-	if (!strcmp(type, "cifs") || !strcmp(type, "smb3"))
-		return judge_cifs(type, options, line);
-	if (!strncmp(type, "fuse", 4)) {
-		snprintf(line, FILES_LINE_BYTES,
-			 "%s: whether it keeps locks here or passes them on is up to its program; dflock excludes "
-			 "other hosts either way, if the kernel lock works at all: try it with flock(1)",
-			 type);
-		return FILES_FUSE;
-	}
-	for (size_t i = 0; i < sizeof(cluster) / sizeof(cluster[0]); i++)
-		if (!strcmp(type, cluster[i])) {
-			snprintf(line, FILES_LINE_BYTES,
-				 "%s, which may take locks across hosts itself, according to how it is mounted; that "
-				 "stays so below dflock",
-				 type);
-			return FILES_NETWORK;
-		}
-	if (!strcmp(type, "proc") || !strcmp(type, "sysfs") || !strcmp(type, "autofs") || !strcmp(type, "devpts")) {
-		snprintf(line, FILES_LINE_BYTES, "%s, no place for lock files; choose another path%s", type,
-			 strcmp(type, "autofs") ? "" : " or have it mounted");
-		return FILES_UNFIT;
-	}
-	snprintf(line, FILES_LINE_BYTES,
-		 "%s, of which dflock knows nothing: its own locks probably hold on this machine only", type);
-	return FILES_UNKNOWN;
+	while (*j->types && !(!strcmp(j->types, " fuse*")
+				      ? !strncmp(type, "fuse", 4)
+				      : has_one(j->types, type) && (!j->options || has_one(j->options, options))))
+		j++;
+	snprintf(line, FILES_LINE_BYTES, "%s%s", type, j->says);
+	return j->level;
 }
 
 struct files_wanted {
 	uint64_t id;
-	enum files_locks *locks;
+	enum finding level;
 	char *line;
 };
 
@@ -204,80 +174,71 @@ static int files_on_mount(void *arg, const struct procfs_mount *mount)
 	if ((uint64_t)mount->id != wanted->id)
 		return 0;
 	snprintf(options, sizeof(options), "%.500s,%.2000s", mount->options, mount->super_options);
-	*wanted->locks = files_judge(mount->type, options, wanted->line);
+	wanted->level = files_judge(mount->type, options, wanted->line);
 	return 1;
 }
 
-/* By its id. 0, or -ENOENT, or -errno. */
-static int files_judge_mount(struct files_wanted *wanted)
-{
-	FILE *table = procfs_mounts_open(0);
-	int ret = table ? procfs_mounts(table, files_on_mount, wanted) : -errno;
-
-	if (table)
-		fclose(table);
-	return ret == 1 ? 0 : ret ? ret : -ENOENT;
-}
-
 /*
- * What becomes of flock() on the file or directory at `path`. line says it in words: the file system and what it means.
- * 0, or -errno if path cannot be examined. Does not ask a file server for anything that is in the cache.
+ * What becomes of flock() on the file or directory at `path`: 0, with line in words, behind `note`; or -errno if path cannot be
+ * examined. Does not ask a file server for anything that is in the cache.
  */
-static int files_examine(const char *path, enum files_locks *locks, char line[FILES_LINE_BYTES])
+static int files_examine(const char *path, const char *note, enum finding *level, char line[2 * FILES_LINE_BYTES])
 {
-	struct files_wanted wanted = {.locks = locks, .line = line};
+	char what[FILES_LINE_BYTES];
+	struct files_wanted wanted = {.line = what};
 	struct statx st;
-	int ret;
+	FILE *table;
+	int found;
 
 	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE | STATX_MNT_ID, &st))
 		return -errno;
 	if (!S_ISREG(st.stx_mode) && !S_ISDIR(st.stx_mode)) {
-		snprintf(line, FILES_LINE_BYTES,
-			 "neither a regular file nor a directory: locks on it are not protected; choose another path");
-		*locks = FILES_UNFIT;
+		strcpy(line,
+		       "neither a regular file nor a directory: locks on it are not protected; choose another path");
+		*level = FINDING_PROBLEM;
 		return 0;
 	}
-	/* Since Linux 5.8. */
-	wanted.id = st.stx_mnt_id;
-	ret = st.stx_mask & STATX_MNT_ID ? files_judge_mount(&wanted) : -ENOENT;
-	if (ret) {
-		snprintf(line, FILES_LINE_BYTES, "its mount cannot be found in /proc/self/mountinfo: %s",
-			 strerror(-ret));
-		*locks = FILES_UNKNOWN;
-	}
+	wanted.id = st.stx_mask & STATX_MNT_ID ? st.stx_mnt_id : UINT64_MAX; /* since Linux 5.8 */
+	table = procfs_mounts_open(0);
+	found = table ? procfs_mounts(table, files_on_mount, &wanted) : 0;
+	if (table)
+		fclose(table);
+	*level = found == 1 ? wanted.level : FINDING_WARNING;
+	if (found == 1)
+		snprintf(line, 2 * FILES_LINE_BYTES, "%s%s%s", note, *note ? "; on " : "", what);
+	else
+		snprintf(line, 2 * FILES_LINE_BYTES,
+			 "%s%swhat its file system does with locks cannot be told: its mount is not in "
+			 "/proc/self/mountinfo, as in a chroot",
+			 note, *note ? "; " : "");
 	return 0;
 }
 
 static void check_rule(struct doctor *d, const struct rule *rule)
 {
-	static const enum finding levels[] = {
-		[FILES_LOCAL] = FINDING_OK,         [FILES_UNKNOWN] = FINDING_WARNING,
-		[FILES_NETWORK_LOCAL] = FINDING_OK, [FILES_NETWORK] = FINDING_WARNING,
-		[FILES_FUSE] = FINDING_WARNING,     [FILES_UNFIT] = FINDING_PROBLEM,
-	};
-	const char *what = rule->kind == PAGE_RULE_TREE ? "tree " : "", *note = "";
-	char path[PATH_MAX], line[FILES_LINE_BYTES];
-	enum files_locks locks;
+	const char *what = rule->kind == PAGE_RULE_TREE ? "tree " : "";
+	char path[PATH_MAX], line[2 * FILES_LINE_BYTES];
+	enum finding level;
 	int ret;
 
 	if (rule->kind == PAGE_RULE_GLOB)
 		fixed_directory(rule, path);
 	else
 		snprintf(path, sizeof(path), "%s", rule->pattern);
-	ret = files_examine(path, &locks, line);
+	ret = files_examine(path, "", &level, line);
 	if (ret == -ENOENT && rule->kind == PAGE_RULE_PATH) {
 		parent_directory(rule->pattern, path);
-		note = "does not exist yet; on ";
-		ret = files_examine(path, &locks, line);
+		ret = files_examine(path, "does not exist yet", &level, line);
 	}
 	if (ret == -ENOENT)
-		doctor_find(d, FINDING_WARNING, "%s%s (line %d): the directory %s does not exist%s", what,
-			    rule->pattern, rule->line, path, "; is it a typing error, or not mounted?");
+		doctor_find(d, FINDING_WARNING,
+			    "%s%s (line %d): the directory %s does not exist; is it a typing error, or not mounted?",
+			    what, rule->pattern, rule->line, path);
 	else if (ret)
 		doctor_find(d, FINDING_WARNING, "%s%s (line %d): %s cannot be examined: %s", what, rule->pattern,
 			    rule->line, path, strerror(-ret));
 	else
-		doctor_find(d, levels[locks], "%s%s: %s%s", what, rule->pattern, note, line);
+		doctor_find(d, level, "%s%s: %s", what, rule->pattern, line);
 	if (!ret)
 		check_links(d, rule);
 }

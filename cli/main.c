@@ -23,7 +23,7 @@ struct command {
 
 static int cmd_version(int argc, char **argv)
 {
-	cli_no_arguments(argc, argv, "Prints the version.");
+	cli_options(argc, argv, "Prints the version.", NULL, NULL, NULL);
 	puts(argp_program_version);
 	return CLI_OK;
 }
@@ -101,7 +101,8 @@ static size_t distance(const char *a, const char *b)
 
 			best = above[j] + 1 < best ? above[j] + 1 : best;
 			best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && two_above[j - 2] + 1 < best)
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    two_above[j - 2] + 1 < best)
 				best = two_above[j - 2] + 1;
 			row[j] = best;
 		}
@@ -150,7 +151,8 @@ static error_t choose(int key, char *arg, struct argp_state *state)
 	struct choice *choice = state->input;
 
 	if (key == 'h' || key == ARGP_KEY_NO_ARGS) {
-		argp_state_help(state, key == 'h' ? stdout : stderr, ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC);
+		argp_state_help(state, key == 'h' ? stdout : stderr,
+				ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC);
 		exit(key == 'h' ? CLI_OK : CLI_USAGE);
 	}
 	if (key != ARGP_KEY_ARG)
@@ -178,7 +180,8 @@ static int cmd_help(int argc, char **argv)
 	struct choice choice = {.command = NULL};
 	char name[64];
 
-	argp_parse(&main_argp, argc > 1 ? 3 : 2, words, ARGP_IN_ORDER, NULL, &choice); /* without COMMAND this is the end */
+	argp_parse(&main_argp, argc > 1 ? 3 : 2, words, ARGP_IN_ORDER, NULL,
+		   &choice); /* without COMMAND this is the end */
 	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
 	words[choice.at] = name;
 	return choice.command->run(argc > 1 && choice.command->run == cmd_help ? 1 : 2, words + choice.at);

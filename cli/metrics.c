@@ -373,7 +373,7 @@ int cmd_metrics(int argc, char **argv)
 	json_t *answer; /* NULL: the keeper is away */
 	int ret;
 
-	cli_options(argc, argv, metrics_doc, known, (void *[]){&dir}, NULL);
+	cli_options(argc, argv, metrics_doc, NULL, known, (void *[]){&dir});
 	ret = ask_once(WIRE_METRICS, NULL, &answer, why);
 	failed = ret && ret != -ENOENT;
 	if (failed)

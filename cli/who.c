@@ -292,7 +292,8 @@ int cmd_who(int argc, char **argv)
 	struct place place;
 	struct ask ask;
 
-	cli_options(argc, argv, who_doc, known, (void *[]){&options.json}, &options.lock);
+	cli_options(argc, argv, who_doc, "LOCK", known, (void *[]){&options.json});
+	options.lock = argv[argc - 1];
 	cli_place(&place, NULL);
 	if (!start_connect(&place, &ask, why)) {
 		report = who_ask(&ask, options.lock, why);

@@ -127,7 +127,7 @@ def test_version():
     (["status", "f"], 2, "dflock status: it takes no arguments, but got f"),
     (["status", "--colour"], 2, "dflock status: unrecognized option '--colour'"),
     (["check", "--config"], 2, "dflock check: option '--config' requires an argument"),
-    (["doctor", "a", "b"], 2, "dflock doctor: one PROGRAM at a time"),
+    (["doctor", "a", "b"], 2, "dflock doctor: it takes one PROGRAM, but got b as well"),
     (["init", "now"], 2, "dflock init: it takes no arguments, but got now"),
     (["reload", "x"], 2, "dflock reload: it takes no arguments, but got x"),
     (["stop", "x"], 2, "dflock stop: it takes no arguments, but got x"),

@@ -14,35 +14,35 @@ START_TEST(file_systems)
 {
 	static const struct {
 		const char *type, *options;
-		enum files_locks locks;
+		enum finding level;
 		const char *says;
 	} cases[] = {
-		{"ext4", "rw,relatime", FILES_LOCAL,
+		{"ext4", "rw,relatime", FINDING_OK,
 		 "ext4: its own locks hold on this machine only, those under dflock on all hosts"},
-		{"overlay", "rw", FILES_LOCAL,
+		{"overlay", "rw", FINDING_OK,
 		 "overlay: its own locks hold on this machine only, those under dflock on all hosts"},
-		{"nfs4", "rw,vers=4.2,local_lock=none", FILES_NETWORK, "nfs4 that asks its server for each lock"},
-		{"nfs", "rw,vers=3,local_lock=none", FILES_NETWORK, "mount it with local_lock=flock"},
-		{"nfs", "rw,vers=3,local_lock=posix", FILES_NETWORK, "nfs that asks its server for each lock"},
-		{"nfs", "rw,vers=3,local_lock=flock", FILES_NETWORK_LOCAL, "keeps flock() on this machine"},
-		{"nfs", "rw,vers=3,local_lock=all", FILES_NETWORK_LOCAL, "keeps flock() on this machine"},
-		{"nfs", "rw,vers=3,nolock", FILES_NETWORK_LOCAL, "keeps flock() on this machine"},
-		{"nfs", "rw,xnolock,nolocky", FILES_NETWORK, "asks its server"},
-		{"cifs", "rw,vers=3.1.1", FILES_NETWORK, "mount it with nobrl"},
-		{"smb3", "rw,nobrl,soft", FILES_NETWORK_LOCAL, "keeps locks on this machine"},
-		{"fuse.sshfs", "rw", FILES_FUSE, "try it with flock(1)"},
-		{"fuseblk", "rw", FILES_FUSE, "try it with flock(1)"},
-		{"ceph", "rw", FILES_NETWORK, "may take locks across hosts itself"},
-		{"proc", "rw", FILES_UNFIT, "choose another path"},
-		{"autofs", "rw", FILES_UNFIT, "or have it mounted"},
-		{"newfs", "rw", FILES_UNKNOWN, "of which dflock knows nothing"},
+		{"nfs4", "rw,vers=4.2,local_lock=none", FINDING_WARNING, "nfs4 that asks its server for each lock"},
+		{"nfs", "rw,vers=3,local_lock=none", FINDING_WARNING, "mount it with local_lock=flock"},
+		{"nfs", "rw,vers=3,local_lock=posix", FINDING_WARNING, "nfs that asks its server for each lock"},
+		{"nfs", "rw,vers=3,local_lock=flock", FINDING_OK, "keeps flock() on this machine"},
+		{"nfs", "rw,vers=3,local_lock=all", FINDING_OK, "keeps flock() on this machine"},
+		{"nfs", "rw,vers=3,nolock", FINDING_OK, "keeps flock() on this machine"},
+		{"nfs", "rw,xnolock,nolocky", FINDING_WARNING, "asks its server"},
+		{"cifs", "rw,vers=3.1.1", FINDING_WARNING, "mount it with nobrl"},
+		{"smb3", "rw,nobrl,soft", FINDING_OK, "keeps locks on this machine"},
+		{"fuse.sshfs", "rw", FINDING_WARNING, "try it with flock(1)"},
+		{"fuseblk", "rw", FINDING_WARNING, "try it with flock(1)"},
+		{"ceph", "rw", FINDING_WARNING, "may take locks across hosts itself"},
+		{"proc", "rw", FINDING_PROBLEM, "choose another path"},
+		{"autofs", "rw", FINDING_PROBLEM, "or have it mounted"},
+		{"newfs", "rw", FINDING_WARNING, "of which dflock knows nothing"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		enum files_locks locks = files_judge(cases[i].type, cases[i].options, line);
+		enum finding level = files_judge(cases[i].type, cases[i].options, line);
 
-		ck_assert_msg(locks == cases[i].locks && strstr(line, cases[i].says), "%s (%s): %d: %s", cases[i].type,
-			      cases[i].options, (int)locks, line);
+		ck_assert_msg(level == cases[i].level && strstr(line, cases[i].says), "%s (%s): %d: %s", cases[i].type,
+			      cases[i].options, (int)level, line);
 	}
 }
 END_TEST
