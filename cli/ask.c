@@ -161,6 +161,14 @@ void ask_close(struct ask *ask)
 	ask->fd = -1;
 }
 
+bool ask_is_left(const struct ask *ask)
+{
+	char path[PLACE_DIR_BYTES + sizeof(PLACE_KEPT_NAME) + 1];
+
+	snprintf(path, sizeof(path), "%s/" PLACE_KEPT_NAME, ask->dir);
+	return ask->dir[0] && access(path, F_OK) == 0;
+}
+
 /* What all versions have in common (wire/msg.h) is enough for WIRE_STOP. */
 static bool ask_is_common(const struct wire_reply *reply, size_t n)
 {

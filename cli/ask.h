@@ -38,6 +38,8 @@ struct ask {
  */
 int ask_connect(const struct place *place, struct ask *ask, char why[CLI_LINE_BYTES]);
 void ask_close(struct ask *ask);
+/* No keeper runs: are there rules that the next one would go by before it reads the configuration? */
+bool ask_is_left(const struct ask *ask);
 /* The next answers may take this long. */
 void ask_patience(struct ask *ask, int seconds);
 

@@ -38,7 +38,6 @@ int cmd_status(int argc, char **argv);
 int cmd_top(int argc, char **argv); /* as check, doctor and wrap: in dflock-doctor */
 int cmd_wrap(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
 int cmd_break(int argc, char **argv);
 int cmd_fence(int argc, char **argv);
 int cmd_who(int argc, char **argv);

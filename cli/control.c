@@ -66,15 +66,6 @@ static const char reload_doc[] =
 	"The exit status is 0, also if no keeper runs and none left rules behind (the next one reads the "
 	"configuration when it starts), and 1 if the keeper refuses.";
 
-/* Are there rules that the next keeper would go by before it reads the configuration? */
-static bool is_kept(const struct ask *ask)
-{
-	char path[PLACE_DIR_BYTES + sizeof(PLACE_KEPT_NAME) + 1];
-
-	snprintf(path, sizeof(path), "%s/" PLACE_KEPT_NAME, ask->dir);
-	return access(path, F_OK) == 0;
-}
-
 int cmd_reload(int argc, char **argv)
 {
 	bool force = cli_force(argc, argv, reload_doc,
@@ -86,7 +77,7 @@ int cmd_reload(int argc, char **argv)
 
 	cli_place(&place, NULL);
 	ret = ask_connect(&place, &ask, why);
-	if (ret == -ENOENT && !is_kept(&ask)) {
+	if (ret == -ENOENT && !ask_is_left(&ask)) {
 		puts("no keeper runs; the next one reads the configuration when it starts");
 		return CLI_OK;
 	}

@@ -1,14 +1,10 @@
-/* dflock doctor: is the set-up right, and will the preload reach a program? */
+/* What the parts of `dflock doctor` share, and its --acl. */
 #include "cli/doctor.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cli/program.h"
 #include "cli/show.h"
 #include "config/rights.h"
 
@@ -99,7 +95,7 @@ static void acl_print(const char *user, const char *beyond, const struct config 
 	putchar('\n');
 }
 
-static int doctor_acl(const struct config *config)
+int doctor_acl(const struct config *config)
 {
 	const struct config_store *store = config ? &config->store : NULL;
 	const char *words[RIGHTS_MAX];
@@ -114,115 +110,4 @@ static int doctor_acl(const struct config *config)
 	acl_print(store && store->sentinel_user ? store->sentinel_user : ACL_USER, "", NULL, words,
 		  rights_of_sentinel(words));
 	return CLI_OK;
-}
-
-/* --- the command --- */
-
-static const char doctor_doc[] = "Looks at the installation, the configuration, the keeper, the store and the "
-				 "protected files, and says line by line what is in order (ok:), what may surprise "
-				 "(warning:) and what must be mended (problem:). With PROGRAM also whether the "
-				 "preload will reach it. If no keeper runs, one is started to try the store; it ends "
-				 "by itself when no program needs it.\v"
-				 "The exit status is 0 if there is no problem, and else 1.";
-
-static void check_installation(struct doctor *d)
-{
-	char path[PATH_MAX];
-
-	if (program_shim(path))
-		doctor_find(d, FINDING_PROBLEM, "%s: %s; without it no lock is protected: install it", path,
-			    strerror(errno));
-	else if (strpbrk(path, ": "))
-		doctor_find(d, FINDING_PROBLEM,
-			    "%s: a path with a space or a colon cannot be preloaded; install dflock elsewhere", path);
-	else
-		doctor_find(d, FINDING_OK, "the library is %s", path);
-	cli_find("dflockd", "sbin", DFLOCKD_INSTALLED, path);
-	if (access(path, X_OK))
-		doctor_find(d, FINDING_PROBLEM, "the keeper's program %s: %s; install it", path, strerror(errno));
-	else
-		doctor_find(d, FINDING_OK, "the keeper's program is %s", path);
-	cli_find("dflock-net", "libexec", NET_INSTALLED, path);
-	if (access(path, X_OK))
-		doctor_find(
-			d, FINDING_WARNING,
-			"the net's program %s: %s; `dflock run --net=on` needs it: install it (it is there for x86-64 and arm64)",
-			path, strerror(errno));
-	else
-		doctor_find(d, FINDING_OK, "the net's program is %s", path);
-}
-
-static void check_config(struct doctor *d)
-{
-	char why[CLI_LINE_BYTES];
-
-	if (!d->place.config[0])
-		doctor_find(d, FINDING_PROBLEM, "there is no configuration, so nothing is protected; " CLI_WRITE_ONE);
-	else if (config_load(d->place.config, &d->config, why, sizeof(why))) {
-		if (!doctor_keeper_reads(d, why))
-			doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);
-	} else if (!d->config->rule_count)
-		doctor_find(d, FINDING_WARNING, "the configuration %s protects nothing; add rules to `protect`",
-			    d->place.config);
-	else
-		doctor_find(d, FINDING_OK, "the configuration %s is valid and has %zu rule%s", d->place.config,
-			    d->config->rule_count, d->config->rule_count == 1 ? "" : "s");
-}
-
-static void check_program(struct doctor *d, const char *name)
-{
-	static const enum finding levels[] = {
-		[REACH_YES] = FINDING_OK,     [REACH_ITSELF] = FINDING_WARNING, [REACH_DOUBTFUL] = FINDING_WARNING,
-		[REACH_NO] = FINDING_PROBLEM, [REACH_CANNOT] = FINDING_PROBLEM,
-	};
-	struct program program;
-	char shim[PATH_MAX];
-
-	if (program_shim(shim))
-		return; /* the finding about the installation says it */
-	program_examine(name, NULL, shim, true, &program);
-	doctor_find(d, levels[program.reach], "%s", program.line);
-}
-
-/* Without a configuration: for all that it may say. */
-static int print_acl(struct doctor *d)
-{
-	char why[CLI_LINE_BYTES];
-	int ret;
-
-	if (d->place.config[0] && config_load_rules(d->place.config, &d->config, why, sizeof(why)))
-		return cli_fail(why);
-	ret = doctor_acl(d->config);
-	config_free(d->config);
-	return ret;
-}
-
-int cmd_doctor(int argc, char **argv)
-{
-	static const struct argp_option known[] = {
-		{"config", 'c', "FILE", 0, "go by FILE instead of the configuration that would be used", 0},
-		{"acl", 0x100, NULL, 0, "only print the rights that dflock needs in the store, as Redis commands", 0},
-		{0}};
-	struct doctor d = {.config = NULL};
-	const char *file = NULL;
-	bool acl = false;
-	int words = cli_options(argc, argv, doctor_doc, "[PROGRAM]", known, (void *[]){&file, &acl});
-
-	cli_place(&d.place, file);
-	if (acl)
-		return print_acl(&d);
-	check_installation(&d);
-	check_config(&d);
-	doctor_tls(&d);
-	doctor_keeper(&d);
-	doctor_replicas(&d);
-	doctor_files(&d);
-	doctor_preloads(&d);
-	if (words)
-		check_program(&d, argv[argc - 1]);
-	tls_context_free(d.tls);
-	config_free(d.config);
-	printf("\n%u problem%s, %u warning%s\n", d.counts[FINDING_PROBLEM], d.counts[FINDING_PROBLEM] == 1 ? "" : "s",
-	       d.counts[FINDING_WARNING], d.counts[FINDING_WARNING] == 1 ? "" : "s");
-	return d.counts[FINDING_PROBLEM] ? CLI_FAILED : CLI_OK;
 }

@@ -23,11 +23,11 @@ struct doctor {
 /* Prints one line: what was found and, unless it is in order, what to do. */
 void doctor_find(struct doctor *d, enum finding level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/*
- * doctor_keeper.c. This user cannot read the whole configuration (why), for example the password's file. Is there a keeper
- * of another user, the system's, that goes by this file? Then programs need not read it, and that is the finding.
- */
-bool doctor_keeper_reads(struct doctor *d, const char *why);
+/* Without a configuration (NULL): all the rights that may be needed. Returns the exit status. */
+int doctor_acl(const struct config *config);
+/* doctor_keeper.c: the configuration is invalid, or this user cannot read all of it (why): a finding, which depends on what the keeper
+ * makes of it. */
+void doctor_unread(struct doctor *d, const char *why);
 /* doctor_keeper.c: runtime directory, keeper, which configuration it has, store. May start a keeper. */
 void doctor_keeper(struct doctor *d);
 /* doctor_replicas.c: the files of TLS; fills d->tls, which the caller frees. */

@@ -48,29 +48,43 @@ static bool is_same_config(const char *one, const char *other)
 				       mine.dev == theirs.dev && mine.ino == theirs.ino);
 }
 
-bool doctor_keeper_reads(struct doctor *d, const char *why)
+void doctor_unread(struct doctor *d, const char *why)
 {
 	char ignored[CLI_LINE_BYTES];
+	struct config *rules = NULL;
 	json_t *status = NULL;
+	const json_t *in_force;
 	struct ask ask;
-	bool reads;
+	int ret = ask_connect(&d->place, &ask, ignored);
 
-	if (ask_connect(&d->place, &ask, ignored))
-		return false;
-	if (ask.uid != geteuid())
+	if (!ret)
 		status = store_await(&ask, ignored);
-	reads = status && is_same_config(field_text(status, "config"), d->place.config) &&
-		!*field_text(json_object_get(status, "rules"), "why");
-	if (reads)
+	in_force = status && is_same_config(field_text(status, "config"), d->place.config)
+			   ? json_object_get(status, "rules")
+			   : NULL;
+	if (ret == -ENOENT && ask_is_left(&ask))
+		doctor_find(d, FINDING_PROBLEM,
+			    "%s; until this is mended the next keeper goes by the rules of the one before", why);
+	else if (!in_force)
+		doctor_find(d, FINDING_PROBLEM, "%s; until this is mended every lock is refused", why);
+	else if (*field_text(in_force, "why"))
+		doctor_find(d, FINDING_PROBLEM, "%s; until this is mended the rules in force are the older ones", why);
+	else if (config_load_rules(d->place.config, &rules, ignored, sizeof(ignored)))
+		doctor_find(
+			d, FINDING_WARNING,
+			"the keeper of uid %u goes by the configuration %s, which this user cannot read (%s): locks are "
+			"protected all the same, but `dflock run --require` and `dflock check` need it; let this user "
+			"read it (what is secret belongs into password_file)",
+			(unsigned)ask.uid, d->place.config, why);
+	else
 		doctor_find(d, FINDING_OK,
 			    "the keeper of uid %u goes by the configuration %s, and has %" PRId64
 			    " rules. This user cannot read all of it (%s), and need not; `dflock doctor` as that user "
 			    "looks at the rules and the store, too",
-			    (unsigned)ask.uid, d->place.config, field_number(json_object_get(status, "rules"), "count"),
-			    why);
+			    (unsigned)ask.uid, d->place.config, field_number(in_force, "count"), why);
+	config_free(rules);
 	json_decref(status);
 	ask_close(&ask);
-	return reads;
 }
 
 static void check_same_config(struct doctor *d, const json_t *status)
@@ -88,44 +102,34 @@ static void check_same_config(struct doctor *d, const json_t *status)
 		doctor_find(d, FINDING_OK, "the keeper goes by this configuration");
 	else if (!strcmp(field_text(rules, "file"), "changed"))
 		doctor_find(d, FINDING_OK, "%s has just changed, and the keeper looks at it", d->place.config);
-	else
+	else if (d->config) /* else doctor_unread() has said it */
 		doctor_find(d, FINDING_PROBLEM, "%s; until then the rules in force are older ones",
 			    field_text(rules, "why"));
 }
 
-/* Advice for the reasons that do not say what to do. Reasons that the server itself gives do. */
+/* Advice for the reasons that do not say what to do; "": none. Reasons that the server itself gives do. */
 static const char *store_advice(const char *why)
 {
-	static const struct {
-		const char *why, *advice;
-	} known[] = {
-		{"connection refused", "start the server there, or correct `server` in the configuration"},
-		{"no such file or directory", "start the server there, or correct `server` in the configuration"},
-		{"cannot look up", "correct `server` in the configuration, or the name service of this machine"},
-		{"unreachable", "correct `server` in the configuration, or the way there"},
-		{"no connection within", "is the server up, and does a firewall drop packets to it?"},
-		{"no answer within", "the server hangs or has too much to do: look at its log"},
-		{"closed the connection", "look at the server's log"},
-		{"connection reset", "look at the server's log"},
-		{"permission denied", "let the keeper's user use the socket (unixsocketperm in redis.conf)"},
-		{"not Redis's protocol", "correct `server` in the configuration: something else answers there"},
-		{"it is no Redis", "correct `server` in the configuration: something else answers there"},
+	static const char *const known[][3] = {
+		{"connection refused", "no such file or directory",
+		 "start the server there, or correct `server` in the configuration"},
+		{"cannot look up", "cannot look up",
+		 "correct `server` in the configuration, or the name service of this machine"},
+		{"unreachable", "unreachable", "correct `server` in the configuration, or the way there"},
+		{"no connection within", "no connection within",
+		 "is the server up, and does a firewall drop packets to it?"},
+		{"no answer within", "no answer within", "the server hangs or has too much to do: look at its log"},
+		{"closed the connection", "connection reset", "look at the server's log"},
+		{"permission denied", "permission denied",
+		 "let the keeper's user use the socket (unixsocketperm in redis.conf)"},
+		{"not Redis's protocol", "it is no Redis",
+		 "correct `server` in the configuration: something else answers there"},
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strstr(why, known[i].why))
-			return known[i].advice;
-	return NULL;
-}
-
-static void report_store_down(struct doctor *d, const json_t *store)
-{
-	const char *why = field_text(store, "error");
-	const char *advice = store_advice(why);
-
-	doctor_find(d, FINDING_PROBLEM, "the store %s is not usable, and locks are refused: %s%s%s",
-		    field_text(store, "server"), *why ? why : "it has not answered yet; try again", advice ? "; " : "",
-		    advice ? advice : "");
+		if (strstr(why, known[i][0]) || strstr(why, known[i][1]))
+			return known[i][2];
+	return "";
 }
 
 static void check_store(struct doctor *d, const json_t *status)
@@ -135,7 +139,11 @@ static void check_store(struct doctor *d, const json_t *status)
 	char time[SHOW_TIME_BYTES], other[SHOW_TIME_BYTES];
 
 	if (!field_flag(store, "up")) {
-		report_store_down(d, store);
+		const char *why = field_text(store, "error"), *advice = store_advice(why);
+
+		doctor_find(d, FINDING_PROBLEM, "the store %s is not usable, and locks are refused: %s%s%s",
+			    field_text(store, "server"), *why ? why : "it has not answered yet; try again",
+			    *advice ? "; " : "", advice);
 		return;
 	}
 	if (*field_text(store, "refuses"))
@@ -156,7 +164,7 @@ static void check_store(struct doctor *d, const json_t *status)
 	if (field_flag(store, "grace"))
 		doctor_find(d, FINDING_WARNING,
 			    "the store is new or lost its memory: it grants nothing for another %s, and then opens by "
-			    "itself",
+			    "itself; if it is new, `dflock init` opens it sooner",
 			    show_ms(field_number(store, "grace_left_ms"), time));
 	if (cluster_ttl_ms && cluster_ttl_ms != ttl_ms)
 		doctor_find(
@@ -186,23 +194,23 @@ static void check_priority(struct doctor *d, pid_t pid)
 
 #define SHOWN_MAX 10 /* `dflock status` shows all */
 
-static void find_one(struct doctor *d, const json_t *lock)
+static void find_past(struct doctor *d, const json_t *lock)
 {
+	const char *path = field_text(lock, "path"), *command = field_text(lock, "command");
+	int64_t pid = field_number(lock, "pid");
 	char since[SHOW_TIME_BYTES];
 
-	show_when(field_number(lock, "since"), since);
 	if (field_flag(lock, "before"))
 		doctor_find(d, FINDING_WARNING,
-			    "%s was locked by pid %" PRId64
-			    " (%s) before the keeper or the rule came, and no lease covers the "
-			    "lock; start the program again, with `dflock run`",
-			    field_text(lock, "path"), field_number(lock, "pid"), field_text(lock, "command"));
+			    "%s was locked by pid %" PRId64 " (%s) before the keeper or the rule came, and no lease "
+			    "covers the lock; start the program again, with `dflock run`",
+			    path, pid, command);
 	else
 		doctor_find(d, FINDING_PROBLEM,
 			    "%s is locked past dflock by pid %" PRId64
 			    " (%s), seen since %s: another host may have the lock, "
 			    "too; start the program with `dflock run`, and see `dflock doctor PROGRAM`",
-			    field_text(lock, "path"), field_number(lock, "pid"), field_text(lock, "command"), since);
+			    path, pid, command, show_when(field_number(lock, "since"), since));
 }
 
 /* A keeper of root's may look into all processes. */
@@ -212,45 +220,36 @@ static void find_none(struct doctor *d, const json_t *status)
 	int64_t hidden = field_number(status, "uid") ? field_number(looks, "not_found") : 0;
 	char note[128] = "";
 
-	if (!looks)
-		return; /* an older keeper */
-	if (!field_number(looks, "every_ms")) {
-		doctor_find(d, FINDING_WARNING,
-			    "the keeper does not look for locks that are taken past dflock: past_look_ms is 0");
-		return;
-	}
 	if (hidden)
 		snprintf(note, sizeof(note), "; %" PRId64 " locks belong to processes that it may not look into",
 			 hidden);
-	doctor_find(d, FINDING_OK, "the keeper has found no lock that was taken past dflock%s", note);
+	if (field_number(looks, "every_ms"))
+		doctor_find(d, FINDING_OK, "the keeper has found no lock that was taken past dflock%s", note);
+	else
+		doctor_find(d, FINDING_WARNING,
+			    "the keeper does not look for locks that are taken past dflock: past_look_ms is 0");
 }
 
-/* Those that are past dflock, or those from before. How many there are. */
-static size_t find_those(struct doctor *d, json_t *const *list, size_t count, bool before)
+static void check_past(struct doctor *d, const json_t *status)
 {
-	size_t found = 0;
-
-	for (size_t i = 0; i < count; i++)
-		if (field_flag(list[i], "before") == before && found++ < SHOWN_MAX)
-			find_one(d, list[i]);
-	if (found > SHOWN_MAX)
-		doctor_find(d, before ? FINDING_WARNING : FINDING_PROBLEM,
-			    "%zu more locks like these: `dflock status` shows them", found - SHOWN_MAX);
-	return found;
-}
-
-static void doctor_past(struct doctor *d, const json_t *status)
-{
-	const json_t *looks = json_object_get(status, "past_looks");
-	size_t count;
+	size_t count, found[2] = {0};
 	json_t **list = field_sorted(json_object_get(status, "taken_past"), "name", "pid", &count);
+	int64_t left_out = field_number(json_object_get(status, "past_looks"), "left_out");
 
-	if (!find_those(d, list, count, false))
-		find_none(d, status);
-	find_those(d, list, count, true);
-	if (field_number(looks, "left_out"))
+	/* Those that are past dflock, then those from before. */
+	for (int before = 0; before < 2; before++) {
+		for (size_t i = 0; i < count; i++)
+			if (field_flag(list[i], "before") == before && found[before]++ < SHOWN_MAX)
+				find_past(d, list[i]);
+		if (found[before] > SHOWN_MAX)
+			doctor_find(d, before ? FINDING_WARNING : FINDING_PROBLEM,
+				    "%zu more locks like these: `dflock status` shows them", found[before] - SHOWN_MAX);
+		if (!before && !found[0])
+			find_none(d, status);
+	}
+	if (left_out)
 		doctor_find(d, FINDING_WARNING, "%" PRId64 " locks were not looked at: more than the keeper watches",
-			    field_number(looks, "left_out"));
+			    left_out);
 	free(list);
 }
 
@@ -258,7 +257,6 @@ static void doctor_past(struct doctor *d, const json_t *status)
 
 #define OLD_MS      (2 * 3600 * 1000) /* a keeper that runs has said by which rules it goes since then */
 #define HOSTS_BYTES 512
-#define RULE_BYTES  (PATH_MAX + 32)
 
 /* "host web2-1a2b", "hosts web2-1a2b, web3-4c5d and 7 others", and since when, if that is long ago. */
 static const char *elsewhere_hosts(const json_t *difference, char out[HOSTS_BYTES])
@@ -284,35 +282,22 @@ static const char *elsewhere_hosts(const json_t *difference, char out[HOSTS_BYTE
 	return out;
 }
 
-/* `tree /srv/app` as "app/..."; cut where it is very long. */
-static const char *elsewhere_rule(const json_t *difference, const char *rule, const char *as, char out[RULE_BYTES])
-{
-	snprintf(out, RULE_BYTES, "%.2000s as \"%.1500s\"", field_text(difference, rule), field_text(difference, as));
-	return out;
-}
-
 static void elsewhere_find(struct doctor *d, const json_t *difference)
 {
-	char hosts[HOSTS_BYTES], here[RULE_BYTES], there[RULE_BYTES];
+	bool renamed = !strcmp(field_text(difference, "what"), "renamed");
+	char hosts[HOSTS_BYTES];
 
-	elsewhere_hosts(difference, hosts);
-	elsewhere_rule(difference, "here", "here_as", here);
-	elsewhere_rule(difference, "there", "there_as", there);
-	if (!strcmp(field_text(difference, "what"), "renamed"))
-		doctor_find(
-			d, FINDING_WARNING,
-			"named differently: %s here, and %s on %s: these locks do not exclude each other; give both "
-			"rules the same `name`",
-			here, there, hosts);
-	else
-		doctor_find(
-			d, FINDING_WARNING,
-			"another redis_key: %s here, and %s on %s: Redis clients are excluded by some of these hosts "
-			"only; give both rules the same `redis_key` and `redis_key_format`",
-			here, there, hosts);
+	/* `tree /srv/app` as "app/..."; cut where it is very long. */
+	doctor_find(d, FINDING_WARNING, "%s%.2000s as \"%.1500s\" here, and %.2000s as \"%.1500s\" on %s: %s",
+		    renamed ? "named differently: " : "another redis_key: ", field_text(difference, "here"),
+		    field_text(difference, "here_as"), field_text(difference, "there"),
+		    field_text(difference, "there_as"), elsewhere_hosts(difference, hosts),
+		    renamed ? "these locks do not exclude each other; give both rules the same `name`"
+			    : "Redis clients are excluded by some of these hosts only; give both rules the same "
+			      "`redis_key` and `redis_key_format`");
 }
 
-static void elsewhere_doctor(struct doctor *d, const json_t *elsewhere)
+static void check_elsewhere(struct doctor *d, const json_t *elsewhere)
 {
 	const json_t *list = json_object_get(elsewhere, "differences"), *difference;
 	int64_t same = field_number(elsewhere, "same"), unknown = field_number(elsewhere, "unknown"),
@@ -333,23 +318,38 @@ static void elsewhere_doctor(struct doctor *d, const json_t *elsewhere)
 		doctor_find(d, FINDING_WARNING, "the rules of other hosts cannot be compared with these: %s",
 			    field_text(elsewhere, "error"));
 	else if (same > 0 && !json_array_size(list) && !alone)
-		doctor_find(d, FINDING_OK, "%" PRId64 " other keeper%s %s and protect%s the same", same,
-			    same == 1 ? "" : "s", same == 1 ? "names" : "name", same == 1 ? "s" : "");
+		doctor_find(d, FINDING_OK, "%" PRId64 " other keeper%s the same, or did when %s ran", same,
+			    same == 1 ? " names and protects" : "s name and protect", same == 1 ? "it" : "they");
 	if (unknown > 0)
 		doctor_find(d, FINDING_OK, "the rules of %" PRId64 " other keeper%s are not known", unknown,
 			    unknown == 1 ? "" : "s");
 }
 
+/* Root's programs would start a keeper of root's own beside the system's, which only has to be started. */
+static bool is_for_system(const struct doctor *d)
+{
+	return geteuid() == 0 && !d->place.runtime_env[0] && access(RUNDIR_SYSTEM, F_OK) == 0;
+}
+
 void doctor_keeper(struct doctor *d)
 {
 	char why[CLI_LINE_BYTES];
+	json_t *status = NULL;
 	struct ask ask;
-	json_t *status;
 	int ret;
 
 	check_runtime_dir(d);
+	ret = ask_connect(&d->place, &ask, why);
+	if (ret == -ENOENT && is_for_system(d)) {
+		doctor_find(
+			d, FINDING_WARNING,
+			"the keeper of the system does not run, and the store was not tried; start it (`systemctl start "
+			"dflock`), or else each user's programs start one of their own");
+		return;
+	}
 	/* Without a valid configuration no keeper can be started, but one may run already. */
-	ret = d->config ? start_connect(&d->place, &ask, why) : ask_connect(&d->place, &ask, why);
+	if (ret == -ENOENT && d->config)
+		ret = start_connect(&d->place, &ask, why);
 	if (ret) {
 		doctor_find(d, d->config || ret != -ENOENT ? FINDING_PROBLEM : FINDING_WARNING, "%s", why);
 		return;
@@ -358,16 +358,16 @@ void doctor_keeper(struct doctor *d)
 		    ask.started ? "was started" : "runs", (int)ask.pid, (unsigned)ask.uid);
 	check_priority(d, ask.pid);
 	status = store_await(&ask, why);
-	if (status && d->place.config[0])
-		check_same_config(d, status);
-	if (status)
-		check_store(d, status);
-	if (status)
-		doctor_past(d, status);
-	else
+	if (!status) {
 		doctor_find(d, FINDING_PROBLEM, "the keeper (pid %d): %s", (int)ask.pid, why);
-	if (status && field_flag(json_object_get(status, "store"), "up"))
-		elsewhere_doctor(d, json_object_get(status, "elsewhere"));
+	} else {
+		if (d->place.config[0])
+			check_same_config(d, status);
+		check_store(d, status);
+		check_past(d, status);
+		if (field_flag(json_object_get(status, "store"), "up"))
+			check_elsewhere(d, json_object_get(status, "elsewhere"));
+	}
 	json_decref(status);
 	ask_close(&ask);
 }

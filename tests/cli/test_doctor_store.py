@@ -52,7 +52,7 @@ def test_it_starts_a_keeper(make_host):
     found.has("ok", r"no keeper ran; a keeper was started \(pid \d+, uid \d+\)")
     found.has("ok", r"the store unix:\S+ answers")
     assert found.has("warning", "the store is new or lost its memory: it grants nothing for another .*"
-                                "and then opens by itself")
+                                "and then opens by itself; if it is new, `dflock init` opens it sooner$")
     a.init()
     assert not Doctor(a).of("warning")
 
@@ -230,6 +230,16 @@ def test_an_invalid_configuration(host_of):
     found.only(rf"^{a.config}:4: unknown setting protekt; did you mean protect\?; until this is mended every lock is refused$")
     found.has("warning", f"no keeper runs for {a.runtime}")
     assert not a.keeper_pids()
+
+
+def test_a_broken_file_beside_older_rules(make_host):
+    """Locks are not refused: the keeper has a copy of what it accepted, and leaves it to the next one."""
+    a = make_host("a")
+    changed(a, "protect", "protekt")
+    wait_until(lambda: a.status()["rules"]["file"] == "invalid", "the keeper has looked at it")
+    Doctor(a).only("unknown setting protekt; .*; until this is mended the rules in force are the older ones$")
+    wait_until(a.kill_keeper, "the keeper has ended")
+    Doctor(a).only("unknown setting protekt; .*; until this is mended the next keeper goes by the rules of the one before$")
 
 
 def test_a_configuration_that_is_not_there(host_of):

@@ -61,6 +61,25 @@ def test_without_a_keeper_it_is_a_problem(system):
     assert "Permission denied; until this is mended every lock is refused" in doctor(system, USER).only("password")
 
 
+def test_root_starts_no_keeper_beside_the_systems(system):
+    system.cli("stop")
+    system.keeper.wait()
+    found = doctor(system, 0)
+    found.has("warning", "the keeper of the system does not run, and the store was not tried; start it")
+    assert not found.of("problem") and "was started" not in found.done.stdout
+    assert doctor(system, 0).of("warning") == found.of("warning")
+
+
+def test_a_configuration_that_this_user_cannot_read(system):
+    """Then `dflock run --require` is refused, and doctor says so."""
+    system.wait_up()
+    os.chmod(system.config, 0o600)
+    done = dflock(system, USER, "run", "--require", "true")
+    assert done.returncode == 123 and "Permission denied" in done.stderr
+    doctor(system, USER).has("warning", "which this user cannot read .*Permission denied.*: locks are protected all the same, but "
+                                        "`dflock run --require` and `dflock check` need it; let this user read it")
+
+
 def test_rules_that_are_not_in_force(system):
     """The keeper could not read the file either: then it is said, and not that all is well."""
     system.wait_up()

@@ -59,7 +59,7 @@ def test_not_a_directory(host, folder):
 
 
 def test_not_in_memory(host):
-    both_ways(host, "/proc/self/task", "is not on a tmpfs; set DFLOCK_RUNTIME_DIR")
+    both_ways(host, "/proc/self/task", "is not on a tmpfs; mount one there, or set DFLOCK_RUNTIME_DIR")
 
 
 def test_not_there_and_cannot_be_made(host, folder):
