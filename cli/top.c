@@ -350,7 +350,7 @@ int cmd_top(int argc, char **argv)
 		argc, argv,
 		"Shows the locks of the cluster on the terminal: which host holds which, and which wait, until q is pressed. "
 		"The last line has the keys.\vThe exit status is 0; 1 where no screen can be drawn.",
-		known, (void *const[]){&seconds}, NULL);
+		NULL, known, (void *const[]){&seconds});
 	if (seconds)
 		top_seconds = atoi(seconds);
 	if (top_seconds < 1 || top_seconds > TOP_MAX_S) {

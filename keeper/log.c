@@ -14,8 +14,7 @@
 
 #include "config/config.h"
 #include "keeper/clock.h"
-#include "keeper/logcause.h"
-#include "keeper/logsink.h"
+#include "keeper/logline.h"
 
 #define LOG_HOST_BYTES 128
 
@@ -91,19 +90,16 @@ const char *log_by_name(enum log_by by)
 
 /* --- writing --- */
 
-static int log_send(const struct logcause_line *line, const char *more)
+static int log_send(const struct log_line *line, const char *more)
 {
 	char text[LOGSINK_TEXT_BYTES], host[LOG_HOST_BYTES];
+	struct log_line whole = *line;
 
 	snprintf(text, sizeof(text), "%s%s", line->text, more);
 	log_make_one_line(text);
+	whole.text = text;
 	snprintf(host, sizeof(host), "%.*s", LOG_HOST_BYTES - 1, common->host);
-	return logsink_write(&sink, &(struct logsink_line){.level = logname_level(line->kind),
-							   .text = text,
-							   .event = logname_of(line->kind),
-							   .lock = line->is_lock ? line->subject : NULL,
-							   .host = host,
-							   .pid = line->pid});
+	return logsink_write(&sink, &whole, host);
 }
 
 /* False: there is still no room. */
@@ -115,13 +111,13 @@ static bool log_tell_unwritten(enum log_side of)
 		return true;
 	snprintf(text, sizeof(text), "%llu lines of this log could not be written: %s",
 		 (unsigned long long)common->sides[of].unwritten, strerror(common->sides[of].error));
-	if (log_send(&(struct logcause_line){.kind = LINE_LINES_LOST, .text = text}, "") < 0)
+	if (log_send(&(struct log_line){.kind = LINE_LINES_LOST, .text = text}, "") < 0)
 		return false;
 	common->sides[of].unwritten = 0;
 	return true;
 }
 
-static void log_write(const struct logcause_line *line, const char *more)
+static void log_write(const struct log_line *line, const char *more)
 {
 	int ret = log_tell_unwritten(side) ? log_send(line, more) : -common->sides[side].error;
 
@@ -134,7 +130,7 @@ static void log_write(const struct logcause_line *line, const char *more)
 /* What is left to be told, of which the level wants to know. */
 static void log_tell_due(enum log_side of, bool flush)
 {
-	struct logcause_line line;
+	struct log_line line;
 	char more[LOGCAUSE_MORE];
 	int64_t now = clock_now_ns();
 
@@ -164,7 +160,7 @@ __attribute__((format(printf, 3, 0))) static void log_line(enum event_kind kind,
 							   const char *format, va_list args)
 {
 	char text[2048], more[LOGCAUSE_MORE] = "";
-	struct logcause_line line = {.kind = kind, .site = format, .text = text};
+	struct log_line line = {.kind = kind, .site = format, .text = text};
 	int level = log_level(NULL), len = 0;
 
 	if (logname_level(kind) > level)

@@ -1,6 +1,6 @@
 /*
  * The keeper's log. One line a message, no newline; each has a stable name (below), except those that are for debugging.
- * logsink.h says where lines go, and logcause.h that a line of one cause is written at most once a minute, and counted otherwise;
+ * logline.h says where lines go, and that a line of one cause is written at most once a minute, and counted otherwise;
  * at the level debug each is written. Nothing here waits.
  *
  * Event loop, start-up, and the parent; no other threads. Parent and keeper share memory (log_init()): the level, and what is

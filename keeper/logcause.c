@@ -1,5 +1,5 @@
-/* See logcause.h. */
-#include "keeper/logcause.h"
+/* See logline.h. */
+#include "keeper/logline.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,15 +9,26 @@
 #define NS_PER_S 1000000000ll
 
 #define LOG_ROW(kind, name, level) [kind] = {name, level},
-static const struct logname {
+static const struct {
 	const char *name;
 	int level;
-} lognames[LOGNAME_KINDS] = {LOG_EVENTS(LOG_ROW) LOG_LINES(LOG_ROW)};
+} log_kinds[LOGNAME_KINDS] = {LOG_EVENTS(LOG_ROW) LOG_LINES(LOG_ROW)};
 
+const char *logname_of(enum event_kind kind)
+{
+	return log_kinds[kind].name;
+}
+
+int logname_level(enum event_kind kind)
+{
+	return log_kinds[kind].level;
+}
+
+/* Kinds that say states of one thing, of which the latest holds; `each`: of one thing for each subject. */
 static const struct {
 	enum event_kind kinds[3]; /* the last may be there twice */
 	bool each;
-} logname_states[] = {
+} logcause_states[] = {
 	{{EVENT_HOLDERS_FROZEN, EVENT_HOLDERS_THAWED, EVENT_HOLDERS_THAWED}, false},
 	{{EVENT_STORE_AWAY, EVENT_STORE_BACK, EVENT_STORE_BACK}, false},
 	{{LINE_STORE_DISCONNECTED, LINE_STORE_CONNECTED, LINE_STORE_CONNECTED}, false},
@@ -27,34 +38,14 @@ static const struct {
 	{{EVENT_TAKEN_PAST, LINE_TAKEN_PAST_OVER, LINE_TAKEN_PAST_OVER}, true},
 };
 
-const char *logname_of(enum event_kind kind)
+/* The row of the states that the kind is one of; -1: it is none. */
+static int logcause_state(enum event_kind kind)
 {
-	return lognames[kind].name;
-}
-
-int logname_level(enum event_kind kind)
-{
-	return lognames[kind].level;
-}
-
-unsigned logname_state(enum event_kind kind, bool *each)
-{
-	for (unsigned i = 0; i < sizeof(logname_states) / sizeof(*logname_states); i++)
-		for (unsigned j = 0; j < sizeof(logname_states[i].kinds) / sizeof(logname_states[i].kinds[0]); j++)
-			if (logname_states[i].kinds[j] == kind) {
-				*each = logname_states[i].each;
-				return i + 1;
-			}
-	return 0;
-}
-
-static uint64_t logcause_hash(const char *text)
-{
-	uint64_t hash = UINT64_C(14695981039346656037);
-
-	for (; *text; text++)
-		hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-	return hash;
+	for (int i = 0; i < (int)(sizeof(logcause_states) / sizeof(*logcause_states)); i++)
+		for (int j = 0; j < 3; j++)
+			if (logcause_states[i].kinds[j] == kind)
+				return i;
+	return -1;
 }
 
 static bool logcause_is_running(const struct logcause *cause, int64_t now_ns)
@@ -62,11 +53,10 @@ static bool logcause_is_running(const struct logcause *cause, int64_t now_ns)
 	return cause->used && now_ns - cause->said_ns < LOGCAUSE_NS;
 }
 
-/* Is it about the subject ("": none)? The hash alone would let one user hide another's lines. */
-static bool logcause_is_about(const struct logcauses *c, size_t i, const char *subject, uint64_t hash)
+/* Is it about the subject ("": none)? */
+static bool logcause_is_about(const struct logcauses *c, size_t i, const char *subject)
 {
-	return c->all[i].used && c->all[i].hash == hash &&
-	       strncmp(c->texts[i].subject, subject, LOGCAUSE_BYTES - 1) == 0;
+	return c->all[i].used && strncmp(c->texts[i].subject, subject, LOGCAUSE_BYTES - 1) == 0;
 }
 
 static bool logcause_is_free(const struct logcause *cause, int64_t now_ns)
@@ -75,17 +65,15 @@ static bool logcause_is_free(const struct logcause *cause, int64_t now_ns)
 }
 
 /* The line's cause; makes it. */
-static size_t logcause_find(struct logcauses *c, const struct logcause_line *line, int64_t now_ns)
+static size_t logcause_find(struct logcauses *c, const struct log_line *line, int64_t now_ns)
 {
 	const char *subject = line->subject ? line->subject : "";
-	size_t from = LOGNAME_KINDS + (*subject ? LOGCAUSE_SITES : 0), free = LOGCAUSE_ALL, count = 0;
-	size_t to = *subject ? LOGCAUSE_ALL : LOGNAME_KINDS + LOGCAUSE_SITES;
-	uint64_t hash = logcause_hash(subject);
+	size_t free = LOGCAUSE_ALL, count = 0;
 
-	for (size_t i = from; i < to; i++) {
+	for (size_t i = LOGNAME_KINDS; i < LOGCAUSE_ALL; i++) {
 		const struct logcause *cause = &c->all[i];
 
-		if (cause->kind == line->kind && cause->site == line->site && logcause_is_about(c, i, subject, hash))
+		if (cause->kind == line->kind && cause->site == line->site && logcause_is_about(c, i, subject))
 			return i;
 		if (logcause_is_free(cause, now_ns))
 			free = free < LOGCAUSE_ALL ? free : i;
@@ -96,8 +84,7 @@ static size_t logcause_find(struct logcauses *c, const struct logcause_line *lin
 		c->all[line->kind].others = true;
 		return line->kind;
 	}
-	c->all[free] =
-		(struct logcause){.kind = line->kind, .site = line->site, .hash = hash, .is_lock = line->is_lock};
+	c->all[free] = (struct logcause){.kind = line->kind, .site = line->site, .is_lock = line->is_lock};
 	snprintf(c->texts[free].subject, LOGCAUSE_BYTES, "%s", subject);
 	return free;
 }
@@ -112,16 +99,15 @@ static enum event_kind logcause_kind(size_t i, const struct logcause *cause)
 /* Do both say states of one thing? */
 static bool logcause_same_thing(const struct logcauses *c, size_t i, size_t j)
 {
-	bool each;
-	unsigned state = logname_state(logcause_kind(i, &c->all[i]), &each);
+	int state = logcause_state(logcause_kind(i, &c->all[i]));
 
-	if (i == j || !state || state != logname_state(logcause_kind(j, &c->all[j]), &each))
+	if (i == j || state < 0 || state != logcause_state(logcause_kind(j, &c->all[j])))
 		return false;
-	if (!each)
+	if (!logcause_states[state].each)
 		return true;
 	if (i < LOGNAME_KINDS || j < LOGNAME_KINDS)
 		return i < LOGNAME_KINDS && j < LOGNAME_KINDS;
-	return logcause_is_about(c, j, c->texts[i].subject, c->all[i].hash);
+	return logcause_is_about(c, j, c->texts[i].subject);
 }
 
 __attribute__((format(printf, 2, 3))) static void logcause_add(char more[LOGCAUSE_MORE], const char *format, ...)
@@ -176,7 +162,7 @@ static void logcause_tell(struct logcauses *c, size_t i, unsigned times, int64_t
 	cause->used = true;
 }
 
-bool logcause_admit(struct logcauses *c, const struct logcause_line *line, bool always, int64_t now_ns,
+bool logcause_admit(struct logcauses *c, const struct log_line *line, bool always, int64_t now_ns,
 		    char more[LOGCAUSE_MORE])
 {
 	size_t i = logcause_find(c, line, now_ns);
@@ -208,7 +194,7 @@ static bool logcause_is_past(const struct logcauses *c, size_t i)
 	return false;
 }
 
-bool logcause_due(struct logcauses *c, bool flush, int64_t now_ns, struct logcause_line *line, char more[LOGCAUSE_MORE])
+bool logcause_due(struct logcauses *c, bool flush, int64_t now_ns, struct log_line *line, char more[LOGCAUSE_MORE])
 {
 	for (size_t i = 0; i < LOGCAUSE_ALL; i++) {
 		struct logcause *cause = &c->all[i];
@@ -217,11 +203,11 @@ bool logcause_due(struct logcauses *c, bool flush, int64_t now_ns, struct logcau
 		    logcause_is_past(c, i))
 			continue;
 		c->texts[i].text[LOGCAUSE_BYTES - 1] = c->texts[i].subject[LOGCAUSE_BYTES - 1] = '\0';
-		*line = (struct logcause_line){.kind = logcause_kind(i, cause),
-					       .subject = *c->texts[i].subject ? c->texts[i].subject : NULL,
-					       .is_lock = cause->is_lock,
-					       .pid = cause->pid,
-					       .text = c->texts[i].text};
+		*line = (struct log_line){.kind = logcause_kind(i, cause),
+					  .subject = *c->texts[i].subject ? c->texts[i].subject : NULL,
+					  .is_lock = cause->is_lock,
+					  .pid = cause->pid,
+					  .text = c->texts[i].text};
 		logcause_tell(c, i, cause->missed, now_ns, more);
 		return true;
 	}

@@ -1,5 +1,5 @@
-/* See logsink.h. The journal's protocol: systemd.io/JOURNAL_NATIVE_PROTOCOL. */
-#include "keeper/logsink.h"
+/* See logline.h. The journal's protocol: systemd.io/JOURNAL_NATIVE_PROTOCOL. */
+#include "keeper/logline.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -66,7 +66,7 @@ static bool logsink_syslog_is_journal(const char *syslog)
 
 void logsink_open(struct logsink *s, bool foreground, const char *journal, const char *syslog)
 {
-	*s = (struct logsink){.fd = -1, .stream = -1, .err = -1};
+	*s = (struct logsink){.fd = -1, .err = -1};
 	if (foreground)
 		logsink_open_err(s);
 	s->journal = foreground ? logsink_err_is_journal() : logsink_syslog_is_journal(syslog);
@@ -81,8 +81,6 @@ void logsink_close(struct logsink *s)
 {
 	if (s->fd >= 0)
 		close(s->fd);
-	if (s->stream >= 0)
-		close(s->stream);
 	if (s->err > 2)
 		close(s->err);
 	*s = (struct logsink)LOGSINK_BEGIN;
@@ -138,20 +136,20 @@ static int logsink_send(const struct logsink *s, const char *bytes, size_t len)
 	return 0;
 }
 
-static int logsink_to_journal(const struct logsink *s, const struct logsink_line *line)
+static int logsink_to_journal(const struct logsink *s, const struct log_line *line, const char *host)
 {
 	struct logsink_message m;
 
 	m.len = 0;
-	logsink_number(&m, "PRIORITY", line->level);
+	logsink_number(&m, "PRIORITY", logname_level(line->kind));
 	logsink_number(&m, "SYSLOG_FACILITY", LOG_DAEMON >> 3);
 	logsink_field(&m, "SYSLOG_IDENTIFIER", LOGSINK_NAME);
-	if (*line->event)
-		logsink_field(&m, "DFLOCK_EVENT", line->event);
-	if (*line->host)
-		logsink_field(&m, "DFLOCK_HOST", line->host);
-	if (line->lock)
-		logsink_field(&m, "DFLOCK_LOCK", line->lock);
+	if (*logname_of(line->kind))
+		logsink_field(&m, "DFLOCK_EVENT", logname_of(line->kind));
+	if (*host)
+		logsink_field(&m, "DFLOCK_HOST", host);
+	if (line->is_lock)
+		logsink_field(&m, "DFLOCK_LOCK", line->subject);
 	if (line->pid)
 		logsink_number(&m, "DFLOCK_PID", line->pid);
 	logsink_field(&m, "MESSAGE", line->text);
@@ -160,53 +158,25 @@ static int logsink_to_journal(const struct logsink *s, const struct logsink_line
 
 /* --- syslog --- */
 
-/* Some take a stream, in which a NUL ends a message. */
-static int logsink_to_stream(struct logsink *s, const char *text, size_t len)
-{
-	int ret;
-
-	if (s->stream < 0) {
-		s->stream = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		if (s->stream < 0)
-			return -errno;
-		ret = connect(s->stream, (const struct sockaddr *)&s->address, sizeof(s->address)) == 0 ? 0 : -errno;
-	} else {
-		ret = 0;
-	}
-	if (ret == 0) {
-		ssize_t n = send(s->stream, text, len + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-		if (n == (ssize_t)len + 1)
-			return 0;
-		ret = n < 0 ? -errno : -EAGAIN;
-		if (n < 0 && (ret == -EAGAIN || ret == -EWOULDBLOCK))
-			return ret;
-	}
-	close(s->stream); /* away, or a message is cut: the next line connects again */
-	s->stream = -1;
-	return ret;
-}
-
-static int logsink_to_syslog(struct logsink *s, const struct logsink_line *line)
+static int logsink_to_syslog(const struct logsink *s, const struct log_line *line)
 {
 	char text[LOGSINK_TEXT_BYTES + 128], when[32] = "";
 	time_t now = time(NULL);
 	struct tm tm;
-	int ret, len;
+	int len;
 
 	if (localtime_r(&now, &tm))
 		strftime(when, sizeof(when), "%b %e %T", &tm);
-	len = snprintf(text, sizeof(text), "<%d>%s " LOGSINK_NAME "[%d]: %s", LOG_DAEMON | line->level, when,
-		       (int)getpid(), line->text);
+	len = snprintf(text, sizeof(text), "<%d>%s " LOGSINK_NAME "[%d]: %s", LOG_DAEMON | logname_level(line->kind),
+		       when, (int)getpid(), line->text);
 	if (len >= (int)sizeof(text))
 		len = sizeof(text) - 1;
-	ret = s->stream >= 0 ? -EPROTOTYPE : logsink_send(s, text, (size_t)len);
-	return ret == -EPROTOTYPE ? logsink_to_stream(s, text, (size_t)len) : ret;
+	return logsink_send(s, text, (size_t)len);
 }
 
 /* --- standard error --- */
 
-static int logsink_to_err(const struct logsink *s, const struct logsink_line *line)
+static int logsink_to_err(const struct logsink *s, const struct log_line *line)
 {
 	struct pollfd room = {.fd = s->err, .events = POLLOUT};
 	char text[LOGSINK_TEXT_BYTES + 32]; /* less than PIPE_BUF: a pipe takes all of it or nothing */
@@ -227,7 +197,7 @@ static int logsink_to_err(const struct logsink *s, const struct logsink_line *li
 	return n < 0 ? -errno : 0;
 }
 
-int logsink_write(struct logsink *s, const struct logsink_line *line)
+int logsink_write(struct logsink *s, const struct log_line *line, const char *host)
 {
 	int ret;
 
@@ -235,6 +205,6 @@ int logsink_write(struct logsink *s, const struct logsink_line *line)
 		return logsink_to_err(s, line);
 	if (!s->journal)
 		return logsink_to_syslog(s, line);
-	ret = logsink_to_journal(s, line);
+	ret = logsink_to_journal(s, line, host);
 	return ret < 0 && s->err >= 0 ? logsink_to_err(s, line) : ret;
 }

@@ -17,7 +17,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
-#include "keeper/logsink.h"
+#include "keeper/logline.h"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/suite.h"
 
@@ -64,8 +64,7 @@ static inline void teardown(void)
 
 static inline int write_line(const char *text)
 {
-	return logsink_write(
-		&sink, &(struct logsink_line){.level = LOG_ERR, .text = text, .event = "", .host = "", .lock = NULL});
+	return logsink_write(&sink, &(struct log_line){.kind = LINE_DEBUG, .text = text}, "");
 }
 
 /* What has come to standard error, or "". */

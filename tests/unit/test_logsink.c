@@ -45,7 +45,7 @@ START_TEST(syslog_as_datagrams)
 	ck_assert_int_eq(write_line("text"), 0);
 	ck_assert(receive());
 	ck_assert_str_eq(strstr(message, "]:"), "]: text");
-	ck_assert_int_eq(strncmp(message, "<27>", 4), 0);
+	ck_assert_int_eq(strncmp(message, "<31>", 4), 0);
 	ck_assert_ptr_nonnull(strstr(message, " dflockd["));
 	while (write_line("full") == 0)
 		;
@@ -53,29 +53,6 @@ START_TEST(syslog_as_datagrams)
 	ck_assert_str_eq(err_said(), "");
 	close(inbox);
 	ck_assert_int_eq(write_line("away"), -ECONNREFUSED);
-}
-END_TEST
-
-START_TEST(syslog_as_a_stream)
-{
-	int listener = listen_at(socket_path, SOCK_STREAM), lines = 0;
-
-	logsink_open(&sink, false, "/nowhere", socket_path);
-	ck_assert_int_eq(write_line("one"), 0);
-	ck_assert_int_eq(write_line("two"), 0);
-	inbox = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	ck_assert(receive());
-	ck_assert_ptr_nonnull(strstr(message, "]: one"));
-	ck_assert_ptr_nonnull(strstr(message + strlen(message) + 1, "]: two"));
-	while (write_line("full") == 0)
-		ck_assert_int_lt(++lines, 100000);
-	close(inbox);
-	while (write_line("another connection") != 0)
-		ck_assert_int_lt(++lines, 100000);
-	inbox = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	ck_assert(receive());
-	ck_assert_ptr_nonnull(strstr(message, "]: another connection"));
-	close(listener);
 }
 END_TEST
 
@@ -88,6 +65,5 @@ int main(void)
 	tcase_add_test(tests, a_pipe_that_is_full);
 	tcase_add_test(tests, a_socket_that_is_full);
 	tcase_add_test(tests, syslog_as_datagrams);
-	tcase_add_test(tests, syslog_as_a_stream);
 	return suite_run_case("logsink", tests);
 }

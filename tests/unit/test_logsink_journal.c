@@ -64,16 +64,15 @@ static void open_journal(void)
 
 START_TEST(fields_of_the_journal)
 {
-	const struct logsink_line line = {.level = LOG_WARNING,
-					  .text = "event=taken-past: it was",
-					  .event = "taken-past",
-					  .lock = "a=b",
-					  .host = "h-1",
-					  .pid = 77};
+	const struct log_line line = {.kind = EVENT_TAKEN_PAST,
+				      .text = "event=taken-past: it was",
+				      .subject = "a=b",
+				      .is_lock = true,
+				      .pid = 77};
 	size_t len;
 
 	open_journal();
-	ck_assert_int_eq(logsink_write(&sink, &line), 0);
+	ck_assert_int_eq(logsink_write(&sink, &line, "h-1"), 0);
 	ck_assert(receive());
 	check_field("PRIORITY", "4");
 	check_field("SYSLOG_FACILITY", "3");
@@ -95,17 +94,17 @@ END_TEST
 
 START_TEST(no_name_makes_up_a_field)
 {
-	struct logsink_line line = {.level = LOG_ERR, .text = "x", .event = "lock-refused", .host = ""};
+	struct log_line line = {.kind = LINE_LOCK_REFUSED, .text = "x", .is_lock = true};
 	static const char *const names[] = {"a\nPRIORITY=0\nDFLOCK_PID=1\n", "\n", "a\n\x01\x02\xff=\n\n", "=", ""};
 	size_t len;
 
 	open_journal();
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		line.lock = names[i];
-		ck_assert_int_eq(logsink_write(&sink, &line), 0);
+		line.subject = names[i];
+		ck_assert_int_eq(logsink_write(&sink, &line, ""), 0);
 		ck_assert(receive());
 		check_field("DFLOCK_LOCK", names[i]);
-		check_field("PRIORITY", "3");
+		check_field("PRIORITY", "4");
 		ck_assert_ptr_null(field("DFLOCK_PID", &len));
 	}
 }
@@ -119,12 +118,12 @@ START_TEST(the_longest_line_fits)
 	memset(text, 'x', sizeof(text) - 1);
 	lock[sizeof(lock) - 1] = text[sizeof(text) - 1] = '\0';
 	open_journal();
-	ck_assert_int_eq(logsink_write(&sink, &(struct logsink_line){.level = LOG_ERR,
-								     .text = text,
-								     .event = "lock-refused",
-								     .lock = lock,
-								     .host = "h"}),
-			 0);
+	ck_assert_int_eq(
+		logsink_write(
+			&sink,
+			&(struct log_line){.kind = LINE_LOCK_REFUSED, .text = text, .subject = lock, .is_lock = true},
+			"h"),
+		0);
 	ck_assert(receive());
 	check_field("MESSAGE", text);
 	check_field("DFLOCK_LOCK", lock);
