@@ -44,20 +44,6 @@ static bool break_agreed(const struct break_options *options, const char *questi
 	return false;
 }
 
-/* ask_about(), and says so if the keeper is too old for the question. */
-static int break_ask(struct ask *ask, enum wire_op op, const char *text, char why[CLI_LINE_BYTES])
-{
-	int ret = ask_about(ask, op, text, NULL, why);
-
-	/* A keeper that does not know the question takes it for a malformed one. */
-	if (ret == -ECONNRESET)
-		snprintf(why, CLI_LINE_BYTES,
-			 "the keeper (pid %d) has ended, or is of a version that does not know `dflock break': see "
-			 "`dflock status', and run it again",
-			 (int)ask->pid);
-	return ret;
-}
-
 /* --- a host --- */
 
 static int break_host_agreed(struct ask *ask, const struct break_options *options, int64_t ttl_ms,
@@ -67,7 +53,7 @@ static int break_host_agreed(struct ask *ask, const struct break_options *option
 
 	ask->flags = options->force ? WIRE_F_FORCE : 0;
 	ask_patience(ask, BREAK_PATIENCE_S + (int)(ttl_ms / 1000));
-	ret = break_ask(ask, WIRE_GIVE_UP, options->host, why);
+	ret = ask_about(ask, WIRE_GIVE_UP, options->host, NULL, why);
 	if (!ret) {
 		fputs("given up: ", stdout);
 		show_text(stdout, options->host);
@@ -242,7 +228,7 @@ static void break_lease(struct break_lock *b, const json_t *e)
 
 	b->ask->from = fence;
 	b->ask->to = b->limit;
-	ret = break_ask(b->ask, WIRE_BREAK, b->name, why);
+	ret = ask_about(b->ask, WIRE_BREAK, b->name, NULL, why);
 	if (!ret) {
 		printf("taken away: fence %" PRId64 " of host ", fence);
 		show_text(stdout, field_text(e, "host"));
@@ -262,7 +248,7 @@ static void break_rest(struct break_lock *b, const char *space)
 
 	b->ask->space = strcmp(space, "flock") ? WIRE_RECORD : WIRE_FLOCK;
 	b->ask->to = b->limit;
-	ret = break_ask(b->ask, WIRE_END_REST, b->name, why);
+	ret = ask_about(b->ask, WIRE_END_REST, b->name, NULL, why);
 	b->ask->space = 0;
 	if (!ret || ret == -EAGAIN) { /* it ended with its lease, or by itself */
 		printf("the rest (%s) is over\n", space);

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@ void cli_error(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
+	setlocale(LC_CTYPE, ""); /* not at the start of each job */
 	fflush(stdout);
 	fputs("dflock: ", stderr);
 	show_text(stderr, line);
@@ -87,7 +89,9 @@ int cli_options(int argc, char **argv, const char *doc, const char *args, const 
 
 void cli_misused(char **argv, const char *why)
 {
-	argp_error(&(struct argp_state){.name = argv[0], .err_stream = stderr}, "%s", why);
+	fprintf(stderr, "%s: %s\nTry `%s --help' or `%s --usage' for more information.\n", argv[0], why, argv[0],
+		argv[0]);
+	exit(argp_err_exit_status);
 }
 
 bool cli_force(int argc, char **argv, const char *doc, const char *help)

@@ -62,7 +62,7 @@ int cli_options(int argc, char **argv, const char *doc, const char *args, const 
 		void *const *into);
 
 /* Ends the process with a line, because of options that do not go together. */
-void cli_misused(char **argv, const char *why);
+void cli_misused(char **argv, const char *why) __attribute__((noreturn));
 
 /* cli_options() for a subcommand whose only option is --force, which does what `help` says. Was it given? */
 bool cli_force(int argc, char **argv, const char *doc, const char *help);

@@ -139,9 +139,10 @@ const char *elf_own_linker(void)
 	const char *base = (const char *)elf_own();
 	const ElfW(Phdr) *p = (const void *)(base + elf_own()->e_phoff);
 
-	while (p->p_type != PT_INTERP)
-		p++;
-	return base + p->p_offset;
+	for (unsigned i = 0; i < elf_own()->e_phnum; i++)
+		if (p[i].p_type == PT_INTERP)
+			return base + p[i].p_offset;
+	return "";
 }
 
 /* LD_LIBRARY_PATH stays. */

@@ -1,7 +1,7 @@
 /*
  * dflock lock: a lock without a file.
  *
- * The keeper protects the files of a directory of its own, each as lock:NAME (keeper/names.h). On one of these runs
+ * The keeper protects the files of a directory of its own, each as lock:NAME (keeper/names.c). On one of these runs
  * flock(1), under the preload, with the options that were given here. With --at-least it is another file of the same lock,
  * NAME~MS, whose name tells the keeper the rest (config_set_names()). So waiting, time limits, exit statuses and the way
  * in which a child inherits the lock are flock(1)'s. flock(1) starts this program again (--taken), which sets

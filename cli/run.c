@@ -1,20 +1,17 @@
-/* dflock run: the preload for one program. */
+/* dflock run: the preload for one program. libc only: it is in each start of a job. */
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/container.h"
 #include "cli/program.h"
-#include "cli/report.h"
-#include "cli/ask.h"
-#include "wire/rundir.h"
+#include "cli/run.h"
 
 #define PATIENCE_MAX_S 3600
 #define KEY_NET        0x100 /* has no short name */
@@ -28,20 +25,6 @@ static const char run_doc[] =
 	"setuid); it is run all the same.";
 
 #define RUN_VERBOSE "DFLOCK_VERBOSE"
-
-struct run_options {
-	char **job;
-	char **words; /* what is executed: the job, or the net with the job */
-	bool require;
-	bool taken;         /* the job must take a protected lock */
-	const char **files; /* to be protected, file_count of them */
-	size_t file_count;
-	bool report, json, verbose;
-	const char *report_file; /* NULL: standard error */
-	bool net;                /* dflock-net catches the lock calls that the preload does not reach */
-	bool init;               /* stays until the job ends, and ends what it left: container.h */
-	int patience_s;
-};
 
 static void run_require(struct run_options *options, const char *what)
 {
@@ -172,33 +155,24 @@ static int set_net(struct run_options *options, const char *shim)
 }
 
 /* 0, or the exit status, when a line was printed. */
-static int examine(const struct run_options *options, const char *shim)
+static int examine(struct run_options *options, const char *shim, run_fit_fn *fit)
 {
-	struct program program;
-	struct place place;
-	char why[CLI_LINE_BYTES];
-	bool reached;
+	static struct program program;
+	bool reached, found;
 
 	program_examine(options->job[0], options->job + 1, shim, options->require, &program);
 	reached = program.reach != REACH_NO && program.reach != REACH_DOUBTFUL;
+	found = program.reach != REACH_CANNOT; /* else execvp() says why, as ever */
 	if (program.reach == REACH_ITSELF && !options->net)
 		cli_error("warning: %s", program.line);
 	if (!reached && !options->net)
 		cli_error("%s%s", options->require ? "not started: " : "warning: ", program.line);
-	if (!options->require)
-		return 0;
-	if (!reached && !options->net)
+	if (options->require && !reached && !options->net)
 		return CLI_RUN_UNFIT;
-	if (program.reach == REACH_CANNOT)
-		return 0; /* execvp() says why, as ever */
-	cli_place(&place, NULL);
-	if (require_fit(&place, options->files, options->file_count, why))
-		return 0;
-	cli_error("not started: %s", why);
-	return CLI_RUN_UNFIT;
+	return fit && found ? fit(options) : 0;
 }
 
-static int prepare(struct run_options *options)
+int run_prepare(struct run_options *options, run_fit_fn *fit)
 {
 	char shim[PATH_MAX];
 	int ret = program_shim(shim);
@@ -211,7 +185,7 @@ static int prepare(struct run_options *options)
 		cli_error("%s: a path with a space or a colon cannot be preloaded; install dflock elsewhere", shim);
 		return CLI_RUN_FAILED;
 	}
-	ret = examine(options, shim);
+	ret = examine(options, shim, fit);
 	if (ret)
 		return ret;
 	if (options->verbose && setenv(RUN_VERBOSE, "1", 1)) {
@@ -226,7 +200,7 @@ static int prepare(struct run_options *options)
 	return 0;
 }
 
-static int cannot_run(const struct run_options *options, int err)
+int run_cannot(const struct run_options *options, int err)
 {
 	const char *job = options->words[0];
 
@@ -239,144 +213,7 @@ static int cannot_run(const struct run_options *options, int err)
 	return err == ENOENT ? CLI_RUN_NOT_FOUND : CLI_RUN_CANNOT_EXECUTE;
 }
 
-/* Before the job starts, so that it does not run for hours without a report. What an earlier report left there stays
- * until this one is written. */
-static FILE *open_report(const struct run_options *options)
-{
-	int fd = -1;
-	FILE *f;
-
-	if (!options->report_file)
-		return stderr;
-	fd = open(options->report_file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
-	f = fd < 0 ? NULL : fdopen(fd, "w");
-	if (!f)
-		cli_error("not started: the report cannot be written to %s: %s", options->report_file, strerror(errno));
-	return f;
-}
-
-/* For the lock names. NULL: there is none, or it is invalid, and a line said so. */
-static struct config *load_config(void)
-{
-	char why[CLI_LINE_BYTES], dir[PLACE_DIR_BYTES], names[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + 1], *path = NULL;
-	struct config *config;
-	struct place place;
-
-	cli_place(&place, NULL);
-	if (!place.config[0])
-		return NULL;
-	if (config_load_rules(place.config, &config, why, sizeof(why))) {
-		cli_error("the report has no lock names: %s", why);
-		return NULL;
-	}
-	/* Those of `dflock lock` are the keeper's own. */
-	if (rundir_find(&place, geteuid(), dir, why, sizeof(why)) == 0) {
-		snprintf(names, sizeof(names), "%s/" NAMES_DIR, dir);
-		path = realpath(names, NULL);
-	}
-	if (path && config_set_names(config, path))
-		cli_error("the report has not all lock names: %s", strerror(ENOMEM));
-	free(path);
-	return config;
-}
-
-/* A report that cannot be written changes nothing in what the job did: the exit status stays. */
-static void write_report(const struct run_options *options, const struct report *report, FILE *f)
-{
-	struct config *config = load_config();
-	bool written;
-
-	/* It fails where it has no meaning: for a terminal, a pipe. */
-	if (f != stderr && ftruncate(fileno(f), 0) && errno != EINVAL)
-		cli_error("%s: %s", options->report_file, strerror(errno));
-	written = (options->json ? report_print_json : report_print)(report, config, options->job[0], f);
-	if (!written || (f != stderr && fclose(f)))
-		cli_error("the report could not be written%s%s: %s", options->report_file ? " to " : "",
-			  options->report_file ? options->report_file : "", strerror(errno));
-	config_free(config);
-}
-
-/* The job's end, when it was counted which locks it took. Another exit status than the job's, or 0. */
-static int conclude(const struct run_options *options, struct report *report, FILE *f, int status)
-{
-	int ret = report_read(report);
-
-	if (ret) {
-		cli_error("there is no report: %s", strerror(-ret));
-		return CLI_RUN_FAILED;
-	}
-	if (options->report)
-		write_report(options, report, f);
-	if (!options->taken || report_has_taken(report))
-		return 0;
-	cli_error("%s took no lock on a protected file", options->job[0]);
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? CLI_RUN_NOT_TAKEN : 0;
-}
-
-/* Where dflock was started without standard error, its messages must not get into a file that is opened now. For the
- * job, these descriptors stay closed. */
-static void fill_stdio(void)
-{
-	int fd;
-
-	do
-		fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	while (fd >= 0 && fd <= 2);
-	if (fd > 2)
-		close(fd);
-}
-
-/* For reports. 0, or the exit status, when a line was printed. */
-static int begin_report(const struct run_options *options, struct report *report, FILE **f)
-{
-	int ret;
-
-	fill_stdio();
-	*f = options->report ? open_report(options) : stderr;
-	if (!*f)
-		return CLI_RUN_FAILED;
-	ret = report_start(report);
-	if (!ret)
-		return 0;
-	cli_error("not started: no memory for the report: %s", strerror(-ret));
-	return CLI_RUN_FAILED;
-}
-
-/* Runs the job as a child, for what is to be done at its end. */
-static int run_and_stay(const struct run_options *options)
-{
-	const bool counted = options->report || options->taken;
-	int ret = 0, run, status = 0;
-	struct report report;
-	FILE *f = stderr;
-
-	if (counted)
-		ret = begin_report(options, &report, &f);
-	if (ret)
-		return ret;
-	run = job_run(options->words, options->init, &status);
-	if (run)
-		ret = cannot_run(options, -run);
-	else if (counted)
-		ret = conclude(options, &report, f, status);
-	if (counted)
-		report_end(&report);
-	if (options->init)
-		container_end(options->patience_s);
-	return ret ? ret : job_exit(status);
-}
-
-static int run_begin(struct run_options *options)
-{
-	int ret = options->init ? container_begin() : 0;
-
-	if (!ret)
-		return prepare(options);
-	cli_error("not started: cannot become the parent of orphans: %s", strerror(-ret));
-	return CLI_RUN_FAILED;
-}
-
-int cmd_run(int argc, char **argv)
+int run_job(int argc, char **argv, run_more_fn *more)
 {
 	static const struct argp_option known[] = {
 		{"require", 'r', "FILE", OPTION_ARG_OPTIONAL,
@@ -412,12 +249,14 @@ int cmd_run(int argc, char **argv)
 	argp_err_exit_status = CLI_RUN_FAILED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &options);
 	options.words = options.job;
-	ret = run_begin(&options);
-	if (!ret && (options.report || options.taken || options.init)) {
-		ret = run_and_stay(&options);
-	} else if (!ret) {
-		execvp(options.words[0], options.words);
-		ret = cannot_run(&options, errno);
+	if (options.require || options.report || options.init) {
+		ret = more(&options, argc, argv);
+	} else {
+		ret = run_prepare(&options, NULL);
+		if (!ret) {
+			execvp(options.words[0], options.words);
+			ret = run_cannot(&options, errno);
+		}
 	}
 	free(options.files);
 	return ret;

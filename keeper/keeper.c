@@ -30,7 +30,6 @@
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
-#include "keeper/names.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/main.h"
 #include "keeper/kernel/mounts.h"
@@ -47,6 +46,7 @@
 #include "keeper/leases/grants.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
+#include "wire/rundir.h"
 
 #define ALIVE_MS   100
 #define PIN_MAX_MS 60000 /* no configuration may say more (config.c) */

@@ -22,7 +22,6 @@
 #include "keeper/kernel/hook.h"
 #include "keeper/log.h"
 #include "keeper/main.h"
-#include "keeper/runevent.h"
 #include "procfs/procfs.h"
 #include "wire/rundir.h"
 

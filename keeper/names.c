@@ -1,42 +1,32 @@
-#include "keeper/names.h"
+/* See main.h. */
+#include "keeper/main.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "wire/rundir.h"
+
 #define PRIVATE_MODE 0700
 #define SYSTEM_MODE  01777
-
-static char *names_path(int fd)
-{
-	char link[64], path[PATH_MAX];
-	ssize_t len;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	len = readlink(link, path, sizeof(path) - 1);
-	if (len < 0)
-		return NULL;
-	path[len] = '\0';
-	return strdup(path);
-}
 
 /* Nobody else can have made it: the runtime directory is the keeper's user's alone. */
 static char *names_open(int dir_fd, mode_t mode)
 {
 	int fd = openat(dir_fd, NAMES_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), error;
 	struct stat st;
-	char *path = NULL;
+	char link[64], *path = NULL;
 
 	if (fd < 0)
 		return NULL;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	if (fstat(fd, &st) == 0 && st.st_uid != geteuid())
 		errno = EPERM;
 	else if (fchmod(fd, mode) == 0) /* mkdir() goes by the umask */
-		path = names_path(fd);
+		path = realpath(link, NULL);
 	error = errno;
 	close(fd);
 	errno = error;

@@ -1,6 +1,6 @@
 /*
  * Runs an operator's command with a text on its standard input, one at a time. The command cannot delay the loop: the
- * loop starts the keeper's own program anew (`dflockd --run-event`, runevent.h), and that starts the command, ends it
+ * loop starts the keeper's own program anew (`dflockd --run-event`, runevent.c), and that starts the command, ends it
  * when its time is over, and says what went wrong. So it does not matter where the command is, whether it reads its
  * input, and whether it ends. If one cannot even be killed, because it waits in the kernel for a mount that does not
  * answer, none is started any more until it has ended.
@@ -44,7 +44,7 @@ static inline bool hook_is_running(const struct hook *hook)
 	return hook->pid != 0;
 }
 
-/* None may be running. words: the command, and NULL. env: its environment, "NAME=value", and NULL; runevent.h adds to it.
+/* None may be running. words: the command, and NULL. env: its environment, "NAME=value", and NULL; runevent.c adds to it.
  * 0 or -errno; done() is called only after 0, and never from inside this call. */
 int hook_start(struct hook *hook, char *const words[], char *const env[], const char *text, size_t len);
 

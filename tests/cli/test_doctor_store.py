@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from harness import wait_until
-from harness.host import CLI, DOCTOR, KEEPER, NET, SHIM
+from harness.host import CLI, COMMANDS, DOCTOR, KEEPER, NET, SHIM
 
 from lines import LOCAL, Doctor, changed, unconfigured
 from server import Pretender
@@ -294,6 +294,7 @@ def test_an_installation_that_is_not_whole(host_of, programs):
     if os.path.exists("/usr/local/lib/libdflock.so"):
         pytest.skip("dflock is installed here")
     own = shutil.copy(CLI, programs)
+    shutil.copy(COMMANDS, programs)
     shutil.copy(DOCTOR, programs)
     a = host_of("unix:/none", foreground=False)
     env = {k: v for k, v in a.env().items() if k != "LD_PRELOAD"}

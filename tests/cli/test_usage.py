@@ -94,17 +94,24 @@ def test_completion(make_host):
     assert job.end() == 0
 
 
-def test_only_check_and_doctor_map_openssl():
-    linked = subprocess.run(["ldd", CLI], capture_output=True, text=True, check=True).stdout
-    assert "libconfig" in linked and "libssl" not in linked and "libcrypto" not in linked
+def linked(name):
+    return subprocess.run(["ldd", os.path.join(BUILD, name)], capture_output=True, text=True).stdout
 
 
-def test_a_missing_doctor_is_named(programs):
+def test_each_program_maps_what_it_needs_only():
+    """A job's start waits for it."""
+    assert "libconfig" in linked("dflock-commands") and "libssl" not in linked("dflock-commands")
+    assert not any(name in linked("dflock") for name in ("libconfig", "libjansson", "libsmartcols", "libssl"))
+
+
+def test_a_missing_program_is_named(programs):
     alone = shutil.copy(CLI, programs)
-    for command in ("check", "doctor"):
-        done = subprocess.run([alone, command], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 1 and done.stdout == ""
-        assert re.fullmatch(r"dflock: cannot run /\S+/libexec/dflock-doctor: No such file or directory; install it\n", done.stderr)
+    for words, program in ((["status"], "commands"), (["check"], "commands"), (["run", "--require", "true"], "commands"), (["doctor"], "doctor")):
+        if program == "doctor":
+            shutil.copy(os.path.join(BUILD, "dflock-commands"), programs)
+        done = subprocess.run([alone, *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == (125 if words[0] == "run" else 1) and done.stdout == ""
+        assert re.fullmatch(rf"dflock: cannot run /\S+/libexec/dflock-{program}: No such file or directory; install it\n", done.stderr)
 
 
 def test_doctor_is_started_by_dflock_only():

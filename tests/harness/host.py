@@ -22,13 +22,14 @@ BUILD = os.environ.get("DFLOCK_BUILD", os.path.join(ROOT, "build"))
 SHIM = os.path.join(BUILD, "libdflock.so")
 KEEPER = os.path.join(BUILD, "dflockd")
 CLI = os.path.join(BUILD, "dflock")
-DOCTOR = os.path.join(BUILD, "dflock-doctor")  # CLI starts it
+COMMANDS = os.path.join(BUILD, "dflock-commands")  # CLI starts it
+DOCTOR = os.path.join(BUILD, "dflock-doctor")  # as well
 NET = os.path.join(BUILD, "dflock-net")  # as well
 
 
 def copy_programs(folder):
     """The product in this folder, for users who cannot enter BUILD. By the name here: where the copy is."""
-    return {name: shutil.copy(globals()[name], folder) for name in ("SHIM", "KEEPER", "CLI", "DOCTOR", "NET")}
+    return {name: shutil.copy(globals()[name], folder) for name in ("SHIM", "KEEPER", "CLI", "COMMANDS", "DOCTOR", "NET")}
 
 
 def environ(pid):

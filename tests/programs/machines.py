@@ -36,7 +36,7 @@ for dir in /usr/local /srv /var/spool; do
     mount -t tmpfs -o mode=755 tmpfs "$dir"
 done
 mkdir -p /usr/local/bin /usr/local/sbin /usr/local/lib /var/spool/cron/crontabs
-cp "$2/dflock" "$2/dflock-doctor" /usr/local/bin
+cp "$2/dflock" "$2/dflock-commands" "$2/dflock-doctor" /usr/local/bin
 cp "$2/dflockd" /usr/local/sbin
 cp "$2/libdflock.so" /usr/local/lib
 echo ok

@@ -1,5 +1,5 @@
 /*
- * keeper/leases/event.h, guard/deeds.h, kernel/hook.h and runevent.h: what the command is told, in which order, and how it ends.
+ * keeper/leases/event.h, guard/deeds.h, kernel/hook.h and runevent.c: what the command is told, in which order, and how it ends.
  * The command is sh, under this program itself in the place of dflockd.
  */
 #include "keeper/leases/event.h"
@@ -17,7 +17,7 @@
 #include "keeper/guard/slots.h"
 #include "keeper/kernel/hook.h"
 #include "keeper/leases/keeper.h"
-#include "keeper/runevent.h"
+#include "keeper/main.h"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/suite.h"
 

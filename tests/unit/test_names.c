@@ -1,5 +1,6 @@
 /* keeper/names.c: the directory of the files of `dflock lock`, and what may stand in its place. */
-#include "keeper/names.h"
+#include "keeper/main.h"
+#include "wire/rundir.h"
 
 #include <check.h>
 #include <errno.h>

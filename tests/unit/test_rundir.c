@@ -137,7 +137,7 @@ START_TEST(runtime_dir_is_refused)
 		"/dev/shm/this-is-longer-than-any-socket-address-could-take-with-the-name-of-the-socket-behind-it",
 		ENAMETOOLONG, "too long a name");
 	/* Of root, and no tmpfs. */
-	expect_refusal("/proc", EINVAL, "set DFLOCK_RUNTIME_DIR to a directory below /dev/shm");
+	expect_refusal("/proc", EINVAL, "mount one there, or set DFLOCK_RUNTIME_DIR to a directory on one");
 }
 END_TEST
 
