@@ -324,24 +324,19 @@ json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, char why[CL
 	return answer;
 }
 
-json_t *ask_status_json(struct ask *ask, char why[CLI_LINE_BYTES])
-{
-	return ask_json(ask, WIRE_STATUS, NULL, why);
-}
-
 #define PAUSE_MS 50
 
 json_t *store_await(struct ask *ask, char why[CLI_LINE_BYTES])
 {
 	const struct timespec pause = {.tv_nsec = PAUSE_MS * 1000000};
 	int64_t deadline = cli_now_ms() + STORE_PATIENCE_MS;
-	json_t *status = ask_status_json(ask, why);
+	json_t *status = ask_json(ask, WIRE_STATUS, NULL, why);
 
 	/* While the store is away, each answer may take a second: the keeper asks the store for the cluster's part. */
 	while (status && !field_flag(json_object_get(status, "store"), "up") && cli_now_ms() < deadline) {
 		json_decref(status);
 		nanosleep(&pause, NULL);
-		status = ask_status_json(ask, why);
+		status = ask_json(ask, WIRE_STATUS, NULL, why);
 	}
 	return status;
 }

@@ -59,8 +59,6 @@ int ask_once(enum wire_op op, const char *text, json_t **answer, char why[CLI_LI
 /* An answer that is JSON, parsed, which the caller ends with json_decref(): to WIRE_STATUS (text NULL), or to WIRE_WHO about
  * `text`. NULL with why. */
 json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, char why[CLI_LINE_BYTES]);
-/* The status, so. */
-json_t *ask_status_json(struct ask *ask, char why[CLI_LINE_BYTES]);
 
 /* --- a keeper that runs (start.c) --- */
 

@@ -262,7 +262,7 @@ static void break_rest(struct break_lock *b, const char *space)
 static int break_report_younger(const struct break_lock *b)
 {
 	char why[CLI_LINE_BYTES];
-	json_t *status = ask_status_json(b->ask, why);
+	json_t *status = ask_json(b->ask, WIRE_STATUS, NULL, why);
 	const json_t *e;
 	int exit = CLI_OK;
 	size_t i;

@@ -103,15 +103,6 @@ bool cli_force(int argc, char **argv, const char *doc, const char *help)
 	return force;
 }
 
-void cli_take_lock(const struct argp_state *state, char *arg, const char **lock)
-{
-	if (*lock)
-		argp_error(state, "it takes one LOCK, but got %s as well", arg);
-	if (!*arg)
-		argp_error(state, "the LOCK is empty");
-	*lock = arg;
-}
-
 int cli_end(int status)
 {
 	if (!fflush(stdout) && !ferror(stdout))

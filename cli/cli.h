@@ -67,10 +67,6 @@ void cli_misused(char **argv, const char *why) __attribute__((noreturn));
 /* cli_options() for a subcommand whose only option is --force, which does what `help` says. Was it given? */
 bool cli_force(int argc, char **argv, const char *doc, const char *help);
 
-/* What an argp parser of a subcommand with one LOCK does with an argument: *lock becomes it. A second one, or an empty one, ends
- * the process with a line. */
-void cli_take_lock(const struct argp_state *state, char *arg, const char **lock);
-
 /* The exit status of the process: `status` of the subcommand, unless its output could not be written, which a line says. */
 int cli_end(int status);
 

@@ -27,11 +27,6 @@ static const char fence_doc[] =
 
 #define ANCESTORS_MAX 64
 
-struct fence_options {
-	const char *lock;
-	pid_t pid; /* 0: the process that asks, and those above it */
-};
-
 struct fence_search {
 	const char *lock, *path; /* path: where a file of this name is; "" if there can be none */
 	pid_t own[ANCESTORS_MAX];
@@ -40,31 +35,6 @@ struct fence_search {
 	bool is_own;         /* a process of `own` holds it */
 	bool several;        /* processes hold the lock under several leases, and none of these is the caller's */
 };
-
-static error_t fence_parse(int key, char *arg, struct argp_state *state)
-{
-	struct fence_options *options = state->input;
-	char *end;
-	long pid;
-
-	switch (key) {
-	case 'p':
-		errno = 0;
-		pid = strtol(arg, &end, 10);
-		if (errno || end == arg || *end || pid < 1 || pid > INT32_MAX)
-			argp_error(state, "--pid is %s; expected the number of a process", arg);
-		options->pid = (pid_t)pid;
-		return 0;
-	case ARGP_KEY_ARG:
-		cli_take_lock(state, arg, &options->lock);
-		return 0;
-	case ARGP_KEY_NO_ARGS:
-		argp_usage(state);
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
 
 /* The process and those above it. What cannot be read ends the list: then fewer leases count as the caller's own. */
 static void fence_ancestors(struct fence_search *search, pid_t pid)
@@ -195,7 +165,7 @@ bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[
 		snprintf(why, CLI_LINE_BYTES,
 			 "%.512s: no keeper runs for %s, so no process on this host holds this lock", lock, ask.dir);
 	else if (!ret)
-		status = ask_status_json(&ask, why);
+		status = ask_json(&ask, WIRE_STATUS, NULL, why);
 	found = status && fence_choose(&ask, lock, pid, any, status, fence, why);
 	json_decref(status);
 	ask_close(&ask);
@@ -206,13 +176,19 @@ int cmd_fence(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"pid", 'p', "PID", 0, "the lease that this process, or one above it, relies on", 0}, {0}};
-	static const struct argp argp = {.options = known, .parser = fence_parse, .args_doc = "LOCK", .doc = fence_doc};
-	struct fence_options options = {.lock = NULL};
-	char why[CLI_LINE_BYTES];
+	const char *word = NULL;
+	char why[CLI_LINE_BYTES], *end;
 	int64_t fence;
+	long pid = 0;
 
-	argp_parse(&argp, argc, argv, 0, NULL, &options);
-	if (!fence_find(options.lock, options.pid ? options.pid : getpid(), !options.pid, &fence, why))
+	cli_options(argc, argv, fence_doc, "LOCK", known, (void *[]){&word});
+	errno = 0;
+	if (word)
+		pid = strtol(word, &end, 10);
+	snprintf(why, sizeof(why), "--pid is %s; expected the number of a process", word ? word : "");
+	if (word && (errno || end == word || *end || pid < 1 || pid > INT32_MAX))
+		cli_misused(argv, why);
+	if (!fence_find(argv[argc - 1], pid ? (pid_t)pid : getpid(), !pid, &fence, why))
 		return cli_fail(why);
 	printf("%" PRId64 "\n", fence);
 	return CLI_OK;

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "config/config.h"
 #include "procfs/procfs.h"
 
 const char *argp_program_version = "dflock " DFLOCK_VERSION;
 
-#define MATCH_BYTES 16 /* the longest word that may be a command, misspelt */
-#define MATCH_MOST  2  /* letters that may differ */
+#define MATCH_MOST 2 /* letters that may differ */
 
 struct command {
 	const char *name;
@@ -83,33 +83,6 @@ static char *list_commands(int key, const char *text, void *input)
 	return help; /* argp frees it */
 }
 
-/* How many letters make one word of the other: changed, left out, added, or exchanged with the next. */
-static size_t distance(const char *a, const char *b)
-{
-	size_t rows[3][MATCH_BYTES + 1], len_a = strlen(a), len_b = strlen(b);
-
-	if (len_a > MATCH_BYTES || len_b > MATCH_BYTES)
-		return SIZE_MAX;
-	for (size_t j = 0; j <= len_b; j++)
-		rows[0][j] = j;
-	for (size_t i = 1; i <= len_a; i++) {
-		size_t *row = rows[i % 3], *above = rows[(i - 1) % 3], *two_above = rows[(i + 1) % 3];
-
-		row[0] = i;
-		for (size_t j = 1; j <= len_b; j++) {
-			size_t best = above[j - 1] + (a[i - 1] != b[j - 1]);
-
-			best = above[j] + 1 < best ? above[j] + 1 : best;
-			best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-			    two_above[j - 2] + 1 < best)
-				best = two_above[j - 2] + 1;
-			row[j] = best;
-		}
-	}
-	return rows[len_a % 3][len_b];
-}
-
 /* The command that was probably meant. NULL: none is like the word. */
 static const char *meant(const char *word)
 {
@@ -117,7 +90,7 @@ static const char *meant(const char *word)
 	size_t least = MATCH_MOST + 1;
 
 	for (size_t i = 0; i < COMMANDS; i++) {
-		size_t d = distance(word, commands[i].name);
+		size_t d = config_distance(word, commands[i].name);
 
 		if (d >= least || d >= strlen(commands[i].name))
 			continue;

@@ -201,4 +201,7 @@ const char *config_log_level_name(int level);
  * Pure. */
 bool config_same_store(const struct config *a, const struct config *b);
 
+/* How many letters must be changed, added or removed to make b of a. SIZE_MAX: b is no word but a text. */
+size_t config_distance(const char *a, const char *b);
+
 #endif

@@ -37,11 +37,12 @@ static const char *settings_type_name(config_setting_t *setting)
 	}
 }
 
-/* How many letters must be changed, added or removed to make b of a. Both are at most SUGGEST_MAX long. */
-static size_t settings_distance(const char *a, const char *b)
+size_t config_distance(const char *a, const char *b)
 {
 	size_t row[SUGGEST_MAX + 1], len = strlen(b);
 
+	if (len > SUGGEST_MAX)
+		return SIZE_MAX;
 	for (size_t j = 0; j <= len; j++)
 		row[j] = j;
 	for (size_t i = 1; a[i - 1]; i++) {
@@ -66,10 +67,8 @@ static const char *settings_suggestion(const struct setting_row *rows, const cha
 	const char *best = NULL;
 	size_t best_distance = 3, len = strlen(name);
 
-	if (len > SUGGEST_MAX)
-		return NULL;
 	for (; rows->name; rows++) {
-		size_t d = settings_distance(name, rows->name);
+		size_t d = config_distance(name, rows->name);
 
 		if (len >= 3 && strncmp(rows->name, name, len) == 0)
 			d = 0;
