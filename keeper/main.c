@@ -12,7 +12,9 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -242,11 +244,41 @@ struct serving {
 	int dir_fd;
 };
 
+/*
+ * The keeper would serve without these calls, and fail when it has to end a process, or to find a file again. With such arguments none of
+ * them does anything. NULL: the kernel has all of them.
+ */
+static const char *main_kernel_lacks(void)
+{
+	static const struct {
+		long number;
+		const char *name;
+	} needed[] = {{SYS_pidfd_open, "pidfd_open"},
+		      {SYS_pidfd_send_signal, "pidfd_send_signal"},
+		      {SYS_pidfd_getfd, "pidfd_getfd"},
+		      {SYS_openat2, "openat2"},
+		      {SYS_close_range, "close_range"}};
+
+	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
+		if (syscall(needed[i].number, -1, -1, -1, -1, -1) < 0 && errno == ENOSYS)
+			return needed[i].name;
+	return NULL;
+}
+
 /* By which configuration the keeper goes, and where it serves. False with one line in `why`. */
 static bool main_prepare(const struct arguments *a, struct serving *s, char *why, size_t why_size)
 {
+	const char *lacks = main_kernel_lacks();
+	struct utsname system;
 	struct place place;
 
+	if (lacks) {
+		snprintf(
+			why, why_size,
+			"Linux %.60s has no %s(), or a container's filter denies it: the keeper needs Linux 5.10 or later",
+			uname(&system) == 0 ? system.release : "", lacks);
+		return false;
+	}
 	place_init(&place);
 	/* Keeps the path as it is written, and does not follow its links: programs name the file by this path, and it
 	 * may be replaced. The file need not exist: there may be a copy of it (configfile.h). */

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from common import attempt, works
+from harness.host import BUILD, KEEPER
 from machine import USER
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts programs with other priorities, and as others")
@@ -72,3 +73,12 @@ def test_what_cannot_be_taken_back(machine):
     assert machine.cli("stop", uid=USER).returncode == 0
     machine.works(USER)
     assert "nice 19" not in machine.cli("doctor", uid=USER).stdout
+
+
+@pytest.mark.parametrize("number, name", [(434, "pidfd_open"), (437, "openat2"), (438, "pidfd_getfd"), (436, "close_range")])
+def test_an_older_kernel(redis, host_of, number, name):
+    """The numbers are those of x86-64 and arm64 alike."""
+    old = host_of(redis, "old", foreground=False)
+    done = subprocess.run([os.path.join(BUILD, "tests/agents/older"), str(number), KEEPER, "--foreground"], env={**old.env(), "LD_PRELOAD": ""},
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and f"has no {name}(), or a container's filter denies it: the keeper needs Linux 5.10 or later" in done.stderr, done
