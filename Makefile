@@ -35,7 +35,7 @@ SHIM_START := $(addprefix shim/,real.c settings.c exports.c report.c require.c) 
 SHIM_SRC := $(SHIM_START) $(filter-out $(SHIM_START),$(wildcard shim/*.c wire/*.c))
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 # What dflock-net has of the shim: what asks the keeper. real.c is for root.c alone, and nobody calls real_init().
-NET_SHIM := ask await blocker call intent mapping name netted note protect protect_page real report root seen settings start
+NET_SHIM := acquire ask await blocker call intent mapping name netted note protect protect_page real report root seen settings start
 # It knows the numbers of system calls of these machines (net/abi.h). Elsewhere it is not built, and `dflock run --net=on` says so.
 NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine))),$(BUILD)/dflock-net)
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)

@@ -52,17 +52,21 @@ static int decide_write(struct caught *caught, struct thread *t, const struct lo
 /* An answer as decide() gives it; -ENOLCK after a line; another -errno: a look has failed. *look is that of ground_look(), and *want is
  * resolved. */
 static int decide_test(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want,
-		       bool elsewhere, struct protect_look *look)
+		       struct protect_look *look)
 {
 	struct flock64 found;
 	struct behalf behalf;
 	struct ask ask;
-	int ret = ground_ask(want->fd, look, elsewhere);
+	int ret;
 
-	if (ret == GROUND_KERNEL)
+	switch (protect_ask(want->fd, look)) {
+	case PROTECT_NO:
 		return DECIDE_CONTINUE;
-	if (ret != 0)
-		return ret;
+	case PROTECT_REFUSED:
+		return -ENOLCK;
+	case PROTECT_ASK:
+		break;
+	}
 	want->intent.nonblock = true; /* a test never waits */
 	ret = behalf_begin(&behalf, t, &ask);
 	if (ret == 0)
@@ -123,77 +127,44 @@ static int decide_let_go(struct call *c)
 	return 0;
 }
 
-static int decide_grant(struct decision *d, const struct wire_reply *reply)
+/* Nothing is taken here: the kernel goes on with the call. */
+static int decide_try(struct call *c)
 {
-	struct call *c = &d->call;
+	(void)c;
+	return CALL_AGAIN;
+}
 
-	if (sys_clock_ns(CLOCK_BOOTTIME) < reply->until_ns) {
-		d->until_ns = reply->until_ns;
-		return 0;
-	}
+static int decide_learn(struct call *c, const struct wire_reply *granted)
+{
+	((struct decision *)c)->until_ns = granted->until_ns;
 	if (c->late++ < LATE_GRANTS)
-		return CALL_AGAIN;
+		return 0;
 	note_refused(c->fd, "the keeper's grants have ended before they come; this machine has too much to do");
 	return -ENOLCK;
 }
 
-static int decide_take_answer(struct call *c, const struct wire_reply *reply)
+static int decide_take_none(struct call *c)
 {
-	switch (reply->verdict) {
-	case WIRE_GRANTED:
-		return decide_grant((struct decision *)c, reply);
-	case WIRE_NOT_PROTECTED:
-		return 0;
-	case WIRE_WOULD_BLOCK:
-		if (!c->want->nonblock)
-			return -EPROTO;
-		decide_let_go(c);
-		return -EWOULDBLOCK;
-	case WIRE_DEADLOCK:
-		return c->want->space == WIRE_RECORD && !c->want->nonblock ? -EDEADLK : -EPROTO;
-	default:
-		return -EPROTO;
-	}
+	(void)c;
+	return 0;
 }
 
-/* With on_refused = "wait", asks until a keeper has served the call. */
-static int decide_ask(struct decision *d, bool elsewhere)
+static int decide_acquire(struct decision *d)
 {
-	struct call *c = &d->call;
-	unsigned tries = 0;
-	int ret;
+	int ret = acquire(&d->call);
 
-	do {
-		c->look->waits = !c->want->nonblock;
-		ret = ground_ask(c->fd, c->look, elsewhere);
-		if (ret != 0)
-			return ret;
-		ret = call_run(c);
-		if (ret != ASK_LATER) /* as it waits for no other host, it keeps a lock that it converts */
-			return ret;
-		ret = await_keeper(&c->ask, &c->look->by, tries++);
-	} while (ret == 0);
-	return ret;
-}
-
-/* With on_refused = "busy", a call that does not wait fails as if another process had the lock. */
-static int decide_refused(struct call *c)
-{
-	if (!c->want->nonblock || (c->on_refused ? c->on_refused : protect_on_refused(c->fd)) != WIRE_ON_REFUSED_BUSY)
-		return -ENOLCK;
-	decide_let_go(c);
-	return -EWOULDBLOCK;
+	return ret == CALL_KERNEL ? GROUND_KERNEL : ret;
 }
 
 /* Only the wait of a call that waits is ended from outside: one that does not may not fail with EINTR. */
-static int decide_kept(struct decision *d, const struct thread *t, bool elsewhere)
+static int decide_kept(struct decision *d, const struct thread *t)
 {
 	int ret;
 
 	if (d->call.want->nonblock)
-		return decide_ask(d, elsewhere);
+		return decide_acquire(d);
 	kept_begin(&d->kept, t);
-	ret = decide_ask(d, elsewhere);
+	ret = decide_acquire(d);
 	kept_end(&d->kept);
 	if (d->kept.gone)
 		return DECIDE_GONE;
@@ -213,12 +184,13 @@ static int decide_error(int fd, int ret)
 	return -ENOLCK;
 }
 
-static int decide_take(struct thread *t, const struct lockcall *call, struct want *want, bool elsewhere,
-		       struct protect_look *look, int64_t *until_ns)
+static int decide_take(struct thread *t, const struct lockcall *call, struct want *want, struct protect_look *look,
+		       int64_t *until_ns)
 {
-	static const struct call_taking taking = {.let_go = decide_let_go};
+	static const struct call_taking taking = {
+		.try = decide_try, .learn = decide_learn, .take = decide_take_none, .let_go = decide_let_go};
 	struct decision d = {
-		.call = {.answer = decide_take_answer,
+		.call = {.answer = acquire_answer,
 			 .taking = &taking,
 			 .fd = want->fd,
 			 .want = &want->intent,
@@ -229,21 +201,17 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 	int ret = behalf_begin(&behalf, t, &d.call.ask);
 
 	if (ret == 0)
-		ret = decide_kept(&d, t, elsewhere);
+		ret = decide_kept(&d, t);
 	else
 		ret = decide_error(want->fd, ret);
 	behalf_end(&behalf);
 	if (ret == 0 || (ret < 0 && ret != -DECIDE_RESTARTSYS && ret != -ESRCH))
 		decide_count(t, want, ret);
-	if (ret == -EWOULDBLOCK)
-		blocker_tell(want->fd, &want->intent, look);
-	if (ret == -ENOLCK)
-		return decide_refused(&d.call);
 	if (ret != 0)
 		return ret == GROUND_KERNEL ? DECIDE_CONTINUE : ret;
 	if (sys_clock_ns(CLOCK_MONOTONIC) - since_ns >= LOOK_AGAIN_NS && !want_is_same(want, t, call))
 		return DECIDE_ANEW;
-	*until_ns = d.until_ns;
+	*until_ns = look->disclaimed ? 0 : d.until_ns;
 	return DECIDE_CONTINUE;
 }
 
@@ -268,8 +236,8 @@ static int decide_look(struct caught *caught, struct thread *t, const struct loc
 	if (ret < 0)
 		return protect_is_kernels(want->fd) ? DECIDE_CONTINUE : decide_error(want->fd, ret);
 	if (call->kind == LOCKCALL_TEST)
-		return decide_error(want->fd, decide_test(caught, t, call, want, elsewhere, &look));
-	return decide_take(t, call, want, elsewhere, &look, until_ns);
+		return decide_error(want->fd, decide_test(caught, t, call, want, &look));
+	return decide_take(t, call, want, &look, until_ns);
 }
 
 static int decide_for(struct caught *caught, struct thread *t, const struct lockcall *call, int64_t *until_ns)

@@ -13,11 +13,8 @@
 /* dflock has no part in the call. Not an errno. */
 #define GROUND_KERNEL 1
 
-/* The first look. 0: it may be protected; GROUND_KERNEL; or -ENOLCK. */
+/* protect_look() for such a thread: protect_ask() then asks as it must. 0: it may be protected; GROUND_KERNEL; or -ENOLCK. */
 int ground_look(int fd, struct protect_look *look, bool elsewhere);
-
-/* Before each question to a keeper: fills look->by. The same results; with -ENOLCK a line was written. */
-int ground_ask(int fd, struct protect_look *look, bool elsewhere);
 
 /* Which configuration file and which runtime directory this process goes by: the same number for processes that go by the same ones. */
 uint64_t ground_hash(void);

@@ -313,7 +313,7 @@ enum protect protect_look(int fd, struct protect_look *look)
 	const struct settings *s = settings_get();
 
 	look->page = NULL;
-	look->waits = false;
+	look->waits = look->elsewhere = false;
 	look->first = (struct protect_first){.euid = RUNDIR_MY_UID};
 	/* Without a line, since only the settings say whether descriptor 2 may be written. */
 	if (!s)
@@ -332,7 +332,10 @@ enum protect protect_ask(int fd, struct protect_look *look)
 	const struct settings *s = settings_get();
 	struct protect_first first = look->first;
 	struct settings_config config;
+	const struct page *page;
 
+	if (look->elsewhere)
+		return protect_gather_all(fd, &look->by, &page) < 0 ? PROTECT_REFUSED : PROTECT_ASK;
 	look->first.euid = RUNDIR_MY_UID; /* when this is called again, time has passed */
 	look->first.has_mine = false;
 	if (!look->page && (protect_is_kernels(fd) || name_is_none(fd)))

@@ -42,6 +42,7 @@ struct protect_look {
 	 * looked up, if protect_page_is_near(). NULL: there is no such page. */
 	const struct page *page;
 	bool waits; /* set by the caller before protect_ask(), if the call waits; false after protect_look() */
+	bool elsewhere; /* the same, if no path of this process leads to the file: the keeper says what it is, whatever the page says */
 	struct leases_file file;
 	struct protect_by by; /* filled by protect_ask() */
 	bool refused;         /* set if the call fails with EWOULDBLOCK because of on_refused = "busy" */
@@ -90,6 +91,8 @@ bool protect_knows(const struct protect_fact *fact, int64_t stamp_ns, uint64_t a
 /* Returns `is`. */
 bool protect_note(struct protect_fact *fact, int64_t stamp_ns, uint64_t about, bool is);
 
+/* Fills *by, with the page that is in the runtime directory now, or NULL. 0, or -errno after the reason was written. */
+int protect_gather_all(int fd, struct protect_by *by, const struct page **page);
 /* mapping_refresh(); -errno after the reason was written. */
 int protect_refresh(int fd, const struct protect_by *by, const struct page **page);
 

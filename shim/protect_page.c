@@ -108,6 +108,21 @@ struct page_config protect_which(const struct settings *s, const struct settings
 	return mine;
 }
 
+int protect_gather_all(int fd, struct protect_by *by, const struct page **page)
+{
+	const struct settings *s = settings_get();
+	struct settings_config config;
+	int ret = protect_gather(s, fd, sys_geteuid(), by);
+
+	if (ret == 0)
+		ret = protect_refresh(fd, by, page);
+	if (ret < 0)
+		return ret;
+	settings_config_now(s, &config);
+	by->mine = protect_which(s, &config, *page);
+	return 0;
+}
+
 /* The rule of fd's file in the page that this process knows. */
 static bool protect_find_rule(int fd, struct page_found *found)
 {

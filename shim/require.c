@@ -21,28 +21,12 @@
 
 /* --- the page --- */
 
-/* The page that is in the runtime directory now, or NULL; *by is filled for it. 0, or -errno after a line. */
-static int require_page(struct protect_by *by, const struct page **page)
-{
-	const struct settings *s = settings_get();
-	struct settings_config config;
-	int ret = protect_gather(s, NOTE_JOB, sys_geteuid(), by);
-
-	if (ret == 0)
-		ret = protect_refresh(NOTE_JOB, by, page);
-	if (ret < 0)
-		return ret;
-	settings_config_now(s, &config);
-	by->mine = protect_which(s, &config, *page);
-	return 0;
-}
-
 static enum page_answer require_path(const char *path)
 {
 	const struct page *page;
 	struct protect_by by;
 
-	if (require_page(&by, &page) < 0 || !page || !protect_same_root(page))
+	if (protect_gather_all(NOTE_JOB, &by, &page) < 0 || !page || !protect_same_root(page))
 		return PAGE_SAYS_NOTHING;
 	return page_ask(page, &by.mine, path, NULL);
 }
@@ -155,7 +139,7 @@ static bool require_is_met(const char *value)
 				       "set DFLOCK_CONFIG");
 		return false;
 	}
-	if (require_page(&by, &page) < 0 || !require_keeper(&by))
+	if (protect_gather_all(NOTE_JOB, &by, &page) < 0 || !require_keeper(&by))
 		return false;
 	return !strchr(value, '/') || require_file(value);
 }
