@@ -185,7 +185,7 @@ static void freeze_list_stopped(const struct freeze *f, struct family *family)
 {
 	/* For people. There may be thousands, and the parent has other work. */
 	for (const struct thread *t = f->stopped.threads.all; t && family_count(family) < DEEDS_PIDS; t = t->hh.next)
-		if (family_add(family, t->pid) < 0)
+		if (!t->killed && family_add(family, t->pid) < 0)
 			return;
 }
 

@@ -192,6 +192,7 @@ void freezer_end_lost(struct freeze *f)
 		goto out;
 	freezer_say(f, &family, ending);
 	freeze_signal(&family, SIGKILL);
+	threads_note_killed(&f->stopped.threads, &family); /* the tracer is told of their end later */
 	if (stopped)
 		f->reprieves = 0;
 	else /* one may have slipped through */

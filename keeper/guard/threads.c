@@ -91,10 +91,16 @@ bool threads_all_stopped(const struct threads *threads)
 	return true;
 }
 
-/* Is it stopped, or about to be? */
+void threads_note_killed(struct threads *threads, const struct family *family)
+{
+	for (struct thread *t = threads->all; t; t = t->hh.next)
+		t->killed = t->killed || family_has(family, t->pid);
+}
+
+/* Is it stopped, or about to be, and will it go on? */
 static bool thread_counts(const struct thread *t)
 {
-	return !t->going && t->how != THREAD_REFUSED;
+	return !t->going && !t->killed && t->how != THREAD_REFUSED;
 }
 
 /* By any of its threads: the first one may have ended. */

@@ -40,7 +40,7 @@ struct thread {
 	bool stopped;     /* confirmed */
 	bool before;      /* SIGNALLED: it was stopped before, and stays so */
 	bool at_mercy;    /* SIGNALLED: another process traces a thread of it, and is not stopped */
-	bool killed;      /* it got SIGKILL from threads_kill_others() */
+	bool killed;      /* it got SIGKILL from the parent, and only has to end */
 	bool going;       /* TRACED: to be let go as soon as its stop is confirmed */
 	unsigned tries;   /* ASKED: how often */
 	int64_t asked_ns; /* ASKED: when first */
@@ -66,8 +66,10 @@ struct thread *threads_add(struct threads *threads, const struct thread *thread)
 void threads_remove(struct threads *threads, struct thread *thread);
 /* Are all confirmed stopped? */
 bool threads_all_stopped(const struct threads *threads);
-/* The number of processes, also of those whose first thread has ended; without those that are only waiting to be let go, or that could
- * not be stopped at all. */
+/* These processes got SIGKILL. */
+void threads_note_killed(struct threads *threads, const struct family *family);
+/* The number of processes, also of those whose first thread has ended; without those that are only waiting to be let go or to end, or
+ * that could not be stopped at all. */
 unsigned threads_processes(const struct threads *threads);
 
 /* Is each thread confirmed stopped, or inert? */

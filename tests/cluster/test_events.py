@@ -110,6 +110,8 @@ def test_lost_and_killed(make_host, redis, told, on_lost):
         assert (lost["space"], lost["mode"], lost["from"], lost["to"]) == ("flock", "exclusive", 0, None)
         assert "lost its memory" in lost["reason"] and lost["message"].startswith("LOST: ")
         check_frame(a, lost)
+        wait_until(lambda: a.run("flock", "-n", a.path("f"), "true").returncode == 0, "the lock is free", 20)
+        assert "holders-thawed" not in a.log()  # they were killed: none of them goes on
 
 
 def test_frozen_ones_that_die_with_the_parent(make_host, redis, told):
