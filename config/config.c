@@ -198,8 +198,8 @@ static int config_read_top(const struct config_reading *r, config_setting_t *roo
 static int config_parse_text(const struct config_reading *r, bool shared, struct config *config)
 {
 	config_t *parsed = config->store.parsed = malloc(sizeof(*parsed));
-	const char *error;
-	int ret = scan_text(r, config->text, config->text_len);
+	const char *error, *expected = "name = value; here, or the end of what stands before";
+	int line, comma = 0, ret = scan_text(r, config->text, config->text_len, &comma);
 
 	if (!parsed)
 		return reading_out_of_memory(r);
@@ -209,9 +209,14 @@ static int config_parse_text(const struct config_reading *r, bool shared, struct
 	if (config_read_string(parsed, config->text))
 		return config_read_top(r, config_root_setting(parsed), shared, config);
 	error = config_error_text(parsed);
-	return reading_fail(r, config_error_line(parsed), "%s; expected %s", error,
-			    strstr(error, "duplicate") ? "each setting once"
-						       : "name = value; here, or the end of what stands before");
+	line = config_error_line(parsed);
+	if (strstr(error, "duplicate")) {
+		expected = "each setting once";
+	} else if (comma && comma < line) { /* the first of the mistakes */
+		line = comma;
+		expected = "no comma behind the last entry of a list";
+	}
+	return reading_fail(r, line, "%s; expected %s", error, expected);
 }
 
 /* Reads id and bytes so that the id is that of these bytes: if the file changes meanwhile, reads it again. */

@@ -44,9 +44,10 @@ int reading_fail(const struct config_reading *r, int line, const char *format, .
 /*
  * Goes over the text before libconfig does, and refuses what libconfig accepts but reads in another way than a person
  * would: NUL bytes, @include, comments and strings that never end, numbers that need more than 32 bits (libconfig 1.5
- * cuts them to 32 bits silently).
+ * cuts them to 32 bits silently). *comma: the line of the first comma behind the last entry of a list, 0 if there is none; libconfig 1.5
+ * takes it for a syntax error in the line of the bracket, 1.7 allows it.
  */
-int scan_text(const struct config_reading *r, const char *text, size_t len);
+int scan_text(const struct config_reading *r, const char *text, size_t len, int *comma);
 
 enum setting_type {
 	SETTING_NUMBER, /* int64_t, from min to max */

@@ -39,6 +39,8 @@ struct scan {
 	const struct config_reading *r;
 	const char *start, *at, *end; /* *end is NUL */
 	int line;
+	int comma; /* the line of a comma, while only spaces and comments follow; else 0 */
+	int last_comma;
 };
 
 /* No <ctype.h>: libconfig's syntax does not depend on the locale. */
@@ -133,6 +135,12 @@ static int scan_token(struct scan *s)
 			s->at++;
 		return 0;
 	}
+	if ((*at == ')' || *at == ']') && !s->last_comma)
+		s->last_comma = s->comma;
+	if (*at == ',')
+		s->comma = s->line;
+	else if (!strchr(" \t\r\n\f", *at))
+		s->comma = 0;
 	if (*at == '"')
 		return scan_string(s);
 	if (scan_is_digit(*at))
@@ -151,7 +159,7 @@ static int scan_token(struct scan *s)
 	return 0;
 }
 
-int scan_text(const struct config_reading *r, const char *text, size_t len)
+int scan_text(const struct config_reading *r, const char *text, size_t len, int *comma)
 {
 	struct scan s = {.r = r, .start = text, .at = text, .end = text + len, .line = 1};
 	const char *nul = memchr(text, '\0', len);
@@ -169,5 +177,6 @@ int scan_text(const struct config_reading *r, const char *text, size_t len)
 		if (ret < 0)
 			return ret;
 	}
+	*comma = s.last_comma;
 	return 0;
 }

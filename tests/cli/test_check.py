@@ -56,6 +56,28 @@ MISTAKES = [
 ]
 
 
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../config/dflock.conf")
+
+
+def example_rules():
+    with open(EXAMPLE) as f:
+        return [i for i, line in enumerate(f.read().splitlines()) if line.startswith("\t// {")]
+
+
+@pytest.mark.parametrize("at", example_rules())
+def test_each_rule_of_the_example_alone(host, at):
+    """No rule has a comma that libconfig 1.5 refuses where it is the last one; if one is added, the line is that of the comma."""
+    with open(EXAMPLE) as f:
+        lines = f.read().splitlines(keepends=True)
+    lines[at] = lines[at].replace("// {", "{")
+    for end, status in ("\n", {0}), (",\n", {0, 1}):  # libconfig 1.7 allows it
+        lines[at] = lines[at].rstrip("\n") + end
+        written(host, "".join(lines))
+        done = check(host)
+        assert done.returncode in status, done
+        assert done.returncode == 0 or f"{host.config}:{at + 1}: syntax error; expected no comma behind the last entry of a list" in done.stderr, done
+
+
 @pytest.fixture
 def host(host_of, folder):
     return host_of("unix:/none", foreground=False)

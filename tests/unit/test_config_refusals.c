@@ -16,6 +16,7 @@ static const struct refusal {
 	{"\n\nhost = ;", 3, "syntax error; expected name = value;"},
 	{"lease = {\nttl_ms = 1000\n", 3, "syntax error"},
 	{"x", 1, "syntax error"},
+	{"protect = (\n{ path = \"/a\"; }\n{ path = \"/b\"; }\n);", 3, "syntax error"},
 	{"host = \"a\";\nhost = \"b\";\n", 2, "duplicate setting name; expected each setting once"},
 	{"lease = { ttl_ms = 1000;\nttl_ms = 1000; };", 2, "duplicate setting name"},
 	/* What it does not. */

@@ -229,14 +229,14 @@ START_TEST(rules_must_fit_the_page)
 }
 END_TEST
 
-/* The example's rules, without the marks that make them comments. */
+/* The example's rules, without the marks that make them comments, and with commas between them. */
 START_TEST(example_rules_are_valid)
 {
 	char *rules = strstr(example, "protect = (");
 
 	ck_assert_ptr_nonnull(rules);
 	for (char *mark = rules; (mark = strstr(mark, "// "));)
-		memset(mark, ' ', 2);
+		memcpy(mark, strchr(rules, '{') < mark ? ", " : "  ", 2);
 	read_ok(rules);
 	ck_assert_uint_eq(config->rule_count, 7);
 	ck_assert_str_eq(config->rules[1].name, "report");
