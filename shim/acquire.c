@@ -60,6 +60,20 @@ static int acquire_in_kernel(struct call *c, int (*how)(struct call *c))
 	return ret;
 }
 
+/* A call that is to wait for a local holder, and to say so, first tries. */
+static int acquire_take(struct call *c)
+{
+	const struct call_taking *taking = c->taking;
+	int ret = -EWOULDBLOCK;
+
+	if (!c->want->nonblock && blocker_tells())
+		ret = acquire_in_kernel(c, taking->try);
+	if (!is_conflict(ret))
+		return ret;
+	ret = c->want->nonblock ? 0 : blocker_tell(c->fd, c->want, c->look);
+	return ret < 0 ? ret : acquire_in_kernel(c, taking->take);
+}
+
 static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
 {
 	const struct call_taking *taking = c->taking;
@@ -72,7 +86,7 @@ static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
 		ret = taking->learn(c, granted);
 	if (ret != 0)
 		return ret;
-	ret = acquire_in_kernel(c, taking->take);
+	ret = acquire_take(c);
 	if (sys_clock_ns(CLOCK_BOOTTIME) < granted->until_ns)
 		return ret; /* Place 1. */
 	if (ret < 0 && !is_conflict(ret))

@@ -29,25 +29,34 @@ static bool blocker_is_early(const struct protect_look *look)
 	return false;
 }
 
-/* One attempt with one keeper: a keeper of an older version closes the connection. */
-void blocker_tell(int fd, const struct intent *want, struct protect_look *look)
+bool blocker_tells(void)
 {
 	const struct settings *s = settings_get();
+
+	return s && s->verbose;
+}
+
+/* One attempt with one keeper: a keeper of an older version closes the connection. */
+int blocker_tell(int fd, const struct intent *want, struct protect_look *look)
+{
 	struct wire_reply reply;
 	struct ask ask = {.thread = 0};
 	int ret;
 
-	if (!s || !s->verbose || blocker_is_early(look) || protect_ask(fd, look) != PROTECT_ASK)
-		return;
-	if (ask_open(&ask, &look->by, want, fd, 0) < 0)
-		return;
+	if (!blocker_tells() || blocker_is_early(look) || protect_ask(fd, look) != PROTECT_ASK)
+		return 0;
+	ret = ask_open(&ask, &look->by, want, fd, 0);
+	if (ret < 0)
+		return ret == -EINTR ? ret : 0;
 	ask.deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
+	ask.cancellable = false; /* nothing would close it */
 	ret = ask_send(&ask, &look->by, ask_request(WIRE_HELD, want, false), fd);
 	if (ret == 0)
 		ret = ask_receive(&ask, &reply);
 	if (ret == 0 && reply.verdict == WIRE_OK && *reply.reason)
 		note_line(fd, reply.reason);
 	ask_close(&ask);
+	return ret == -EINTR ? ret : 0;
 }
 
 struct test_call {

@@ -323,6 +323,25 @@ def test_refused_because_of_a_local_holder(hosts):
     assert re.fullmatch(rf"dflock: {a.path('f')}: held by this host, pid {job.pid} \(nightly\), since \d\d:\d\d:\d\d\n", done.stderr)
 
 
+@pytest.mark.parametrize("where", ["another host", "this host"])
+def test_a_call_that_waits(hosts, where):
+    """It says for which process as it begins to wait: so also before flock -w gives up."""
+    a, b = hosts
+    job = holder(b if where == "another host" else a, comm="nightly")
+    text = rf"dflock: {a.path('f')}: held by {'host b' if where == 'another host' else where}, pid {job.pid} \(nightly\), since \d\d:\d\d:\d\d\n"
+    before = time.monotonic()
+    done = verbose(a, "flock", "-w", "3", a.path("f"), "true")
+    assert done.returncode == 1 and re.fullmatch(text, done.stderr) and time.monotonic() - before < 30, done
+    assert verbose(a, "flock", "-w", "0.01", a.path("f"), "true").returncode == 1  # perhaps while it asks
+    assert verbose(a, "flock", "-w", "0.3", a.path("f"), "true", env={}).stderr == ""
+    waits = subprocess.Popen([*a.inside, "flock", a.path("f"), "echo", "ran"], env={**a.env(), "DFLOCK_VERBOSE": "1"}, text=True,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    line = waits.stderr.readline()
+    job.say("")
+    assert re.fullmatch(text, line) or "has not answered" in line
+    assert waits.communicate(timeout=60) == ("ran\n", "") and waits.returncode == 0
+
+
 def test_run_and_lock(hosts):
     a, b = hosts
     holder(b)
