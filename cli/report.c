@@ -111,12 +111,16 @@ int report_read(struct report *report)
 	return 0;
 }
 
-bool report_has_taken(const struct report *report)
+bool report_has_taken(const struct report *report, const char *file)
 {
-	for (size_t i = 0; i < report->count; i++)
+	char *path = file ? realpath(file, NULL) : NULL;
+	bool found = false;
+
+	for (size_t i = 0; i < report->count && !found; i++)
 		if (report->lines[i].counts[TALLY_LEASED] || report->lines[i].counts[TALLY_CAUGHT])
-			return true;
-	return false;
+			found = !file || strcmp(report->lines[i].path, path ? path : file) == 0;
+	free(path);
+	return found;
 }
 
 /* --- what it says --- */

@@ -21,8 +21,8 @@ int report_start(struct report *report);
 int report_read(struct report *report);
 void report_end(struct report *report);
 
-/* Has the job got a lock on a protected file? */
-bool report_has_taken(const struct report *report);
+/* Has the job got a lock on a protected file; on this one, if `file` is not NULL? */
+bool report_has_taken(const struct report *report, const char *file);
 
 /* `config` (NULL: there is none) gives the lock names. False: it could not be written; errno says why. */
 bool report_print(const struct report *report, const struct config *config, const char *job, FILE *f);

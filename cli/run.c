@@ -21,7 +21,7 @@ static const char run_doc[] =
 	"that it starts, hold across the cluster. Other preloads stay.\v"
 	"The exit status is that of JOB; 127 if it was not found, 126 if it could not be executed, 125 if dflock "
 	"itself failed, 123 if --require found something missing, and 122 if JOB succeeded and --require=taken found "
-	"that it took no protected lock. One line says so if the preload cannot reach JOB (statically linked, "
+	"that it took no protected lock, or none on a FILE that --require names. One line says so if the preload cannot reach JOB (statically linked, "
 	"setuid); it is run all the same.";
 
 #define RUN_VERBOSE "DFLOCK_VERBOSE"
@@ -218,7 +218,8 @@ int run_job(int argc, char **argv, run_more_fn *more)
 	static const struct argp_option known[] = {
 		{"require", 'r', "FILE", OPTION_ARG_OPTIONAL,
 		 "start JOB only if it will be protected: the preload reaches it, a keeper runs, the store grants "
-		 "locks, and FILE, if named, is protected. --require=taken: also fail if JOB took no protected lock",
+		 "locks, and FILE, if named, is protected. --require=taken: also fail if JOB took no protected lock, or none on "
+		 "FILE",
 		 0},
 		{"report", 'R', "FILE", OPTION_ARG_OPTIONAL,
 		 "when JOB has ended, list the files that it locked, on standard error or in FILE", 0},
@@ -233,7 +234,8 @@ int run_job(int argc, char **argv, run_more_fn *more)
 		 "their rights",
 		 0},
 		{"verbose", 'v', NULL, 0,
-		 "when a lock is refused because it is taken, say on standard error which processes hold it", 0},
+		 "when a lock is taken, and the call is refused or waits, say on standard error which processes hold it",
+		 0},
 		{0}};
 	static const struct argp argp = {
 		.options = known, .parser = run_parse, .args_doc = "[--] JOB [ARGUMENT...]", .doc = run_doc};

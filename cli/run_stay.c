@@ -70,6 +70,25 @@ static void write_report(const struct run_options *options, const struct report 
 	config_free(config);
 }
 
+/* With --require=taken: on each FILE that another --require names, or on any. Says which is missing. */
+static bool has_taken(const struct run_options *options, const struct report *report)
+{
+	bool all = options->file_count || report_has_taken(report, NULL);
+
+	if (!all)
+		cli_error("%s took no lock on a protected file", options->job[0]);
+	for (size_t i = 0; i < options->file_count; i++) {
+		if (report_has_taken(report, options->files[i]))
+			continue;
+		cli_error(
+			"%s took no lock on %s that dflock has seen: it locked past the library (env -i, sudo, a static "
+			"program; see --net), or not at all",
+			options->job[0], options->files[i]);
+		all = false;
+	}
+	return all;
+}
+
 /* The job's end, when it was counted which locks it took. Another exit status than the job's, or 0. */
 static int conclude(const struct run_options *options, struct report *report, FILE *f, int status)
 {
@@ -81,10 +100,9 @@ static int conclude(const struct run_options *options, struct report *report, FI
 	}
 	if (options->report)
 		write_report(options, report, f);
-	if (!options->taken || report_has_taken(report))
-		return 0;
-	cli_error("%s took no lock on a protected file", options->job[0]);
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? CLI_RUN_NOT_TAKEN : 0;
+	return options->taken && !has_taken(options, report) && WIFEXITED(status) && WEXITSTATUS(status) == 0
+		       ? CLI_RUN_NOT_TAKEN
+		       : 0;
 }
 
 /* Where dflock was started without standard error, its messages must not get into a file that is opened now. For the

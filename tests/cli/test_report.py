@@ -482,6 +482,11 @@ def test_taken_and_files(host):
         done = reported(host, *words, "echo", "ran")
         assert (done.returncode, done.stdout) == (123, "") and host.path("typo") + " is not protected" in done.stderr, done
     assert reported(host, "--require=./taken", "true", cwd=host.files).returncode == 123
+    # Past the library, and of another file: what was taken is said at the end, when it is too late for a 123.
+    for words in (["sh", "-c", f"env -i flock -n {host.path('f')} echo ran"], ["flock", host.path("h"), "echo", "ran"]):
+        done = reported(host, f, "--require=taken", *words)
+        assert (done.returncode, done.stdout) == (122, "ran\n"), done
+        assert done.stderr.startswith(f"dflock: {words[0]} took no lock on {host.path('f')} that dflock has seen"), done
 
 
 # --- DFLOCK_LOG=debug ---
