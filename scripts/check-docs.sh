@@ -93,6 +93,11 @@ for word in $(find tests -name 'test_*.py' -printf '%f\n' | sort | uniq -d); do 
 # Manual pages.
 mandoc -Tlint -Wwarning man/*.[1-8] >"$work/lint" || wrong "mandoc -Tlint: $(cat "$work/lint")"
 
+# Each row of a table has as many cells as its head: GitHub drops what is more. A | within `...` also ends a cell.
+cells='/^```/ { code = !code } /^\|/ && !code { row = $0; gsub(/\\\|/, "", row); n = gsub(/\|/, "|", row)
+	if (!head) head = n; else if (n != head) print FILENAME ":" FNR ": this row has " n - 1 " cells, and the table has " head - 1; next } { head = 0 }'
+while IFS= read -r line; do wrong "$line"; done < <(for page in $documents; do awk "$cells" "$page"; done)
+
 # What documents refer to is there.
 for page in $documents; do
 	for path in $(grep -oE '\]\([^)#]+' "$page" | sed 's/](//' | grep -v '://' || true); do

@@ -38,9 +38,9 @@ class Group:
         return self.machines
 
     def command(self, text):
-        """As it stands in the page; plain: without `dflock run` and what belongs to it."""
+        """As it stands in the page, for a package, and here below /usr/local; plain: without `dflock run` and what belongs to it."""
         assert "dflock run --require=" in text
-        return text if self.excludes else re.sub(r"(/usr/local/bin/)?dflock run \S+ -- ", "", text)
+        return text.replace("/usr/bin/dflock", "/usr/local/bin/dflock") if self.excludes else re.sub(r"(/usr/bin/)?dflock run \S+ -- ", "", text)
 
     def ran(self):
         """The machines on which the job ran, in this order."""

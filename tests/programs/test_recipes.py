@@ -54,7 +54,7 @@ def test_systemd_accepts_the_units(folder, title):
     for name in units:
         path = os.path.join(folder, name[4:])
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        text = recipe(title)[name].replace("/usr/local/bin/dflock", "/bin/true")
+        text = recipe(title)[name].replace("/usr/bin/dflock", "/bin/true")
         if ".d/" in name:  # a part of a unit: beside one that systemd knows
             with open(os.path.join(folder, "cron.service"), "w") as f:
                 f.write("[Unit]\nDescription=x\n[Service]\nExecStart=/bin/false\n")
