@@ -77,12 +77,10 @@ done
 for name in $(sed -n '/^## Logs/,/^## /s/^| \(`.*`\) |.*/\1/p' docs/operating.md | tr -d '`,'); do
 	grep -qx -- "$name" <<<"$(names LINE; names EVENT)" || wrong "docs/operating.md: no line has the name $name"
 done
-# Metrics: the table in cli/, the manual page, the table for operators; alerts name no others.
+# Metrics: the table in cli/, the table for operators; alerts name no others.
 metrics=$(sed -n 's/^\t{"\([a-z_]*\)",.*/dflock_\1/p' cli/metrics.c)
 [ -n "$metrics" ] || wrong "cli/metrics.c: no metrics were found"
 same cli/metrics.c "$metrics" docs/operating.md "$(sed -n 's/^| `\(dflock_[a-z_]*\)`.*/\1/p' docs/operating.md)"
-same cli/metrics.c "$metrics" "man/dflock.1 (metrics)" "$(awk '/^\.S[hs]/ { on = $0 == ".Ss dflock metrics" } on' man/dflock.1 |
-	sed 's/dflock_up 0//' | grep -oE 'dflock_[a-z_]+')"
 for word in $(grep -oE 'dflock_[a-z_]+' packaging/prometheus/dflock.rules.yml | sed -E 's/_(bucket|sum|count)$//' | sort -u); do
 	grep -qx "$word" <<<"$metrics" || wrong "packaging/prometheus/dflock.rules.yml: there is no metric $word"
 done
