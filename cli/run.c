@@ -21,8 +21,8 @@ static const char run_doc[] =
 	"that it starts, hold across the cluster. Other preloads stay.\v"
 	"The exit status is that of JOB; 127 if it was not found, 126 if it could not be executed, 125 if dflock "
 	"itself failed, 123 if --require found something missing, and 122 if JOB succeeded and --require=taken found "
-	"that it took no protected lock, or none on a FILE that --require names. One line says so if the preload cannot reach JOB (statically linked, "
-	"setuid); it is run all the same.";
+	"that it took no protected lock, or none on a FILE that --require names. One line says so if the preload cannot "
+	"reach JOB (statically linked, setuid); it is run all the same.";
 
 #define RUN_VERBOSE "DFLOCK_VERBOSE"
 
