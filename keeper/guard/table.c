@@ -76,7 +76,6 @@
 #include <unistd.h>
 
 #include "keeper/guard/table_file.h"
-#include "keeper/guard/table_sums.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/guard/table_words.h"
 
@@ -382,19 +381,6 @@ void table_unsure(struct table *t)
 		/* The earlier parent may not have killed all holders. */
 		table_move(t, i, TABLE_ENDING, TABLE_LOST); /* mutant: table-ending */
 	}
-}
-
-int table_open(struct table *t, int dir_fd, char *why, size_t why_size)
-{
-	int ret = table_file_open(t, dir_fd, why, why_size);
-
-	if (ret < 0)
-		return ret;
-	underway_open(&t->underway, dir_fd); /* or not: then no call of the net is granted */
-	table_unsure(t);
-	if (!table_get_ns(&t->head->freeze_at_ns) && table_in_use(t)) /* no lease is sure for ever */
-		table_file_doubt_times(t);                            /* mutant: rescue-times */
-	return 0;
 }
 
 /* Is what this process has open still the file of that name? */

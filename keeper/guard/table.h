@@ -7,6 +7,16 @@
  * and "leases.text" with token, name and path of each lease, which only keepers map (table_text.h). Both grow by
  * posix_fallocate() only, so that no store ever meets a full file system. A table of another boot is void.
  *
+ * The format's promise, from version 1 on: the table of any version is the file TABLE_NAME, and in it
+ *   - the first TABLE_HEAD_PROMISED bytes are those of struct table_head, and head->sum is table_head_sum() (table_file.h);
+ *   - slots begin at head_bytes and go on to the end of the file, each of slot_bytes bytes;
+ *   - the first TABLE_SLOT_PROMISED bytes of a slot are those of struct table_slot. The lowest byte of its word is a state: on
+ *     a slot that is TABLE_FREE, TABLE_ASKED or TABLE_RETURNED no process relies. Any other one is a lease;
+ *   - on_lost has the values of enum on_lost in config.h, and any other means ON_LOST_FREEZE;
+ *   - at signalled_at there are signalled_count of struct table_signalled.
+ * What is behind these parts may change with any version. A keeper that knows more of another version may take more from it.
+ * table_open.c ends the holders of their leases.
+ *
  * table.c has the argument: which word is written when, and what a crash leaves behind.
  *
  * Loop only in the keeper; one thread in the parent. No function waits. A change of a slot is a few stores and no
@@ -66,7 +76,7 @@ enum table_why {
 
 /*
  * 128 bytes: all that the parent needs. The first TABLE_SLOT_PROMISED bytes are the same in every version of the table
- * (table_rescue.h).
+ * (above).
  */
 struct table_slot {
 	uint64_t word; /* state, mode, generation: table_word() */
@@ -80,7 +90,7 @@ struct table_slot {
 	/* The parent's: the generation of the lease for which it saw a lock, and no process that it could stop; and the
 	 * generation for which the log says so. */
 	uint64_t hidden, hidden_said;
-	uint64_t sum;                /* of what does not change while it is a lease: table_sums.h */
+	uint64_t sum;                /* of what does not change while it is a lease: table_file.h */
 	uint32_t uid;                /* the user whose call asked for it */
 	uint32_t why;                /* enum table_why, of a lost one */
 	uint32_t text_at, text_room; /* in the text area, in units of TEXT_UNIT; stay with the slot when it is free */
@@ -114,7 +124,7 @@ struct table_caller {
 	uint64_t dev, ino;
 };
 
-/* The first TABLE_HEAD_PROMISED bytes are the same in every version of the table (table_rescue.h). */
+/* The first TABLE_HEAD_PROMISED bytes are the same in every version of the table (above). */
 struct table_head {
 	uint64_t magic;
 	uint32_t version;
@@ -123,7 +133,7 @@ struct table_head {
 	uint32_t signalled_at, signalled_count; /* `signalled`, from the beginning of the file */
 	uint32_t unused;
 	char boot[CLOCK_BOOT_BYTES];
-	uint64_t sum; /* of all of the above: table_sums.h */
+	uint64_t sum; /* of all of the above: table_file.h */
 	uint64_t time_dev,
 		time_ino;      /* the time namespace whose CLOCK_BOOTTIME the times below are of; 0: there are none */
 	int64_t freeze_at_ns;  /* CLOCK_BOOTTIME: holders must be stopped from then on; 0: no lease so far */
@@ -200,7 +210,7 @@ static inline enum wire_mode table_word_mode(uint64_t word)
  * For the parent, which must have keeper.lock: opens the table, or makes one. The leases of an earlier keeper become
  * unsure: their holders are stopped at the old deadline unless the next keeper renews in time. 0 or -errno. `why`: if
  * the file cannot be used and is kept as leases.bad, one line that says so, and what becomes of its leases
- * (table_rescue.h); else "". The caller owns what `table` has then: table_close().
+ * (table_open.c); else "". The caller owns what `table` has then: table_close().
  */
 int table_open(struct table *table, int dir_fd, char *why, size_t why_size);
 void table_close(struct table *table);

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "keeper/guard/table_sums.h"
+#include "keeper/guard/table_file.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/guard/table_words.h"
 

@@ -1,6 +1,6 @@
 /*
- * The file of the table of leases: opening, checking and growing RUNTIME_DIR/leases. For table.c and its siblings; others
- * call table_open(). Knows nothing of leases, only what makes a file a table of ours.
+ * The file of the table of leases: mapping and growing RUNTIME_DIR/leases. For table.c and its siblings; others
+ * call table_open().
  */
 #ifndef DFLOCK_KEEPER_TABLE_FILE_H
 #define DFLOCK_KEEPER_TABLE_FILE_H
@@ -9,17 +9,17 @@
 
 #define TABLE_HEAD_BYTES ((sizeof(struct table_head) + 4095) / 4096 * 4096)
 
-/* The part of table_open() that does not concern leases. */
-int table_file_open(struct table *table, int dir_fd, char *why, size_t why_size);
+/* Maps table->fd. 0 or -errno. */
+int table_file_mmap(struct table *table);
 void table_file_close(struct table *table);
+/* For how many slots the file has room. */
+uint32_t table_file_room(int fd);
 /* How many bytes of the table the parent needs in memory. Grows with table->room. */
 size_t table_file_bytes(const struct table *table);
 /* Makes room for this slot, the next one to be used, and some more. 0 or -errno. */
 int table_file_grow(struct table *table, uint32_t slot);
 /* Finds the bits of the slots that are not free, and how many are used. No keeper runs. */
 void table_file_find_busy(struct table *table);
-/* Until when the leases are sure, and when pins end, is not known: as if the leases had run out now. */
-void table_file_doubt_times(struct table *table);
 /*
  * Memory for the file's bytes from `from` to `to`, so that no access to them is a SIGBUS on a full file system; makes the file
  * that long. 0 or -errno, and then the file is as it was. Where the kernel cannot do it (ramfs), libc writes into each page that
@@ -38,5 +38,12 @@ struct table_file_mark {
  * another size is void. With `make`, one that is void or missing is made, with zeros behind its mark. 0; -ENOENT; -errno.
  */
 int table_file_map(int dir_fd, const char *name, uint64_t magic, uint64_t version, size_t bytes, bool make, void **map);
+
+/* Sums of what the table says: whether it can be believed. Pure. */
+uint64_t table_sum(const void *data, size_t bytes);
+/* Of what is before head->sum. Promised for every version (table.h). */
+uint64_t table_head_sum(const struct table_head *head);
+/* boot: table->boot. So a sum that fits is that of a lease of this boot, whatever the rest of the table says. Never 0. */
+uint64_t table_slot_sum(const struct table_slot *slot, uint64_t generation, uint64_t boot);
 
 #endif

@@ -12,24 +12,11 @@
 #define UNDERWAY_MAGIC   UINT64_C(0x79617772646e7564)
 #define UNDERWAY_VERSION 1
 
-_Static_assert(offsetof(struct underway_call, sum) % sizeof(uint64_t) == 0, "underway_sum()");
-
 struct underway_file {
 	struct table_file_mark mark;
 	uint64_t used; /* entries beyond this were never taken */
 	struct underway_call calls[UNDERWAY_CALLS];
 };
-
-/* Word by word: all entries are summed in each look at a lease. */
-static uint64_t underway_sum(const struct underway_call *c)
-{
-	uint64_t words[offsetof(struct underway_call, sum) / sizeof(uint64_t)], sum = 14695981039346656037ull;
-
-	memcpy(words, c, sizeof(words));
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		sum = (sum ^ words[i]) * 1099511628211ull ^ sum >> 29;
-	return sum ? sum : 1;
-}
 
 /* --- the file --- */
 
@@ -66,26 +53,18 @@ static size_t underway_used(const struct underway *u)
 
 static bool underway_is_same(const struct underway_call *a, const struct underway_call *b)
 {
-	return memcmp(a, b, offsetof(struct underway_call, sum)) == 0;
+	return memcmp(a, b, offsetof(struct underway_call, taken)) == 0;
 }
 
 /* False: the entry is free. */
 static bool underway_get(const struct underway *u, size_t at, struct underway_call *out)
 {
-	const struct underway_call *c = &u->file->calls[at];
-
-	if (!table_get64(&c->sum))
+	if (!table_get64(&u->file->calls[at].taken))
 		return false;
-	*out = *c;
-	if (out->sum != underway_sum(out)) { /* mutant: underway-sum */
-		out->space = UNDERWAY_ALL;
-		out->from = 0;
-		out->to = WIRE_EOF;
-	}
+	*out = u->file->calls[at];
 	return true;
 }
 
-/* Of one thread, without a sum of each: a torn entry of another thread, or with another number for its thread, is not meant. */
 static bool underway_get_of(const struct underway *u, size_t at, int32_t thread, struct underway_call *out)
 {
 	return u->file->calls[at].thread == thread && underway_get(u, at, out);
@@ -97,7 +76,7 @@ size_t underway_count(const struct underway *u, uid_t uid, size_t *of_user)
 
 	*of_user = 0;
 	for (size_t i = 0; i < used; i++) {
-		const bool taken = table_get64(&u->file->calls[i].sum) != 0;
+		const bool taken = table_get64(&u->file->calls[i].taken) != 0;
 
 		count += taken;
 		*of_user += taken && u->file->calls[i].uid == uid;
@@ -111,7 +90,7 @@ int underway_note(struct underway *u, const struct underway_call *call)
 	struct underway_call *c, found;
 
 	for (size_t i = 0; i < used; i++) {
-		if (!table_get64(&u->file->calls[i].sum))
+		if (!table_get64(&u->file->calls[i].taken))
 			free_at = i;
 		else if (underway_get_of(u, i, call->thread, &found) && underway_is_same(&found, call))
 			return 0;
@@ -119,8 +98,8 @@ int underway_note(struct underway *u, const struct underway_call *call)
 	if (!u->file || free_at >= UNDERWAY_CALLS)
 		return -ENOSPC;
 	c = &u->file->calls[free_at];
-	table_put_bytes(c, call, offsetof(struct underway_call, sum));
-	table_put64(&c->sum, underway_sum(call));
+	table_put_bytes(c, call, offsetof(struct underway_call, taken));
+	table_put64(&c->taken, 1);
 	if (free_at == used)
 		table_put64(&u->file->used, used + 1); /* mutant: underway-used */
 	return 0;
@@ -128,7 +107,7 @@ int underway_note(struct underway *u, const struct underway_call *call)
 
 static void underway_free(struct underway *u, size_t at)
 {
-	table_put64(&u->file->calls[at].sum, 0);
+	table_put64(&u->file->calls[at].taken, 0);
 }
 
 bool underway_begin(struct underway *u, int32_t thread, uint64_t started, uint64_t number)
@@ -148,8 +127,6 @@ bool underway_begin(struct underway *u, int32_t thread, uint64_t started, uint64
 
 bool underway_is_on(const struct underway_call *c, uint64_t dev, uint64_t ino, uint32_t space, int64_t from, int64_t to)
 {
-	if (c->space == UNDERWAY_ALL)
-		return true;
 	return c->dev == dev && c->ino == ino && c->space == space && c->from < to && from < c->to;
 }
 
@@ -196,7 +173,6 @@ void underway_end(struct underway *u, const struct underway_call *call)
 	size_t used = underway_used(u);
 
 	for (size_t i = 0; i < used; i++)
-		if (u->file->calls[i].sum == call->sum && u->file->calls[i].thread == call->thread &&
-		    u->file->calls[i].number == call->number)
+		if (u->file->calls[i].taken && underway_is_same(&u->file->calls[i], call))
 			underway_free(u, i);
 }

@@ -8,9 +8,8 @@
  * entries together with the holders; the next keeper finds the entries as they are. A file of another boot, another version or
  * another size is void.
  *
- * An entry counts as a whole or not at all: its sum is written last, and taken away first. A keeper that dies while it writes
- * one has granted nothing under it. An entry that was torn in another way counts as one of the whole file in
- * both spaces of every file: underway_covers() says yes until its thread was seen out.
+ * An entry counts as a whole or not at all: `taken` is written last, and taken away first. A keeper that dies while it writes
+ * one has granted nothing under it.
  *
  * Neither allocates memory nor waits. Loop only in the keeper; one thread in the parent.
  */
@@ -33,7 +32,7 @@ struct underway_call {
 	uint32_t space;      /* enum wire_space */
 	uint32_t uid;        /* onbehalf.h: of the thread */
 	int64_t from, to;    /* half open */
-	uint64_t sum;        /* of all of the above; 0: the entry is free */
+	uint64_t taken;      /* 0: the entry is free */
 };
 
 struct underway_file;
@@ -50,7 +49,7 @@ void underway_close(struct underway *underway);
 /* The whole file, as it is in memory; NULL: closed. */
 const void *underway_bytes(const struct underway *underway, size_t *bytes);
 
-/* Notes a call; call->sum is not read. 0, also if it is there already; -ENOSPC: there is no room, or the file is closed. */
+/* Notes a call; call->taken is not read. 0, also if it is there already; -ENOSPC: there is no room, or the file is closed. */
 int underway_note(struct underway *underway, const struct underway_call *call);
 /*
  * The thread makes the call `number`, so it has left all earlier calls: their entries end. False: an entry has a later
@@ -66,9 +65,7 @@ bool underway_any(const struct underway *underway);
 /* Of one call. */
 bool underway_is_on(const struct underway_call *call, uint64_t dev, uint64_t ino, uint32_t space, int64_t from,
 		    int64_t to);
-/* The entries: *next is 0 for the first call. False: no more. *out is a copy; of a torn entry, with a range and a space that
- * cover everything (UNDERWAY_ALL). */
-#define UNDERWAY_ALL UINT32_MAX
+/* The entries: *next is 0 for the first call. False: no more. *out is a copy. */
 bool underway_next(const struct underway *underway, size_t *next, struct underway_call *out);
 /* The entries of one thread: cheaper. */
 bool underway_next_of(const struct underway *underway, int32_t thread, size_t *next, struct underway_call *out);

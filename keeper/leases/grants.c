@@ -9,7 +9,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/orders.h"
-#include "keeper/guard/table_sums.h"
+#include "keeper/guard/table_file.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"

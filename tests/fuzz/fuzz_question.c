@@ -21,7 +21,7 @@
 #include "keeper/fronts/question.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_earlier.h"
-#include "keeper/guard/table_sums.h"
+#include "keeper/guard/table_file.h"
 
 #define FDS_MAX 8
 #define HOST    "box-0123456789abcdef"

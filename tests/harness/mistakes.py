@@ -231,14 +231,12 @@ UNIT = {
     "test_table_damage": {
         "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation, t->boot)", "true")],
         "the text of an earlier lease is taken up": [skip("table-text-of")],
-        "two slots write to one piece of text": [become("table-pieces", "ret = 0;")],
         "what a keeper disowns is confirmed": [become("disown", ";")],
         "what a keeper disowns is given back": [become("disown-asked", ";")],
         "slots are used that the file has no room for": [become("table-room", "return used;")],
     },
     "test_table_version": {
         "a copy of a table is taken up": [put("table-copy", "file[1] && ", "false && ")],
-        "what 0.1 left before the machine started ends processes": [condition("fence-boot", "false")],
     },
     "test_store_record": {
         "any keeper sits in any seat": [put("seat", "~= incarnation .. ' ' .. seat", "== ''")],
@@ -298,7 +296,6 @@ UNIT = {
         "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
     "test_underway": {
         "an entry of another boot counts": [become("file-boot", "return true;")],
-        "a torn entry counts as it is": [condition("underway-sum", "false")],
         "an entry is there, and nobody looks": [skip("underway-used")],
         "a question from the past ends a call": [condition("underway-stale", "false")]},
     "test_seeout": {

@@ -105,8 +105,7 @@ static struct table parent, keeper;
 
 static inline void clear_folder(void)
 {
-	static const char *const names[] = {TABLE_NAME, TABLE_TEXT_NAME, TABLE_NEW_NAME, TABLE_BAD_NAME,
-					    "fence",    "fence.bad",     "journal",      "elsewhere"};
+	static const char *const names[] = {TABLE_NAME, TABLE_TEXT_NAME, TABLE_NEW_NAME, TABLE_BAD_NAME, "elsewhere"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (unlinkat(dir_fd, names[i], 0) != 0)

@@ -1,11 +1,11 @@
 /*
- * keeper/guard/table_file.c, table_rescue.c: files that no keeper can go on with. The holders of leases that such a file still
+ * keeper/guard/table_open.c: files that no keeper can go on with. The holders of leases that such a file still
  * shows are ended, wherever the damage is, and whenever the parent dies meanwhile; nothing is taken from any other file.
  */
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "keeper/guard/table_sums.h"
+#include "keeper/guard/table_file.h"
 #include "keeper/kernel/family.h"
 #include "tests/unit/rescue_fixture.h"
 

@@ -1,9 +1,8 @@
 /*
- * keeper/guard/table_rescue.c: a table of another version of dflock, or of another layout. What each version promises of its table
+ * keeper/guard/table_open.c: a table of another version of dflock, or of another layout. What each version promises of its table
  * (keeper/guard/table.h) is enough to end the holders of its leases; a table that cannot be one is not believed.
  */
 #include "keeper/guard/table_file.h"
-#include "keeper/guard/table_sums.h"
 #include "keeper/kernel/family.h"
 #include "tests/unit/rescue_fixture.h"
 
@@ -92,83 +91,6 @@ START_TEST(copy_of_a_table)
 }
 END_TEST
 
-/* --- dflock 0.1: numbers of its file "fence", as compiled from its sources --- */
-
-enum { FENCE_BYTES = 98416, FENCE_SLOT = 72, FENCE_FREEZE_AT = 64, FENCE_USED = 80, FENCE_SIGNALLED = 8288 };
-
-/* Its lease i has the state i, as of 0.1 (0: free). */
-static void make_fence(uint32_t count, int64_t freeze_at)
-{
-	static unsigned char file[FENCE_BYTES + 16 * FENCE_SLOT];
-	const struct table_signalled note = {.pid = getpid(), .noted = TABLE_KIN, .started = family_started(getpid())};
-
-	memset(file, 0, sizeof(file));
-	memcpy(file, "dlfence5", 8);
-	memcpy(file + 8, parent.head->boot, CLOCK_BOOT_BYTES);
-	memcpy(file + FENCE_FREEZE_AT, &freeze_at, 8);
-	memcpy(file + FENCE_USED, &count, 4);
-	memcpy(file + FENCE_SIGNALLED + 16, &note, 16);
-	for (uint32_t i = 0; i < count; i++) {
-		unsigned char *slot = file + FENCE_BYTES + i * FENCE_SLOT;
-		const struct holders_file of = file_of(i);
-
-		memcpy(slot, &i, 4);
-		memcpy(slot + 16, &of, sizeof(of));
-		slot[64] = i == 4 ? ON_LOST_KILL : ON_LOST_FREEZE;
-	}
-	write_file("fence", file, FENCE_BYTES + (size_t)count * FENCE_SLOT, 0600);
-	write_file("journal", "x", 1, 0600);
-}
-
-START_TEST(of_0_1)
-{
-	begin();
-	make_fence(6, clock_now_ns() + 12345);
-	new_parent();
-	ck_assert_ptr_nonnull(strstr(why, "dflock 0.1 was killed"));
-	ck_assert_ptr_nonnull(strstr(why, "leases (5) are ended"));
-	ck_assert(exists("fence.bad") && !exists("fence") && !exists("journal"));
-	ck_assert_int_le(slots_freeze_at_ns(&parent), clock_now_ns());
-	ck_assert_int_eq(table_pins_until(&parent, INT64_MAX) <= clock_now_ns() + 12345, true);
-	ck_assert_int_eq(table_on_lost(&parent, 3), ON_LOST_KILL);
-	ck_assert_int_eq(parent.head->signalled[0].pid, getpid());
-	check_lost(5);
-}
-END_TEST
-
-/* A keeper of this version was killed before that of 0.1 began. */
-START_TEST(of_0_1_beside_a_table)
-{
-	begin_with_leases();
-	make_fence(6, clock_now_ns());
-	new_parent();
-	for (unsigned n = 3; n < 6; n++)
-		ck_assert(is_whole_file(n, TABLE_UNSURE));
-	ck_assert_uint_eq(take_up()->count, 2);
-	ck_assert_uint_eq(take_up()->damaged, 5);
-}
-END_TEST
-
-START_TEST(of_0_1_that_cannot_be)
-{
-	begin();
-	if (_i == 0)
-		parent.head->boot[0] ^= 1;
-	make_fence(6, 1);
-	if (_i == 0)
-		parent.head->boot[0] ^= 1;
-	else if (_i == 1)
-		write_file("fence", "dlfence4", 8, 0600);
-	else
-		ck_assert_int_eq(fchmodat(dir_fd, "fence", 0620, 0), 0);
-	new_parent();
-	ck_assert_int_eq(strstr(why, "nothing is taken from it") != NULL,
-			 _i != 0); /* 0: of another boot, as after each start */
-	check_nothing_taken();
-	ck_assert(!exists("fence"));
-}
-END_TEST
-
 START_TEST(other_version_without_leases)
 {
 	const unsigned char states[OTHER_COUNT] = {TABLE_FREE, TABLE_ASKED, TABLE_RETURNED};
@@ -239,9 +161,6 @@ static void add_tests(TCase *tests)
 {
 	tcase_add_test(tests, other_version);
 	tcase_add_test(tests, copy_of_a_table);
-	tcase_add_test(tests, of_0_1);
-	tcase_add_test(tests, of_0_1_beside_a_table);
-	tcase_add_loop_test(tests, of_0_1_that_cannot_be, 0, 3);
 	tcase_add_test(tests, other_version_without_leases);
 	tcase_add_test(tests, other_layout);
 	tcase_add_loop_test(tests, other_version_that_cannot_be, 0, 2);

@@ -202,27 +202,6 @@ START_TEST(of_another_boot_is_void)
 }
 END_TEST
 
-/* Not as whole as it was: it may be any call. */
-START_TEST(a_torn_entry_covers_everything)
-{
-	struct underway_call call;
-	struct stat st;
-	size_t next = 0;
-
-	note(5, 1);
-	ck_assert_int_eq(fstatat(dir_fd, UNDERWAY_NAME, &st, 0), 0);
-	/* The first entry's `ino`. */
-	spoil(st.st_size - (off_t)(UNDERWAY_CALLS * sizeof(struct underway_call)) +
-		      (off_t)offsetof(struct underway_call, ino),
-	      0x77);
-	ck_assert(underway_covers(&keeper, 9, 9, WIRE_FLOCK, 0, 1));
-	ck_assert(underway_next(&keeper, &next, &call));
-	ck_assert_int_eq(call.thread, 5);
-	underway_end(&keeper, &call);
-	ck_assert(!underway_covers(&keeper, 9, 9, WIRE_FLOCK, 0, 1));
-}
-END_TEST
-
 START_TEST(of_another_user_or_kind)
 {
 	struct underway next;
@@ -267,7 +246,6 @@ int main(void)
 	tcase_add_test(tests, room_is_bounded_and_used_again);
 	tcase_add_test(tests, outlives_the_keeper);
 	tcase_add_test(tests, of_another_boot_is_void);
-	tcase_add_test(tests, a_torn_entry_covers_everything);
 	tcase_add_test(tests, of_another_user_or_kind);
 	tcase_add_test(tests, closed_there_is_nothing);
 	return suite_run_case("underway", tests);
