@@ -236,7 +236,7 @@ UNIT = {
         "slots are used that the file has no room for": [become("table-room", "return used;")],
     },
     "test_table_version": {
-        "a copy of a table is taken up": [put("table-copy", "file[1] && ", "false && ")],
+        "a copy of a table is taken up": [put("table-copy", "file[1] &&", "false &&")],
     },
     "test_store_record": {
         "any keeper sits in any seat": [put("seat", "~= incarnation .. ' ' .. seat", "== ''")],
