@@ -40,26 +40,23 @@ static void address_on_resolved(uv_getaddrinfo_t *request, int status, struct ad
 	uv_freeaddrinfo(list);
 }
 
-struct address_lookup *address_look_up(uv_loop_t *loop, const char *host, int port, address_cb *cb, void *arg,
-				       const char **why)
+int address_look_up(uv_loop_t *loop, const char *host, int port, address_cb *cb, void *arg, struct address_lookup **out)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct address_lookup *lookup = calloc(1, sizeof(*lookup));
-	int ret = UV_ENOMEM;
 	char service[16];
+	int ret;
 
 	if (!lookup)
-		goto failed;
+		return UV_ENOMEM;
 	snprintf(service, sizeof(service), "%d", port);
 	lookup->cb = cb;
 	lookup->arg = arg;
 	ret = uv_getaddrinfo(loop, &lookup->request, address_on_resolved, host, service, &hints);
-	if (ret == 0)
-		return lookup;
-failed:
-	free(lookup);
-	*why = uv_strerror(ret);
-	return NULL;
+	if (ret)
+		free(lookup);
+	*out = ret ? NULL : lookup;
+	return ret;
 }
 
 void address_cancel(struct address_lookup *lookup)

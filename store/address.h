@@ -24,9 +24,9 @@ struct address_lookup;
  * unless the lookup was cancelled. */
 typedef void address_cb(void *arg, const struct addrinfo *list, const char *why);
 
-/* NULL: it could not be started, cb will not be called, and *why (static text) says what failed. */
-struct address_lookup *address_look_up(uv_loop_t *loop, const char *host, int port, address_cb *cb, void *arg,
-				       const char **why);
+/* 0; or what libuv says: it could not be started, and cb will not be called. */
+int address_look_up(uv_loop_t *loop, const char *host, int port, address_cb *cb, void *arg,
+		    struct address_lookup **out);
 /* cb will not be called. Must not be called once cb was. */
 void address_cancel(struct address_lookup *lookup);
 

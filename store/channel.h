@@ -27,10 +27,15 @@ struct channel_events {
 	void (*broken)(void *arg, const char *why);
 };
 
-/* `path`, if not NULL, is a socket's; else `address` counts. tls NULL: none; else the server's certificate must be for
- * `name`. The pointers must live as long as the call of channel_open(). */
+/*
+ * Where to: `path`, if not NULL, is a socket's; else `address` counts. link.c sets that from host and port, unless it has a family:
+ * of several addresses of the host, the one of this attempt. tls NULL: none; else the server's certificate must be for `name`. The
+ * pointers must live as long as the call of channel_open().
+ */
 struct channel_target {
-	const char *path;
+	const char *path, *host;
+	int port;
+	unsigned attempt;
 	struct sockaddr_storage address;
 	struct tls_context *tls;
 	const char *name;

@@ -1,14 +1,183 @@
 /*
- * From an address to a pair of checked connections: looks the name up, connects for commands, runs the first steps of
- * steps.c, loads the scripts, connects for messages, runs the other steps. One question follows the other, but for the
- * scripts, which are sent all at once. Every error ends in store_fail(), and redis.c starts again after that.
+ * From an address to a pair of checked connections: connects for commands, runs the first steps, loads the scripts, connects for
+ * messages, runs the other steps. One question follows the other, but for the scripts, which are sent all at once. Every error ends
+ * in store_fail(), and redis.c starts again after that.
  */
 #include "store/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define CLIENT_NAME     "dflock:"
+#define STEP_ARGS       4
+#define STEP_TEXT_BYTES (STORE_HOST_BYTES + 64)
+
+struct connect_step {
+	const char *words[STEP_ARGS - 1]; /* of the command */
+	/* Appends arguments, for which `text` has room. Returns how many; 0: this step is not needed. NULL: there are none. */
+	int (*more)(const struct store *s, const char **argv, char text[STEP_TEXT_BYTES]);
+	/* Looks at the answer, which is no error reply. False: store_fail() was called. NULL: any answer will do. */
+	bool (*accept)(struct store *s, const redisReply *reply);
+	bool optional; /* an error reply is a note for people, and the next step follows */
+	bool cluster;  /* only there */
+};
+
+/* ---- the commands of the steps ---- */
+
+static int step_say_password(const struct store *s, const char **argv, char text[STEP_TEXT_BYTES])
+{
+	int n = 0;
+
+	(void)text;
+	if (s->config->user && s->config->password)
+		argv[n++] = s->config->user;
+	if (s->config->password)
+		argv[n++] = s->config->password;
+	return n;
+}
+
+static int step_choose_database(const struct store *s, const char **argv, char text[STEP_TEXT_BYTES])
+{
+	snprintf(text, STEP_TEXT_BYTES, "%d", s->config->database);
+	argv[0] = text;
+	return s->config->database != 0;
+}
+
+static int step_say_name(const struct store *s, const char **argv, char text[STEP_TEXT_BYTES])
+{
+	/* Redis refuses a name with blanks, control characters or bytes above 0x7e. */
+	snprintf(text, STEP_TEXT_BYTES, CLIENT_NAME "%s", s->host);
+	for (char *c = text; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			*c = '_';
+	argv[0] = text;
+	return 1;
+}
+
+static int step_subscribe(const struct store *s, const char **argv, char text[STEP_TEXT_BYTES])
+{
+	snprintf(text, STEP_TEXT_BYTES, STORE_KEYS "host:%s", s->host);
+	argv[0] = text;
+	return 1;
+}
+
+/* ---- their answers ---- */
+
+static bool step_field(struct store *s, const redisReply *reply, const char *name, char value[STORE_INFO_BYTES])
+{
+	if (reply->type == REDIS_REPLY_STRING && reply_info_field(reply->str, name, value, STORE_INFO_BYTES))
+		return true;
+	store_reject(s, "INFO does not show %s: it is no Redis 6.2 or newer", name);
+	return false;
+}
+
+static bool step_accept_info(struct store *s, const redisReply *reply)
+{
+	char why[REPLY_LINE_BYTES];
+
+	if (reply->type == REDIS_REPLY_STRING && !fit_server(reply->str, why)) {
+		store_reject(s, "%s", why);
+		return false;
+	}
+	if (!step_field(s, reply, "run_id", s->run_id))
+		return false;
+	if (!s->config->cluster && fit_is_cluster(reply->str)) {
+		store_reject(s, "it is a node of a Redis Cluster: name nodes of it in cluster, instead of server");
+		return false;
+	}
+	fit_version(reply->str, s->version, &s->redis7);
+	return true;
+}
+
+/* With fewer replicas than must acknowledge, every answer would wait in vain. With more than configured, the number
+ * that must acknowledge is too small for a majority. */
+static bool step_accept_replicas(struct store *s, const redisReply *reply)
+{
+	int acks = config_acknowledgements(s->config), replicas = s->config->replicas;
+	int connected = reply_replicas(reply->str);
+
+	if ((replicas == 0 && !s->config->cluster) || (connected >= acks && connected <= replicas))
+		return true;
+	if (connected < acks)
+		store_reject(s,
+			     "%d replicas are connected to it, and %d must acknowledge (replicas = %d): it may be cut "
+			     "off from them, or they are down",
+			     connected, acks, replicas);
+	else
+		store_reject(s,
+			     "%d replicas are connected to it, and the configuration says replicas = %d: set that to "
+			     "how many there are, on every host",
+			     connected, replicas);
+	return false;
+}
+
+static bool step_accept_role(struct store *s, const redisReply *reply)
+{
+	char role[STORE_INFO_BYTES], why[REPLY_LINE_BYTES];
+
+	if (!step_field(s, reply, "role", role))
+		return false;
+	if (strcmp(role, "master") != 0) {
+		store_reject(s, "it is a replica (role:%s): %s", role,
+			     s->config->cluster          ? "the cluster has not noticed yet"
+			     : s->config->sentinel_count ? "the sentinels have not noticed yet"
+							 : "set the address of the master");
+		return false;
+	}
+	if (!fit_replication(reply->str, why)) {
+		store_reject(s, "%s", why);
+		return false;
+	}
+	return step_accept_replicas(s, reply);
+}
+
+/* Several servers may stand behind one address: messages of another one would never come. */
+static bool step_accept_same_server(struct store *s, const redisReply *reply)
+{
+	char run_id[STORE_INFO_BYTES];
+
+	if (!step_field(s, reply, "run_id", run_id))
+		return false;
+	if (strcmp(run_id, s->run_id) == 0)
+		return true;
+	store_reject(s, "two connections to this address reached two servers: set the address of one");
+	return false;
+}
+
+static bool step_accept_subscription(struct store *s, const redisReply *reply)
+{
+	if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 && reply->element[0]->type == REDIS_REPLY_STRING &&
+	    strcmp(reply->element[0]->str, "subscribe") == 0)
+		return true;
+	store_reject(s, "SUBSCRIBE was answered with something else: it is no Redis");
+	return false;
+}
+
+/* ---- the lists ---- */
+
+/* The first answer may say why the server takes no connection (maxclients), so the first step is none whose refusal harms
+ * nothing. */
+static const struct connect_step connect_commands[] = {
+	{.words = {"AUTH"}, .more = step_say_password},
+	{.words = {"SELECT"}, .more = step_choose_database},
+	{.words = {"INFO"}, .accept = step_accept_info},
+	{.words = {"CLIENT", "SETNAME"}, .more = step_say_name, .optional = true},
+	{.words = {"INFO", "replication"}, .accept = step_accept_role},
+	/* Two keys, one of which never exists. The answer is a number only from the master that has the slot, while nothing of it
+	 * moves (discover.c); else it is ASK, TRYAGAIN or MOVED. */
+	{.words = {"EXISTS", STORE_KEYS "store", STORE_KEYS "try"}, .cluster = true},
+	{.words = {NULL}},
+};
+static const struct connect_step connect_messages[] = {
+	{.words = {"AUTH"}, .more = step_say_password},
+	{.words = {"INFO", "server"}, .accept = step_accept_same_server},
+	{.words = {"CLIENT", "SETNAME"}, .more = step_say_name, .optional = true},
+	{.words = {"SUBSCRIBE"}, .more = step_subscribe, .accept = step_accept_subscription},
+	{.words = {NULL}},
+};
 
 /* ---- running the steps ---- */
 
@@ -56,14 +225,28 @@ static void connect_on_step(void *arg, const redisReply *reply)
 	connect_next_step(s);
 }
 
+/* The step's command. 0: it is not needed. */
+static int connect_words(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
+{
+	const struct connect_step *step = s->connect.step;
+	int argc = 0, more;
+
+	while (argc < STEP_ARGS - 1 && step->words[argc]) {
+		argv[argc] = step->words[argc];
+		argc++;
+	}
+	more = step->more ? step->more(s, argv + argc, text) : 0;
+	return (step->more && !more) || (step->cluster && !s->config->cluster) ? 0 : argc + more;
+}
+
 static void connect_next_step(struct store *s)
 {
 	char text[STEP_TEXT_BYTES];
 	const char *argv[STEP_ARGS];
 	int argc = 0;
 
-	for (; s->connect.step->command; s->connect.step++) {
-		argc = s->connect.step->command(s, argv, text);
+	for (; s->connect.step->words[0]; s->connect.step++) {
+		argc = connect_words(s, argv, text);
 		if (argc > 0)
 			break;
 	}
@@ -83,17 +266,14 @@ static void connect_on_check(void *arg, const redisReply *reply)
 	struct store *s = arg;
 
 	if (connect_usable(s, reply))
-		steps_of_check->accept(s, reply);
+		step_accept_role(s, reply);
 }
 
 void connect_check(struct store *s)
 {
-	char text[STEP_TEXT_BYTES];
-	const char *argv[STEP_ARGS];
-
 	if (s->config->replicas == 0 && !s->config->cluster)
 		return;
-	int ret = link_send(s->commands, steps_of_check->command(s, argv, text), argv, connect_on_check, s);
+	int ret = link_send(s->commands, 2, (const char *const[]){"INFO", "replication"}, connect_on_check, s);
 	if (ret)
 		store_fail(s, "cannot send: %s", uv_strerror(ret));
 }
@@ -117,33 +297,14 @@ static void connect_on_message(void *arg, const char *channel, const char *text,
 	s->news->message(s, channel, text, len);
 }
 
-/* As the configuration or the sentinels name it. */
-static const char *connect_host(const struct store *s)
-{
-	return s->config->sentinel_count ? s->discover.host : s->config->address.host;
-}
-
-/* Whose certificate the server must show. */
-static const char *connect_name(const struct store *s)
-{
-	return s->config->tls.server_name ? s->config->tls.server_name : connect_host(s);
-}
-
-static struct link *connect_open(struct store *s, const struct connect_step *steps, bool messages)
+static struct link *connect_open(struct store *s, const struct connect_step *steps)
 {
 	const struct link_events events = {.connected = connect_on_connected,
-					   .message = messages ? connect_on_message : NULL,
+					   .message = steps == connect_messages ? connect_on_message : NULL,
 					   .broken = connect_on_broken};
-	char why[128];
 
 	s->connect.step = steps;
-	s->connect.target.tls = credentials_context(s->credentials);
-	s->connect.target.name = connect_name(s);
-	struct link *link =
-		link_open(s->loop, &s->connect.target, (uint64_t)s->config->connect_ms, &events, s, why, sizeof(why));
-	if (!link)
-		store_fail(s, "cannot connect: %s", why);
-	return link;
+	return store_need(link_open(s->loop, &s->connect.target, (uint64_t)s->config->connect_ms, &events, s));
 }
 
 static void connect_on_loaded(void *arg, const redisReply *reply)
@@ -159,7 +320,7 @@ static void connect_on_loaded(void *arg, const redisReply *reply)
 	}
 	strcpy(s->sha[s->connect.loaded++], reply->str);
 	if (s->connect.loaded == SCRIPTS)
-		s->messages = connect_open(s, steps_of_messages, true);
+		s->messages = connect_open(s, connect_messages);
 }
 
 static void connect_load_scripts(struct store *s)
@@ -179,66 +340,18 @@ static void connect_load_scripts(struct store *s)
 	}
 }
 
-/* ---- the address ---- */
-
-static void connect_commands(struct store *s)
+/* One address of a name for each attempt: both connections go to the same one. */
+void connect_to(struct store *s, const char *path, const char *host, int port)
 {
 	s->state = STORE_CONNECTING;
 	uv_timer_stop(&s->retry);
-	s->commands = connect_open(s, steps_of_commands, false);
-}
-
-static void connect_on_addresses(void *arg, const struct addrinfo *list, const char *why)
-{
-	struct store *s = arg;
-	unsigned count = 0;
-
-	s->connect.lookup = NULL;
-	if (!list) {
-		store_fail(s, "cannot look up the address of %s: %s", connect_host(s), why);
-		return;
-	}
-	for (const struct addrinfo *a = list; a; a = a->ai_next)
-		count++;
-	/* One address for each attempt: both connections must go to the same one. */
-	for (unsigned i = s->connect.attempt++ % count; i > 0; i--)
-		list = list->ai_next;
-	memcpy(&s->connect.target.address, list->ai_addr, list->ai_addrlen);
-	connect_commands(s);
-}
-
-static void connect_on_limit(uv_timer_t *timer)
-{
-	struct store *s = timer->data;
-
-	store_fail(s, "cannot look up the address of %s within %" PRId64 " ms", connect_host(s), s->config->connect_ms);
-}
-
-void connect_cancel(struct store *s)
-{
-	if (s->connect.lookup)
-		address_cancel(s->connect.lookup);
-	s->connect.lookup = NULL;
-}
-
-void connect_to_socket(struct store *s, const char *path)
-{
-	s->connect.target.path = path;
-	connect_commands(s);
-}
-
-void connect_to(struct store *s, const char *host, int port)
-{
-	const char *why;
-
-	s->connect.target.path = NULL;
-	if (address_of_number(host, port, &s->connect.target.address)) {
-		connect_commands(s);
-		return;
-	}
-	s->state = STORE_RESOLVING;
-	uv_timer_start(&s->retry, connect_on_limit, (uint64_t)s->config->connect_ms, 0);
-	s->connect.lookup = address_look_up(s->loop, host, port, connect_on_addresses, s, &why);
-	if (!s->connect.lookup)
-		store_fail(s, "cannot look up the address of %s: %s", connect_host(s), why);
+	s->connect.target = (struct channel_target){
+		.path = path,
+		.host = host,
+		.port = port,
+		.attempt = s->connect.attempt++,
+		.tls = credentials_context(s->credentials),
+		.name = s->config->tls.server_name ? s->config->tls.server_name : host,
+	};
+	s->commands = connect_open(s, connect_commands);
 }

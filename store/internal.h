@@ -8,11 +8,9 @@
  *   fit.c                          which servers will do (pure)
  *   acks.c                         which answers wait for the replicas (pure)
  *   credentials.c                  certificates and the key for TLS, read in a thread
- *   address.c, channel.c, link.c, sentinel.c
- *                                  a name's addresses; bytes to and from a server, with TLS or without; one connection; one
- *                                  question to one sentinel
+ *   address.c, channel.c, link.c   a name's addresses; bytes to and from a server, with TLS or without; one connection
  *   query.c                        one question to the store and its answer; the way up for bad news, and memory that must be there
- *   steps.c, connect.c             the steps from an address to a checked pair of connections
+ *   connect.c                      the steps from an address to a checked pair of connections
  *   keywatch.c                     the channels of keys that somebody waits for
  *   discover.c                     the sentinels, or the nodes of a cluster: where the server is
  *   redis.c                        life: up and down, the incarnation record, messages
@@ -36,18 +34,18 @@
 #include "store/message.h"
 #include "store/reply.h"
 #include "store/scripts.h"
-#include "store/sentinel.h"
 #include "store/store.h"
 #include "store/words.h"
 
-#define STORE_KEYS       "dflock:{0}:" /* one shard */
-#define STORE_LOCK_KEY   STORE_KEYS "lock:"
-#define STORE_RESTS      STORE_KEYS "rests"
-#define STORE_REST_KEY   STORE_KEYS "rest:" /* a field of it: and the space, ':', the name */
-#define STORE_SHA_BYTES  41
-#define SERVER_BYTES     640 /* for people: the master's name, and its address */
-#define STORE_INFO_BYTES 64
-#define QUERY_ARGS       (26 + 2 * STORE_MAX_BLOCKERS)
+#define STORE_KEYS          "dflock:{0}:" /* one shard */
+#define STORE_LOCK_KEY      STORE_KEYS "lock:"
+#define STORE_RESTS         STORE_KEYS "rests"
+#define STORE_REST_KEY      STORE_KEYS "rest:" /* a field of it: and the space, ':', the name */
+#define STORE_SHA_BYTES     41
+#define SENTINEL_HOST_BYTES 256
+#define SERVER_BYTES        640 /* for people: the master's name, and its address */
+#define STORE_INFO_BYTES    64
+#define QUERY_ARGS          (26 + 2 * STORE_MAX_BLOCKERS)
 
 struct query;
 /* The answer to a query: `reply`, which is no error reply and valid during the call; or NULL, with `status`
@@ -62,8 +60,7 @@ enum store_state {
 	STORE_DOWN,       /* waits for the retry timer */
 	STORE_READING,    /* reads the files of TLS; the retry timer limits it */
 	STORE_ASKING,     /* asks the sentinels, or nodes of the cluster, where the master is */
-	STORE_RESOLVING,  /* looks up the server's name; the retry timer limits it */
-	STORE_CONNECTING, /* runs the steps of steps.c, then reads the record */
+	STORE_CONNECTING, /* runs the steps of connect.c, then reads the record */
 	STORE_UP,
 	STORE_FREED, /* waits for its handles to close */
 };
@@ -78,59 +75,32 @@ struct store_news {
 	void (*message)(struct store *s, const char *channel, const char *text, size_t len);
 };
 
-struct connect_step;
-
-/* connect.c and steps.c */
+/* connect.c */
 struct connect {
-	struct address_lookup *lookup; /* NULL: none is under way */
-	unsigned attempt;              /* counts, so that each attempt takes the next address of the name */
+	unsigned attempt;
 	struct channel_target target;
 	const struct connect_step *step; /* the step whose answer is awaited */
 	unsigned loaded;                 /* how many scripts the server has acknowledged */
 };
 
-/*
- * A round of questions to the sentinels: which one to ask next, and when to believe what they say. Pure.
- *
- * Each round begins with another sentinel than the round before. So a sentinel that is cut off together with an old
- * master costs one attempt: the server that it names has too few replicas that acknowledge (acks.c), or is no master,
- * and the next round begins with the next sentinel.
- *
- * While the store is up, only most of the sentinels together are believed: a single one may be cut off.
- */
+/* discover.c: a round of questions. */
 struct round {
-	size_t count;     /* of sentinels; 0: there are none, and nothing else here may be used */
-	size_t next;      /* which one is asked next */
-	size_t asked;     /* in this round */
-	size_t elsewhere; /* how many named another master in this round */
+	size_t asked;     /* how many were asked in this round */
+	size_t elsewhere; /* how many of them named another master than the one that the store is connected to */
 };
-
 enum round_verdict {
-	ROUND_ASK,     /* ask round_next() */
-	ROUND_BELIEVE, /* the answer counts */
-	ROUND_OVER,    /* no sentinel is left, and nothing follows from their answers */
+	ROUND_ASK,     /* ask the next one */
+	ROUND_BELIEVE, /* the answer counts: connect to this master; up: it has moved there */
+	ROUND_OVER,    /* none is left, and nothing follows from their answers; up: stay */
 };
+/* Of `count` sentinels the one last asked named a master or did not; `up`: the store is; `here`: it is connected to that one. Pure. */
+enum round_verdict round_heard(struct round *round, size_t count, bool up, bool named, bool here);
 
-/* Begins a round. */
-void round_begin(struct round *round);
-
-/* The index of the sentinel to ask now; counts it as asked. */
-size_t round_next(struct round *round);
-
-/* Was this answer that of the first sentinel of the list? Its complaint is the one that is reported: always the same
- * one, or the log would fill. */
-bool round_was_first(const struct round *round);
-
-/* The store is down, and the sentinel last asked named a master or did not. ROUND_BELIEVE: connect to it. */
-enum round_verdict round_found(const struct round *round, bool named);
-
-/* The store is up, and the sentinel last asked named a master or did not; `here`: it is the one that the store is
- * connected to. ROUND_BELIEVE: the master has moved to the named one. ROUND_OVER: stay. */
-enum round_verdict round_checked(struct round *round, bool named, bool here);
-
-/* discover.c */
 struct discover {
-	struct sentinel_question *question; /* NULL: none is under way */
+	struct link *link; /* NULL: no question is under way */
+	struct channel_target target;
+	size_t next; /* the one to ask next: each round begins with another one */
+	const struct config_address *asked;
 	struct round round;
 	char first_why[REPLY_LINE_BYTES]; /* what was wrong with the first sentinel of the list */
 	char host[SENTINEL_HOST_BYTES];   /* the master, as a sentinel named it */
@@ -172,7 +142,7 @@ struct store {
 	bool settings_unseen;            /* this connection may not ask for settings */
 	char risk[REPLY_LINE_BYTES];     /* store_risk() */
 
-	/* What steps.c found out about the server. */
+	/* What connect.c found out about the server. */
 	char version[FIT_VERSION_BYTES], run_id[STORE_INFO_BYTES];
 	bool redis7;                        /* it knows the flags of scripts */
 	char sha[SCRIPTS][STORE_SHA_BYTES]; /* by which it knows the scripts */
@@ -263,34 +233,14 @@ const char *query_nonsense(struct query *q);
 /* Ends all queries in s->refused. */
 void query_end_refused(struct store *s);
 
-/* ---- steps.c ---- */
-
-#define STEP_ARGS       4
-#define STEP_TEXT_BYTES (STORE_HOST_BYTES + 64)
-
-struct connect_step {
-	/* Fills argv with the command; `text` is room for one argument that is made up. Returns how many arguments; 0:
-	 * this step is not needed. NULL: there are no more steps. */
-	int (*command)(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES]);
-	/* Looks at the answer, which is no error reply. False: store_fail() was called. NULL: any answer will do. */
-	bool (*accept)(struct store *s, const redisReply *reply);
-	bool optional; /* an error reply is a note for people, and the next step follows */
-};
-
-/* What is asked on the connection for commands, on that for messages, and now and then while the store is up. */
-extern const struct connect_step steps_of_commands[], steps_of_messages[], steps_of_check[];
-
 /* ---- connect.c ---- */
 
-/* Connects to a server by its name or number. Ends in news->connected() or store_fail(), as the next one. */
-void connect_to(struct store *s, const char *host, int port);
-/* Connects to a server on this machine by the path of its socket. */
-void connect_to_socket(struct store *s, const char *path);
+/* Connects to a server: by the path of its socket on this machine, or by its name or number. The texts stay until the next
+ * attempt. Ends in news->connected() or store_fail(), as the next one. */
+void connect_to(struct store *s, const char *path, const char *host, int port);
 /* Only in STORE_UP: asks whether the server is still a master with as many replicas as it should have; calls
  * store_fail() if not. */
 void connect_check(struct store *s);
-/* Forgets a lookup that is under way. */
-void connect_cancel(struct store *s);
 
 /* ---- keywatch.c ---- */
 
@@ -312,6 +262,21 @@ void discover_start(struct store *s);
 void discover_check(struct store *s);
 /* Forgets a question that is under way. */
 void discover_cancel(struct store *s);
+
+/* The answer of a node of a cluster (the argument is in discover.c). Pure. */
+#define STORE_SLOT 13907 /* of the hash tag {0}: CRC16("0") modulo 16384 */
+
+enum slots_verdict {
+	SLOTS_FOUND,
+	SLOTS_NOBODY,   /* no node has the slot */
+	SLOTS_NONSENSE, /* this is no answer of a Redis Cluster */
+};
+
+/*
+ * The address of the slot's master. A node that does not know its own address, or was told to leave it out
+ * (cluster-preferred-endpoint-type unknown-endpoint), leaves the host empty: then it is `asked`, the host that was asked.
+ */
+enum slots_verdict slots_master(const redisReply *reply, const char *asked, char *host, size_t size, int *port);
 
 /* ---- redis.c ---- */
 

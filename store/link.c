@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/address.h"
+
 #define MAX_REPLY_BYTES (64u << 20)
 #define WHY_BYTES       512
 
@@ -19,12 +21,15 @@ struct pending {
 };
 
 struct link {
-	struct channel *channel;
+	struct channel *channel; /* NULL: its address is looked up, or it could not be opened */
+	struct channel_target *target;
+	struct address_lookup *lookup; /* NULL: none is under way */
 	uv_timer_t timer;
 	enum link_state state;
 	uint64_t limit_ms, started_ms;
 	bool last_look;   /* the limit has passed; what has arrived meanwhile is read first */
 	redisReply *told; /* the reply whose callback runs */
+	int failed;       /* why it could not be opened */
 	struct link_events events;
 	void *arg;
 	redisReader *reader;
@@ -162,6 +167,17 @@ static void link_on_bytes(void *arg, const char *bytes, size_t len)
 
 /* ---- the time limit ---- */
 
+static void link_give_up(struct link *link)
+{
+	unsigned long long ms = link->limit_ms;
+
+	if (link->lookup)
+		link_break(link, "cannot look up the address of %s within %llu ms", link->target->host, ms);
+	else
+		link_break(link, "%s within %llu ms",
+			   link->state == LINK_OPEN ? "no answer" : channel_awaits(link->channel), ms);
+}
+
 static void link_on_timer(uv_timer_t *timer)
 {
 	struct link *link = timer->data;
@@ -179,9 +195,7 @@ static void link_on_timer(uv_timer_t *timer)
 		link->last_look = true;
 		uv_timer_start(timer, link_on_timer, 1, 0);
 	} else {
-		link_break(link, "%s within %llu ms",
-			   link->state == LINK_OPEN ? "no answer" : channel_awaits(link->channel),
-			   (unsigned long long)link->limit_ms);
+		link_give_up(link);
 	}
 }
 
@@ -210,35 +224,68 @@ static void link_on_closed(uv_handle_t *handle)
 	free(link);
 }
 
-struct link *link_open(uv_loop_t *loop, const struct channel_target *target, uint64_t limit_ms,
-		       const struct link_events *events, void *arg, char *why, size_t why_size)
+static void link_on_unopened(uv_timer_t *timer)
 {
-	const struct channel_events of_channel = {
+	struct link *link = timer->data;
+
+	link_break(link, "cannot connect: %s", uv_strerror(link->failed));
+}
+
+static void link_open_channel(struct link *link)
+{
+	const struct channel_events events = {
 		.connected = link_on_connected, .bytes = link_on_bytes, .broken = link_on_broken};
+
+	link->failed = channel_open(link->timer.loop, link->target, &events, link, &link->channel);
+	if (link->failed)
+		uv_timer_start(&link->timer, link_on_unopened, 0, 0); /* every failure is reported from the loop */
+}
+
+static void link_on_addresses(void *arg, const struct addrinfo *list, const char *why)
+{
+	struct link *link = arg;
+	unsigned count = 0;
+
+	link->lookup = NULL;
+	if (!list) {
+		link_break(link, "cannot look up the address of %s: %s", link->target->host, why);
+		return;
+	}
+	for (const struct addrinfo *a = list; a; a = a->ai_next)
+		count++;
+	for (unsigned i = link->target->attempt % count; i > 0; i--)
+		list = list->ai_next;
+	memcpy(&link->target->address, list->ai_addr, list->ai_addrlen);
+	link_open_channel(link);
+}
+
+struct link *link_open(uv_loop_t *loop, struct channel_target *target, uint64_t limit_ms,
+		       const struct link_events *events, void *arg)
+{
 	struct link *link = calloc(1, sizeof(*link));
-	int ret = UV_ENOMEM;
 
 	if (!link)
-		goto failed;
-	*link = (struct link){.limit_ms = limit_ms, .events = *events, .arg = arg, .started_ms = link_now_ms()};
+		return NULL;
+	*link = (struct link){.limit_ms = limit_ms, .events = *events, .arg = arg, .target = target};
+	link->started_ms = link_now_ms();
 	link->last = &link->first;
 	link->reader = reply_reader_new();
-	if (!link->reader)
-		goto failed;
-	uv_timer_init(loop, &link->timer); /* cannot fail */
-	link->timer.data = link;
-	ret = channel_open(loop, target, &of_channel, link, &link->channel);
-	if (ret) {
-		link_close(link);
-		snprintf(why, why_size, "%s", uv_strerror(ret));
+	if (!link->reader) {
+		free(link);
 		return NULL;
 	}
+	uv_timer_init(loop, &link->timer); /* cannot fail */
+	link->timer.data = link;
 	uv_timer_start(&link->timer, link_on_timer, limit_ms, 0);
+	if (target->path || target->address.ss_family ||
+	    address_of_number(target->host, target->port, &target->address)) {
+		link_open_channel(link);
+		return link;
+	}
+	link->failed = address_look_up(loop, target->host, target->port, link_on_addresses, link, &link->lookup);
+	if (link->failed)
+		uv_timer_start(&link->timer, link_on_unopened, 0, 0);
 	return link;
-failed:
-	free(link);
-	snprintf(why, why_size, "%s", uv_strerror(ret));
-	return NULL;
 }
 
 static void link_free_command(void *command)
@@ -364,6 +411,8 @@ void link_close(struct link *link)
 	/* The handles first: the callbacks below must not find the link half closed. It lives until the loop has
 	 * run. */
 	uv_close((uv_handle_t *)&link->timer, link_on_closed);
+	if (link->lookup)
+		address_cancel(link->lookup);
 	if (link->channel)
 		channel_close(link->channel);
 	for (struct pending *pending = link->first; pending; pending = next) {

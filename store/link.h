@@ -1,6 +1,6 @@
 /*
- * One connection to a server: a channel of bytes (channel.h), hiredis's reader and writer of the protocol, answers matched
- * with commands in order, and a time limit for each.
+ * One connection to a server: looking its name up, a channel of bytes (channel.h), hiredis's reader and writer of the protocol,
+ * answers matched with commands in order, and a time limit for each.
  *
  * Not hiredis's own asynchronous connection: version 0.14 (Debian 12) ends the whole program with assert() when a
  * server sends something unexpected on a subscribed connection, never calls back for a PING there, and looks up host
@@ -36,10 +36,13 @@ struct link_events {
 	void (*broken)(void *arg, const char *why);
 };
 
-/* Starts connecting. `limit_ms`: how long connecting (with TLS, its handshake, too) and each answer may take. `events` are copied; `arg` is for them.
- * NULL: `why` says what failed. */
-struct link *link_open(uv_loop_t *loop, const struct channel_target *target, uint64_t limit_ms,
-		       const struct link_events *events, void *arg, char *why, size_t why_size);
+/*
+ * Starts connecting to the target, which must live as long as the link: by target->host and port if it has neither a path nor an
+ * address, and then sets its address. `limit_ms`: how long connecting (with the look-up, and with TLS its handshake) and each
+ * answer may take. `events` are copied; `arg` is for them. NULL: no memory.
+ */
+struct link *link_open(uv_loop_t *loop, struct channel_target *target, uint64_t limit_ms,
+		       const struct link_events *events, void *arg);
 
 /* Sends a command, whose words are copied. 0, or -errno, and cb will not be called: -ENOTCONN before `connected` and
  * after `broken`, -ENOMEM, or what the system said. */

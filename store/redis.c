@@ -40,9 +40,9 @@ static void store_seek(struct store *s)
 	if (s->config->sentinel_count > 0)
 		discover_start(s);
 	else if (s->config->socket)
-		connect_to_socket(s, s->config->socket);
+		connect_to(s, s->config->socket, NULL, 0);
 	else
-		connect_to(s, s->config->address.host, s->config->address.port);
+		connect_to(s, NULL, s->config->address.host, s->config->address.port);
 }
 
 static void store_on_credentials(void *arg, const char *why)
@@ -91,7 +91,6 @@ static void store_on_failed(struct store *s, const char *why, bool answers)
 	s->state = STORE_DOWN;
 	s->record.ttl_refused = s->record.rereading = false;
 	credentials_cancel(s->credentials);
-	connect_cancel(s);
 	discover_cancel(s);
 	uv_timer_stop(&s->ping);
 	uv_timer_start(&s->retry, store_on_retry, s->retry_ms, 0);
@@ -315,7 +314,6 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .credentials = credentials,
 			    .retry_ms = RETRY_MIN_MS,
 			    .counts.took.kind = HISTOGRAM_TRIPS,
-			    .discover.round.count = config->sentinel_count,
 			    .record.grace = true};
 	link_gate_init(&s->gate);
 	query_init(s);
@@ -347,7 +345,6 @@ void store_free(struct store *s)
 {
 	s->state = STORE_FREED;
 	strcpy(s->error, "the connection was given up");
-	connect_cancel(s);
 	discover_cancel(s);
 	store_close_links(s);
 	keywatch_free(s);

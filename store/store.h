@@ -16,7 +16,7 @@
  * enough replicas have acknowledged; if they have not, the store counts as unreachable (acks.c says why).
  *
  * on_up comes when both connections (commands, messages) stand, it was checked that this is a server that will do (fit.h),
- * the server has said that it is a master with enough replicas (of a cluster: with the whole slot, sentinel.c), the scripts are loaded, the subscription
+ * the server has said that it is a master with enough replicas (of a cluster: with the whole slot, discover.c), the scripts are loaded, the subscription
  * stands, and the incarnation record was read or begun.
  */
 #ifndef DFLOCK_STORE_STORE_H

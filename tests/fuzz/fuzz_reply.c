@@ -13,7 +13,7 @@
 #include "store/fit.h"
 #include "store/message.h"
 #include "store/reply.h"
-#include "store/sentinel.h"
+#include "store/internal.h"
 #include "store/words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

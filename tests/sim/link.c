@@ -115,13 +115,13 @@ void link_arrived(struct link *link, struct packet *packet)
 
 /* --- store/link.h --- */
 
-struct link *link_open(uv_loop_t *loop, const struct channel_target *target, uint64_t limit_ms,
-		       const struct link_events *events, void *arg, char *why, size_t why_size)
+struct link *link_open(uv_loop_t *loop, struct channel_target *target, uint64_t limit_ms,
+		       const struct link_events *events, void *arg)
 {
 	struct host *host = task_host(task_now);
 	struct link *link = calloc(1, sizeof(*link));
 
-	(void)loop, (void)target, (void)why, (void)why_size;
+	(void)loop, (void)target;
 	if (!link)
 		abort();
 	*link = (struct link){.host = host,

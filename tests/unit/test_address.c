@@ -59,12 +59,13 @@ START_TEST(lookups)
 {
 	struct looked there = {0}, missing = {0}, cancelled = {0};
 	uv_loop_t loop;
-	const char *why;
+	struct address_lookup *lookup;
 
 	uv_loop_init(&loop);
-	ck_assert_ptr_nonnull(address_look_up(&loop, "localhost", 6379, on_addresses, &there, &why));
-	ck_assert_ptr_nonnull(address_look_up(&loop, "no.such.name.invalid", 6379, on_addresses, &missing, &why));
-	address_cancel(address_look_up(&loop, "localhost", 6379, on_addresses, &cancelled, &why));
+	ck_assert_int_eq(address_look_up(&loop, "localhost", 6379, on_addresses, &there, &lookup), 0);
+	ck_assert_int_eq(address_look_up(&loop, "no.such.name.invalid", 6379, on_addresses, &missing, &lookup), 0);
+	ck_assert_int_eq(address_look_up(&loop, "localhost", 6379, on_addresses, &cancelled, &lookup), 0);
+	address_cancel(lookup);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	ck_assert_uint_eq(there.calls, 1);

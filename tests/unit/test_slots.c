@@ -1,10 +1,9 @@
-/* store/sentinel.c: the answer to CLUSTER SLOTS names the master of dflock's slot, or is refused. */
-#include "store/sentinel.h"
+/* store/discover.c: the answer to CLUSTER SLOTS names the master of dflock's slot, or is refused. */
+#include "store/internal.h"
 
 #include <stdint.h>
 #include <string.h>
 
-#include "store/internal.h"
 #include "tests/unit/suite.h"
 
 static redisReply *read_reply(const char *bytes)

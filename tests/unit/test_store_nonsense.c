@@ -196,12 +196,11 @@ static void on_link_broken(void *arg, const char *why)
 START_TEST(an_answer_that_nobody_asked_for)
 {
 	const struct link_events events = {.connected = on_link_connected, .broken = on_link_broken};
-	char why[128];
 
 	start_fake();
 	fake_greets = "+OK\r\n";
 	struct channel_target target = {.path = config.socket};
-	struct link *link = link_open(&loop, &target, LIMIT_MS, &events, NULL, why, sizeof(why));
+	struct link *link = link_open(&loop, &target, LIMIT_MS, &events, NULL);
 	ck_assert_ptr_nonnull(link);
 	wait_until(*link_why);
 	ck_assert_ptr_nonnull(strstr(link_why, "to no question"));
