@@ -24,7 +24,7 @@ struct config_address {
 	int port;
 };
 
-/* TLS to the server and the sentinels. The files are read when a connection is made (tls/tls_files.h), and not with the
+/* TLS to the server and the sentinels. The files are read when a connection is made (tls/tls_context.h), and not with the
  * configuration: renewed ones count at once. */
 struct config_tls {
 	bool on;           /* rediss:// */

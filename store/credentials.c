@@ -14,9 +14,7 @@
 
 struct credentials_reader {
 	struct config_tls config;
-	bool known; /* there is a context, of files with this digest */
-	unsigned char digest[TLS_DIGEST_BYTES];
-	struct tls_context *fresh; /* NULL: the files are those that are known, or cannot be used */
+	struct tls_context *fresh; /* NULL: the files cannot be used */
 	int ret;
 	char why[TLS_LINE_BYTES];
 
@@ -45,28 +43,12 @@ static void credentials_free_reader(struct credentials_reader *r)
 	free(r);
 }
 
-static void credentials_load(struct credentials_reader *r)
-{
-	struct tls_files files;
-
-	r->ret = tls_files_read(&r->config, &files, r->why);
-	if (r->ret < 0)
-		return;
-	if (!r->known || memcmp(r->digest, files.digest, TLS_DIGEST_BYTES) != 0) {
-		r->fresh = tls_context_new(&r->config, &files, r->why);
-		r->ret = r->fresh ? 0 : -EINVAL;
-	}
-	memcpy(r->digest, files.digest, TLS_DIGEST_BYTES);
-	r->known = r->ret == 0;
-	tls_files_free(&files);
-}
-
 static void *credentials_run(void *arg)
 {
 	struct credentials_reader *r = arg;
 	bool owned;
 
-	credentials_load(r);
+	r->ret = tls_context_load(&r->config, &r->fresh, r->why);
 	pthread_mutex_lock(&r->lock);
 	r->runs = false;
 	owned = r->owner != NULL;

@@ -8,15 +8,29 @@
 #define DFLOCK_TLS_CONTEXT_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "tls/tls_files.h"
+#include "config/config.h"
+
+#define TLS_LINE_BYTES 512 /* what is wrong, for people */
 
 struct tls_context;
+
+/* What the files have: PEM, each len bytes and a NUL; NULL: not configured. */
+struct tls_files {
+	char *ca, *certificate, *key;
+	size_t ca_len, certificate_len, key_len;
+};
 
 /* NULL: `why` has one line. The names in `config` are for messages. */
 struct tls_context *tls_context_new(const struct config_tls *config, const struct tls_files *files,
 				    char why[TLS_LINE_BYTES]);
-/* Reads the files, too, and gives -errno as tls_files_read(). */
+/*
+ * Reads the files that the configuration names, too: anew for new connections, so that renewed ones count without a restart. Blocks on the
+ * file system: the keeper calls it in a thread. 0; or -errno with one line in `why`: -EACCES if a file may not be read, -EINVAL for
+ * contents, also if every user can read the key.
+ */
 int tls_context_load(const struct config_tls *config, struct tls_context **context, char why[TLS_LINE_BYTES]);
 /* Connections that were made with it keep what they need. NULL is allowed. */
 void tls_context_free(struct tls_context *context);

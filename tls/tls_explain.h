@@ -6,7 +6,7 @@
 
 #include <openssl/x509.h>
 
-#include "tls/tls_files.h"
+#include "tls/tls_context.h"
 
 /* In a verify callback: what is wrong with the certificate that it is about. host: the name that was to be in it. */
 void tls_explain_certificate(X509_STORE_CTX *chain, const char *host, char why[TLS_LINE_BYTES]);

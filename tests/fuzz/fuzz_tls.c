@@ -193,7 +193,7 @@ static void trust_anything(const uint8_t *data, size_t size)
 		else
 			check_line(why);
 		tls_context_free(context);
-		tls_files_free(&files);
+		tls_free(&files);
 	}
 	ERR_clear_error();
 	X509_free(odd.certificate);
@@ -226,7 +226,7 @@ static void read_files(const uint8_t *data, size_t size)
 		check_line(why);
 	check(in.count || context, "good files are refused");
 	tls_context_free(context);
-	tls_files_free(&files);
+	tls_free(&files);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)

@@ -96,6 +96,13 @@ static inline char *tls_key_pem(const struct tls_identity *id, size_t *len)
 	return tls_pem(bio, len);
 }
 
+static inline void tls_free(struct tls_files *files)
+{
+	free(files->ca);
+	free(files->certificate);
+	free(files->key);
+}
+
 /* own NULL: without a certificate of this host. */
 static inline struct tls_context *tls_client(const struct tls_identity *ca, const struct tls_identity *own)
 {
@@ -112,7 +119,7 @@ static inline struct tls_context *tls_client(const struct tls_identity *ca, cons
 	}
 	context = tls_context_new(&config, &files, why);
 	ck_assert_msg(context != NULL, "%s", why);
-	tls_files_free(&files);
+	tls_free(&files);
 	return context;
 }
 
