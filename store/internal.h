@@ -204,11 +204,12 @@ struct query {
 void query_init(struct store *s);
 /* A call of a script, with its keys and the incarnation. `name`: the lock's, or NULL. Running out of memory ends the
  * process, here and when words are added. */
-struct query *query_script(struct store *s, enum script_id script, const char *name);
+struct query *query_script(struct store *s, enum script_id script, const char *name, void *arg);
 /* A plain command. */
-struct query *query_command(struct store *s, const char *command);
-/* The next argument, copied. More than QUERY_ARGS end the process. */
+struct query *query_command(struct store *s, const char *command, void *arg);
+/* The next argument, copied; several, and NULL behind them. More than QUERY_ARGS end the process. */
 void query_word(struct query *q, const char *word);
+void query_words(struct query *q, ...) __attribute__((sentinel));
 void query_add(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Two more arguments: this host's seat and the next one. query_sat(): it was accepted. query_twice(): it was not. */
 void query_seat(struct query *q);
@@ -223,9 +224,10 @@ void query_send_early(struct query *q, query_done *done);
 /* Does not send it: `done` gets `status` and `error` from the loop. */
 void query_refuse(struct query *q, query_done *done, enum store_status status, const char *error);
 /* NULL: these words are good. Else what is wrong with them: the scripts do not check words. */
+const char *query_bad_name(const char *name);
 const char *query_bad_lock(const char *name, const char *token);
 /* It was not sent, and `done` is not called. */
-void query_drop(struct query *q);
+void query_free(struct query *q);
 /* Calls `done`, which was set before, with `status` and `error` at once, and frees it. */
 void query_end(struct query *q, enum store_status status, const char *error);
 /* For `done`: `reply` is nothing that dflock's scripts answer. Calls store_reject(); returns the line. */

@@ -55,99 +55,64 @@ static void on_verdict(struct query *q, const redisReply *reply, enum store_stat
 	q->cb.reply(q->arg, &answer);
 }
 
-static void prepare_script(struct query *q, unsigned may, store_reply_cb *cb, void *arg)
-{
-	q->may = may | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
-	q->cb.reply = cb;
-	q->arg = arg;
-}
-
-static void ask_script(struct query *q, unsigned may, store_reply_cb *cb, void *arg)
-{
-	prepare_script(q, may, cb, arg);
-	query_send(q, on_verdict);
-}
-
-/* Nothing is sent; the caller gets STORE_ERROR with the text `bad`. */
-static void refuse_bad(struct query *q, const char *bad, store_reply_cb *cb, void *arg)
+/* bad NULL: it is sent. Else nothing is; the caller gets STORE_ERROR with this text. */
+static void ask_script(struct query *q, const char *bad, store_reply_cb *cb)
 {
 	q->cb.reply = cb;
-	q->arg = arg;
-	query_refuse(q, on_verdict, STORE_ERROR, bad);
+	if (bad)
+		query_refuse(q, on_verdict, STORE_ERROR, bad);
+	else
+		query_send(q, on_verdict);
+}
+
+/* Space, mode, from, to. */
+static void add_range(struct query *q, const struct store_range *range)
+{
+	query_words(q, word_space[range->space], word_mode[range->mode], NULL);
+	query_add(q, WORD_OFFSET, range->from);
+	query_add(q, WORD_OFFSET, range->to);
 }
 
 /* ---- leases ---- */
 
-void store_acquire(struct store *s, const struct store_acquire *a, store_reply_cb *cb, void *arg)
+static void add_acquire(struct query *q, const struct store_acquire *a)
 {
-	struct query *q = query_script(s, SCRIPT_ACQUIRE, a->name);
-	const char *bad = bad_acquire(s, a);
-
-	if (bad) {
-		refuse_bad(q, bad, cb, arg);
-		return;
-	}
-	query_word(q, s->host);
-	query_word(q, a->file);
-	query_word(q, a->token);
-	query_word(q, word_space[a->range.space]);
-	query_word(q, word_mode[a->range.mode]);
-	query_add(q, WORD_OFFSET, a->range.from);
-	query_add(q, WORD_OFFSET, a->range.to);
-	query_word(q, !a->ask ? "0" : a->insist ? "2" : "1");
-	query_word(q, a->pass ? "1" : "0");
-	query_word(q, a->beat ? "1" : "0");
-	query_word(q, a->grow ? "1" : "0");
+	query_words(q, q->store->host, a->file, a->token, NULL);
+	add_range(q, &a->range);
+	query_words(q,
+		    !a->ask     ? "0"
+		    : a->insist ? "2"
+				: "1",
+		    a->pass ? "1" : "0", a->beat ? "1" : "0", a->grow ? "1" : "0", NULL);
 	query_add(q, "%" PRId64, a->rest_ms);
-	query_word(q, a->job ? a->job : "");
-	query_word(q, a->key ? a->key : "");
+	query_words(q, a->job ? a->job : "", a->key ? a->key : "", NULL);
 	for (size_t i = 0; i < a->dead_count && i < STORE_MAX_BLOCKERS; i++) {
 		query_word(q, a->dead[i].host);
 		query_add(q, "%" PRIu64, a->dead[i].beat);
 	}
-	ask_script(q,
-		   REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_REST) | REPLY_MAY(STORE_GRACE) |
-			   REPLY_MAY(STORE_LIMIT) | REPLY_MAY(STORE_GIVEN_UP) | (a->key ? REPLY_MAY(STORE_TAKEN) : 0),
-		   cb, arg);
 }
 
-/* shrink, confirm. Their scripts take the token; with `fence`, also the host before it and the fence behind it. */
-static void ask_about(struct store *s, enum script_id script, const char *name, const char *token,
-		      const uint64_t *fence, store_reply_cb *cb, void *arg)
+void store_acquire(struct store *s, const struct store_acquire *a, store_reply_cb *cb, void *arg)
 {
-	struct query *q = query_script(s, script, name);
-	const char *bad = query_bad_lock(name, token);
+	struct query *q = query_script(s, SCRIPT_ACQUIRE, a->name, arg);
+	const char *bad = bad_acquire(s, a);
 
-	if (bad) {
-		refuse_bad(q, bad, cb, arg);
-		return;
-	}
-	if (fence)
-		query_word(q, s->host);
-	query_word(q, token);
-	if (fence)
-		query_add(q, "%" PRIu64, *fence);
-	ask_script(q, REPLY_MAY(STORE_GONE) | (fence ? REPLY_MAY(STORE_GIVEN_UP) : 0), cb, arg);
+	if (!bad)
+		add_acquire(q, a);
+	ask_script(q, bad, cb);
 }
 
-static struct query *ask_release(struct store *s, const char *name, const char *token, bool unused)
+static struct query *ask_release(struct store *s, const char *name, const char *token, bool unused, void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_RELEASE, name);
+	struct query *q = query_script(s, SCRIPT_RELEASE, name, arg);
 
-	query_word(q, token);
-	query_word(q, unused ? "1" : "0");
-	query_word(q, s->host);
+	query_words(q, token, unused ? "1" : "0", s->host, NULL);
 	return q;
 }
 
 void store_release(struct store *s, const char *name, const char *token, bool unused, store_reply_cb *cb, void *arg)
 {
-	const char *bad = query_bad_lock(name, token);
-
-	if (bad)
-		refuse_bad(query_script(s, SCRIPT_RELEASE, NULL), bad, cb, arg);
-	else
-		ask_script(ask_release(s, name, token, unused), 0, cb, arg);
+	ask_script(ask_release(s, name, token, unused, arg), query_bad_lock(name, token), cb);
 }
 
 struct store_shot {
@@ -166,8 +131,8 @@ struct store_shot *store_prepare_release(struct store *s, const char *name, cons
 		return NULL;
 	shot = store_need(calloc(1, sizeof(*shot)));
 	shot->store = s;
-	shot->q = ask_release(s, name, token, unused);
-	prepare_script(shot->q, 0, cb, arg);
+	shot->q = ask_release(s, name, token, unused, arg);
+	shot->q->cb.reply = cb;
 	shot->shot = store_need(query_prepare(shot->q, on_verdict));
 	return shot;
 }
@@ -184,7 +149,7 @@ void store_shot_free(struct store_shot *shot)
 	if (shot->sent)
 		shot->store->counts.asked[SCRIPT_RELEASE]++;
 	else
-		query_drop(shot->q);
+		query_free(shot->q);
 	link_shot_free(shot->shot);
 	free(shot);
 }
@@ -192,47 +157,45 @@ void store_shot_free(struct store_shot *shot)
 void store_end_rest(struct store *s, const char *name, enum wire_space space, uint64_t limit, store_reply_cb *cb,
 		    void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_REST, name);
+	struct query *q = query_script(s, SCRIPT_REST, name, arg);
 
-	if (!*name || strlen(name) >= LOCK_NAME_BYTES || (unsigned)space >= WIRE_SPACES) {
-		refuse_bad(q, "the lock name is empty or too long", cb, arg);
-		return;
-	}
-	query_word(q, word_space[space]);
+	query_word(q, word_space[space == WIRE_RECORD]);
 	query_add(q, "%" PRIu64, limit);
-	ask_script(q, REPLY_MAY(STORE_GONE), cb, arg);
+	ask_script(q, query_bad_name(name), cb);
 }
 
 void store_shrink(struct store *s, const char *name, const char *token, store_reply_cb *cb, void *arg)
 {
-	ask_about(s, SCRIPT_SHRINK, name, token, NULL, cb, arg);
+	struct query *q = query_script(s, SCRIPT_SHRINK, name, arg);
+
+	query_word(q, token);
+	ask_script(q, query_bad_lock(name, token), cb);
+}
+
+static struct query *ask_whether(struct store *s, enum script_id script, const char *name, const char *token,
+				 uint64_t fence, void *arg)
+{
+	struct query *q = query_script(s, script, name, arg);
+
+	query_words(q, s->host, token, NULL);
+	query_add(q, "%" PRIu64, fence);
+	return q;
 }
 
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg)
 {
-	ask_about(s, SCRIPT_CONFIRM, name, token, &fence, cb, arg);
+	ask_script(ask_whether(s, SCRIPT_CONFIRM, name, token, fence, arg), query_bad_lock(name, token), cb);
 }
 
 void store_reclaim(struct store *s, const char *name, const char *file, const char *token, uint64_t fence,
 		   const struct store_range *range, const char *key, store_reply_cb *cb, void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_RECLAIM, name);
-	const char *bad = query_bad_lock(name, token);
+	struct query *q = ask_whether(s, SCRIPT_RECLAIM, name, token, fence, arg);
 
-	if (bad) {
-		refuse_bad(q, bad, cb, arg);
-		return;
-	}
-	query_word(q, s->host);
-	query_word(q, token);
-	query_add(q, "%" PRIu64, fence);
 	query_word(q, file);
-	query_word(q, word_space[range->space]);
-	query_word(q, word_mode[range->mode]);
-	query_add(q, WORD_OFFSET, range->from);
-	query_add(q, WORD_OFFSET, range->to);
+	add_range(q, range);
 	query_word(q, key ? key : "");
-	ask_script(q, REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_GIVEN_UP), cb, arg);
+	ask_script(q, query_bad_lock(name, token), cb);
 }
 
 /* ---- this host ---- */
@@ -263,15 +226,13 @@ static void on_beat_answer(struct query *q, const redisReply *reply, enum store_
 
 void store_beat(struct store *s, uint64_t mark, size_t keyed, store_reply_cb *cb, void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_BEAT, NULL);
+	struct query *q = query_script(s, SCRIPT_BEAT, NULL, arg);
 
 	query_word(q, s->host);
 	query_add(q, "%" PRIu64, mark);
 	query_add(q, "%zu", keyed);
 	query_seat(q);
-	q->may = REPLY_MAY(STORE_GIVEN_UP) | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
-	q->arg = arg;
 	query_send(q, on_beat_answer);
 }
 
@@ -304,24 +265,20 @@ static void ask_settings(struct store *s)
  * treats this as a write. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg)
 {
-	struct query *q = query_command(s, "SETRANGE");
+	struct query *q = query_command(s, "SETRANGE", arg);
 
 	ask_settings(s);
-	query_word(q, STORE_KEYS "try");
-	query_word(q, "0");
-	query_word(q, "");
+	query_words(q, STORE_KEYS "try", "0", "", NULL);
 	q->cb.reply = cb;
-	q->arg = arg;
 	query_send(q, on_write_tried);
 }
 
 void store_leave(struct store *s, store_reply_cb *cb, void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_LEAVE, NULL);
+	struct query *q = query_script(s, SCRIPT_LEAVE, NULL, arg);
 
-	query_word(q, s->host);
-	query_word(q, ""); /* with any beat */
-	ask_script(q, 0, cb, arg);
+	query_words(q, s->host, "", NULL); /* with any beat */
+	ask_script(q, NULL, cb);
 }
 
 /* ---- all hosts ---- */
@@ -342,10 +299,9 @@ static void on_hosts_answer(struct query *q, const redisReply *reply, enum store
 
 void store_hosts(struct store *s, store_hosts_cb *cb, void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_HOSTS, NULL);
+	struct query *q = query_script(s, SCRIPT_HOSTS, NULL, arg);
 
 	q->cb.hosts = cb;
-	q->arg = arg;
 	query_send(q, on_hosts_answer);
 }
 
@@ -368,11 +324,10 @@ static void on_entries_answer(struct query *q, const redisReply *reply, enum sto
 
 void store_entries(struct store *s, const char *name, const char *key, store_entries_cb *cb, void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_DUMP, name);
+	struct query *q = query_script(s, SCRIPT_DUMP, name, arg);
 
 	query_word(q, key ? key : "");
 	q->cb.entries = cb;
-	q->arg = arg;
 	query_send(q, on_entries_answer);
 }
 
@@ -397,7 +352,7 @@ void store_tell(struct store *s, const char *host, const struct store_message *m
 	strcpy(m.holder, s->host);
 	if (s->state != STORE_UP || !word_is_host(host) || message_format(text, &m) != 0)
 		return;
-	q = query_command(s, "PUBLISH");
+	q = query_command(s, "PUBLISH", NULL);
 	query_add(q, STORE_KEYS "host:%s", host);
 	query_word(q, text);
 	query_send(q, on_published);
@@ -446,7 +401,7 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 {
 	static const char *const words[] = {
 		[STORE_OPEN_WATCHED] = "open", [STORE_OPEN_NEW] = "new", [STORE_OPEN_FORCED] = "init"};
-	struct query *q = query_script(s, SCRIPT_STORE, NULL);
+	struct query *q = query_script(s, SCRIPT_STORE, NULL, arg);
 
 	query_word(q, words[how]);
 	query_add(q, "%" PRId64, s->ttl_ms);
@@ -454,7 +409,6 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 	query_add(q, "%" PRIu64, s->record.fence);
 	q->may = REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
-	q->arg = arg;
 	/* The store is down because its record has another ttl_ms: this call is how the record gets this one. */
 	if (how == STORE_OPEN_FORCED && s->record.ttl_refused && !s->record.init)
 		store_init_later(s, q, on_opened);

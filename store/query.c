@@ -49,13 +49,16 @@ void store_reject(struct store *s, const char *format, ...)
 
 /* ---- what is asked ---- */
 
+const char *query_bad_name(const char *name)
+{
+	return *name && strlen(name) < LOCK_NAME_BYTES ? NULL : "the lock name is empty or too long";
+}
+
 const char *query_bad_lock(const char *name, const char *token)
 {
-	if (!*name || strlen(name) >= LOCK_NAME_BYTES)
-		return "the lock name is empty or too long";
-	if (!word_is_token(token))
-		return "the token is not 32 lower-case hex digits";
-	return NULL;
+	const char *bad = query_bad_name(name);
+
+	return bad || word_is_token(token) ? bad : "the token is not 32 lower-case hex digits";
 }
 
 static void query_set_word(struct query *q, int i, char *text)
@@ -74,6 +77,17 @@ static void query_take_word(struct query *q, char *text)
 void query_word(struct query *q, const char *word)
 {
 	query_take_word(q, strdup(word));
+}
+
+void query_words(struct query *q, ...)
+{
+	const char *word;
+	va_list words;
+
+	va_start(words, q);
+	while ((word = va_arg(words, const char *)))
+		query_word(q, word);
+	va_end(words);
 }
 
 void query_add(struct query *q, const char *format, ...)
@@ -97,25 +111,25 @@ static struct query *query_new(struct store *s)
 	return q;
 }
 
-struct query *query_command(struct store *s, const char *command)
+struct query *query_command(struct store *s, const char *command, void *arg)
 {
 	struct query *q = query_new(s);
 
 	query_word(q, command);
+	q->arg = arg;
 	return q;
 }
 
-struct query *query_script(struct store *s, enum script_id script, const char *name)
+struct query *query_script(struct store *s, enum script_id script, const char *name, void *arg)
 {
 	struct query *q = query_new(s);
 
+	q->arg = arg;
 	q->script = (int)script;
-	q->binding = script_is_binding(script) && config_acknowledgements(s->config) > 0;
-	query_word(q, "EVALSHA");
-	query_word(q, s->sha[script]);
-	query_add(q, "%d", script_keys(script));
-	query_word(q, STORE_KEYS "store");
-	query_word(q, STORE_KEYS "hosts");
+	q->binding = scripts[script].binding && config_acknowledgements(s->config) > 0;
+	q->may = scripts[script].may | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
+	query_words(q, "EVALSHA", s->sha[script], scripts[script].lock ? "5" : "2", STORE_KEYS "store",
+		    STORE_KEYS "hosts", NULL);
 	if (name) {
 		query_add(q, STORE_LOCK_KEY "%s", name);
 		for (int space = 0; space < WIRE_SPACES; space++)
@@ -174,7 +188,7 @@ static void query_count(struct query *q, enum store_status status)
 		histogram_observe(&counts->took, (int64_t)(uv_hrtime() - q->sent_ns));
 }
 
-static void query_free(struct query *q)
+void query_free(struct query *q)
 {
 	for (int i = 0; i < q->argc; i++)
 		free(q->argv[i]);
@@ -282,7 +296,7 @@ const char *query_nonsense(struct query *q)
 {
 	store_reject(q->store,
 		     "the answer to %s is none that dflock's scripts give: is this the store of another version?",
-		     q->script < 0 ? q->argv[0] : script_name((enum script_id)q->script));
+		     q->script < 0 ? q->argv[0] : scripts[q->script].name);
 	return q->store->error;
 }
 
@@ -293,7 +307,7 @@ const struct store_counts *store_counts(const struct store *s)
 
 const char *store_operation_name(size_t operation)
 {
-	return operation < SCRIPTS ? script_name((enum script_id)operation) : "other";
+	return operation < SCRIPTS ? scripts[operation].name : "other";
 }
 
 _Static_assert(STORE_OPERATIONS == SCRIPTS + 1, "one for each script, and one for all commands");
@@ -394,11 +408,6 @@ struct link_shot *query_prepare(struct query *q, query_done *done)
 {
 	q->done = done;
 	return link_shot_new(q->argc, (const char *const *)q->argv, query_on_reply, q);
-}
-
-void query_drop(struct query *q)
-{
-	query_free(q);
 }
 
 void query_send(struct query *q, query_done *done)

@@ -223,10 +223,9 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 
 static void store_read_record(struct store *s)
 {
-	struct query *q = query_script(s, SCRIPT_STORE, NULL);
+	struct query *q = query_script(s, SCRIPT_STORE, NULL, s->record.init);
 
-	q->arg = s->record.init;
-	query_add(q, s->record.init ? "init" : "begin");
+	query_word(q, s->record.init ? "init" : "begin");
 	query_add(q, "%" PRId64, s->ttl_ms);
 	query_word(q, "");
 	query_add(q, "%" PRIu64, s->record.fence);

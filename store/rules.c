@@ -24,15 +24,11 @@ static void rules_on_posted(struct query *q, const redisReply *reply, enum store
 
 void store_post_rules(struct store *s, const struct store_posting *posting, store_reply_cb *cb, void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_POST, NULL);
+	struct query *q = query_script(s, SCRIPT_POST, NULL, arg);
 
-	query_word(q, posting->place);
-	query_word(q, s->host);
-	query_word(q, posting->digest);
-	query_word(q, posting->text);
+	query_words(q, posting->place, s->host, posting->digest, posting->text, NULL);
 	query_add(q, "%" PRId64, posting->keep_ms);
 	q->cb.reply = cb;
-	q->arg = arg;
 	query_send(q, rules_on_posted);
 }
 
@@ -99,11 +95,9 @@ static void rules_on_read(struct query *q, const redisReply *reply, enum store_s
 
 void store_read_rules(struct store *s, const char *place, const char *digest, store_rules_cb *cb, void *arg)
 {
-	struct query *q = query_script(s, SCRIPT_RULES, NULL);
+	struct query *q = query_script(s, SCRIPT_RULES, NULL, arg);
 
-	query_word(q, place);
-	query_word(q, digest);
+	query_words(q, place, digest, NULL);
 	q->cb.rules = cb;
-	q->arg = arg;
 	query_send(q, rules_on_read);
 }

@@ -6,62 +6,29 @@
 
 /* The assembler reads the file. The path is relative to the folder that the compiler runs in: the root of the
  * sources. */
-#define EMBED(symbol, file)                                                                                            \
+#define EMBED(name)                                                                                                    \
 	__asm__(".pushsection .rodata\n"                                                                               \
-		".global script_" #symbol "\n"                                                                         \
-		".hidden script_" #symbol "\n"                                                                         \
-		"script_" #symbol ":\n"                                                                                \
-		".incbin \"" file "\"\n"                                                                               \
+		".global script_" #name "\n"                                                                           \
+		".hidden script_" #name "\n"                                                                           \
+		"script_" #name ":\n"                                                                                  \
+		".incbin \"store/lua/" #name ".lua\"\n"                                                                \
 		".byte 0\n"                                                                                            \
 		".popsection\n");                                                                                      \
-	extern const char script_##symbol[] __attribute__((visibility("hidden")))
+	extern const char script_##name[] __attribute__((visibility("hidden")));
+#define EMBED_SCRIPT(id, name, ...) EMBED(name)
 
-EMBED(common, "store/lua/common.lua");
-EMBED(renew, "store/lua/renew.lua");
-EMBED(key, "store/lua/key.lua");
-EMBED(clashes, "store/lua/clashes.lua");
-EMBED(entries, "store/lua/entries.lua");
-EMBED(take, "store/lua/take.lua");
-EMBED(give, "store/lua/give.lua");
-EMBED(acquire, "store/lua/acquire.lua");
-EMBED(release, "store/lua/release.lua");
-EMBED(shrink, "store/lua/shrink.lua");
-EMBED(confirm, "store/lua/confirm.lua");
-EMBED(reclaim, "store/lua/reclaim.lua");
-EMBED(beat, "store/lua/beat.lua");
-EMBED(leave, "store/lua/leave.lua");
-EMBED(store, "store/lua/store.lua");
-EMBED(hosts, "store/lua/hosts.lua");
-EMBED(sweep, "store/lua/sweep.lua");
-EMBED(give_up, "store/lua/give_up.lua");
-EMBED(rest, "store/lua/rest.lua");
-EMBED(dump, "store/lua/dump.lua");
-EMBED(post, "store/lua/post.lua");
-EMBED(rules, "store/lua/rules.lua");
+EMBED(common)
+EMBED(renew)
+EMBED(key)
+EMBED(clashes)
+EMBED(entries)
+EMBED(take)
+EMBED(give)
+SCRIPTS_ALL(EMBED_SCRIPT)
 
-static const struct {
-	const char *name, *text;
-	const char *simple; /* the simple cases, which come before the functions that take long to define; or NULL */
-	bool renews;        /* it counts as a beat */
-	bool lock;          /* ditto, perhaps; KEYS[3] is a lock, KEYS[4] and KEYS[5] name its rests */
-	bool binding;       /* store/acks.c */
-} scripts[SCRIPTS] = {
-	[SCRIPT_ACQUIRE] = {"acquire", script_acquire, .simple = script_take, .lock = true, .binding = true},
-	[SCRIPT_RELEASE] = {"release", script_release, .simple = script_give, .lock = true},
-	[SCRIPT_SHRINK] = {"shrink", script_shrink, .lock = true},
-	[SCRIPT_CONFIRM] = {"confirm", script_confirm, .lock = true, .binding = true},
-	[SCRIPT_RECLAIM] = {"reclaim", script_reclaim, .lock = true, .binding = true},
-	[SCRIPT_BEAT] = {"beat", script_beat, .renews = true, .binding = true},
-	[SCRIPT_LEAVE] = {.name = "leave", .text = script_leave},
-	[SCRIPT_STORE] = {"store", script_store, .binding = true},
-	[SCRIPT_HOSTS] = {.name = "hosts", .text = script_hosts},
-	[SCRIPT_SWEEP] = {"sweep", script_sweep, .lock = true},
-	[SCRIPT_GIVE_UP] = {.name = "give_up", .text = script_give_up, .binding = true},
-	[SCRIPT_REST] = {"rest", script_rest, .lock = true},
-	[SCRIPT_DUMP] = {"dump", script_dump, .lock = true},
-	[SCRIPT_POST] = {.name = "post", .text = script_post},
-	[SCRIPT_RULES] = {.name = "rules", .text = script_rules},
-};
+const struct script scripts[SCRIPTS] = {
+#define SCRIPT_ROW(id, name, ...) [SCRIPT_##id] = {#name, script_##name, __VA_ARGS__},
+	SCRIPTS_ALL(SCRIPT_ROW)};
 
 char *script_text(enum script_id id, bool flags)
 {
@@ -115,19 +82,4 @@ bool script_command(enum script_id id, bool flags, unsigned line, char *command,
 	found = at && script_call(at, command, size);
 	free(text);
 	return found;
-}
-
-int script_keys(enum script_id id)
-{
-	return scripts[id].lock ? 5 : 2;
-}
-
-bool script_is_binding(enum script_id id)
-{
-	return scripts[id].binding;
-}
-
-const char *script_name(enum script_id id)
-{
-	return scripts[id].name;
 }

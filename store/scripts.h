@@ -12,23 +12,31 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "store/reply.h"
+
+/* Id, file, and what is true of it (struct script). */
+#define SCRIPTS_ALL(X)                                                                                                 \
+	X(ACQUIRE, acquire, .simple = script_take, .lock = true, .binding = true,                                      \
+	  .may = REPLY_MAY(STORE_WAIT) | REPLY_MAY(STORE_BUSY) | REPLY_MAY(STORE_REST) | REPLY_MAY(STORE_GRACE) |      \
+		 REPLY_MAY(STORE_LIMIT) | REPLY_MAY(STORE_GIVEN_UP) | REPLY_MAY(STORE_TAKEN))                          \
+	X(RELEASE, release, .simple = script_give, .lock = true)                                                       \
+	X(SHRINK, shrink, .lock = true, .may = REPLY_MAY(STORE_GONE))                                                  \
+	X(CONFIRM, confirm, .lock = true, .binding = true, .may = REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_GIVEN_UP))   \
+	X(RECLAIM, reclaim, .lock = true, .binding = true, .may = REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_GIVEN_UP))   \
+	X(BEAT, beat, .renews = true, .binding = true, .may = REPLY_MAY(STORE_GIVEN_UP))                               \
+	X(LEAVE, leave, .may = REPLY_MAY(STORE_GONE))                                                                  \
+	X(STORE, store, .binding = true)                                                                               \
+	X(HOSTS, hosts)                                                                                                \
+	X(SWEEP, sweep, .lock = true, .may = REPLY_MAY(STORE_GONE))                                                    \
+	X(GIVE_UP, give_up, .binding = true, .may = REPLY_MAY(STORE_GONE))                                             \
+	X(REST, rest, .lock = true, .may = REPLY_MAY(STORE_GONE))                                                      \
+	X(DUMP, dump, .lock = true)                                                                                    \
+	X(POST, post)                                                                                                  \
+	X(RULES, rules)
+
 enum script_id {
-	SCRIPT_ACQUIRE,
-	SCRIPT_RELEASE,
-	SCRIPT_SHRINK,
-	SCRIPT_CONFIRM,
-	SCRIPT_RECLAIM,
-	SCRIPT_BEAT,
-	SCRIPT_LEAVE,
-	SCRIPT_STORE,
-	SCRIPT_HOSTS,
-	SCRIPT_SWEEP,
-	SCRIPT_GIVE_UP,
-	SCRIPT_REST,
-	SCRIPT_DUMP,
-	SCRIPT_POST,
-	SCRIPT_RULES,
-	SCRIPTS
+#define SCRIPT_ID(id, ...) SCRIPT_##id,
+	SCRIPTS_ALL(SCRIPT_ID) SCRIPTS
 };
 
 /* The text to load. `flags`: the server is Redis 7 or newer. NULL: out of memory. The caller frees it. */
@@ -37,11 +45,16 @@ char *script_text(enum script_id id, bool flags);
  * for script_text(). False: none, or out of memory. For people: an error names only the line. */
 bool script_command(enum script_id id, bool flags, unsigned line, char *command, size_t size);
 
-/* How many keys it takes: 2 (record, hosts) or 5 (and the lock, and the fields of its rests in the spaces flock and record). */
-int script_keys(enum script_id id);
-/* Its answer counts only when enough replicas have acknowledged it: store/acks.c says why. */
-bool script_is_binding(enum script_id id);
-/* "acquire", ... for messages. */
-const char *script_name(enum script_id id);
+extern const struct script {
+	const char *name; /* "acquire", ... for messages */
+	const char *text;
+	const char *simple; /* the simple cases, which come before the functions that take long to define; or NULL */
+	bool renews;        /* it counts as a beat */
+	/* Ditto, perhaps; it takes five keys: record, hosts, the lock, and the fields of its rests in the spaces flock and record. Else
+	 * the first two. */
+	bool lock;
+	bool binding; /* its answer counts only when enough replicas have acknowledged it: store/acks.c says why */
+	unsigned may; /* which verdicts reply_parse() may find in the answer, besides OK and INC: REPLY_MAY() bits */
+} scripts[SCRIPTS];
 
 #endif

@@ -126,23 +126,17 @@ static void on_rests(struct query *q, const redisReply *reply, enum store_status
 
 static void read_rests(struct walk *walk)
 {
-	struct query *q = query_command(walk->store, "HKEYS");
+	struct query *q = query_command(walk->store, "HKEYS", walk);
 
 	query_word(q, STORE_RESTS);
-	q->arg = walk;
 	query_send(q, on_rests);
 }
 
 static void read_page(struct walk *walk)
 {
-	struct query *q = query_command(walk->store, "SCAN");
+	struct query *q = query_command(walk->store, "SCAN", walk);
 
-	query_word(q, walk->cursor);
-	query_word(q, "MATCH");
-	query_word(q, STORE_LOCK_KEY "*");
-	query_word(q, "COUNT");
-	query_word(q, PAGE_KEYS);
-	q->arg = walk;
+	query_words(q, walk->cursor, "MATCH", STORE_LOCK_KEY "*", "COUNT", PAGE_KEYS, NULL);
 	query_send(q, on_scanned);
 }
 
@@ -185,12 +179,10 @@ static void on_swept_lock(struct query *q, const redisReply *reply, enum store_s
 
 static void ask_sweep(struct walk *walk, enum script_id script, const char *name)
 {
-	struct query *q = query_script(walk->store, script, name);
+	struct query *q = query_script(walk->store, script, name, walk);
 
 	query_word(q, walk->host.host);
 	query_add(q, "%" PRIu64, walk->host.beat);
-	q->may = REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_GONE) | REPLY_MAY(STORE_INCARNATION);
-	q->arg = walk;
 	query_send(q, on_swept_lock);
 }
 
@@ -259,10 +251,9 @@ static void on_dumped_lock(struct query *q, const redisReply *reply, enum store_
 
 static void dump_lock(struct walk *walk, const char *name)
 {
-	struct query *q = query_script(walk->store, SCRIPT_DUMP, name);
+	struct query *q = query_script(walk->store, SCRIPT_DUMP, name, walk);
 
 	query_word(q, ""); /* the key of an entry */
-	q->arg = walk;
 	query_send(q, on_dumped_lock);
 }
 
@@ -307,22 +298,17 @@ static void on_dump_record(struct query *q, const redisReply *reply, enum store_
 	walk->record = (struct store_picture){.open = strcmp(words[1], "1") == 0,
 					      .ttl_ms = record_number(words[2]),
 					      .fence = record_number(words[3])};
-	q = query_script(walk->store, SCRIPT_HOSTS, NULL);
-	q->arg = walk;
-	query_send(q, on_dump_hosts);
+	query_send(query_script(walk->store, SCRIPT_HOSTS, NULL, walk), on_dump_hosts);
 }
 
 void store_dump(struct store *s, const struct store_dump *to, void *arg)
 {
-	static const char *const words[] = {STORE_KEYS "store", "inc", "open", "ttl_ms", "fence"};
 	struct walk *walk = walk_new(s, arg);
-	struct query *q = query_command(s, "HMGET");
+	struct query *q = query_command(s, "HMGET", walk);
 
 	walk->dump = to;
 	walk->visit = dump_lock;
 	walk->end = end_dump;
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		query_word(q, words[i]);
-	q->arg = walk;
+	query_words(q, STORE_KEYS "store", "inc", "open", "ttl_ms", "fence", NULL);
 	query_send(q, on_dump_record);
 }

@@ -174,7 +174,7 @@ static const char *name_of_script(const char *text)
 
 		free(own);
 		if (same)
-			return script_name(id);
+			return scripts[id].name;
 	}
 	return "?";
 }

@@ -81,7 +81,7 @@ static inline const char *call_on(enum script_id id, const char *name, const cha
 	for (int space = 0; space < WIRE_SPACES; space++)
 		snprintf(rest[space], sizeof(rest[space]), "dflock:{0}:rest:%s:%s", word_space[space],
 			 name ? name : "");
-	snprintf(keys, sizeof(keys), "%d", script_keys(id));
+	snprintf(keys, sizeof(keys), "%d", scripts[id].lock ? 5 : 2);
 	argv[argc++] = "EVAL";
 	argv[argc++] = text;
 	argv[argc++] = keys;
@@ -105,7 +105,7 @@ static inline const char *call(enum script_id id, const char *first, ...)
 	va_list more;
 
 	va_start(more, first);
-	const char *answer = call_on(id, script_keys(id) > 2 ? NAME : NULL, first, more);
+	const char *answer = call_on(id, scripts[id].lock ? NAME : NULL, first, more);
 	va_end(more);
 	return answer;
 }
