@@ -7,7 +7,6 @@
 
 #include "keeper/guard/table_file.h"
 #include "keeper/guard/table_words.h"
-#include "wire/msg.h"
 
 #define UNDERWAY_MAGIC   UINT64_C(0x79617772646e7564)
 #define UNDERWAY_VERSION 1
