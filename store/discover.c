@@ -125,7 +125,10 @@ static void discover_believe(struct store *s, const char *host, int port)
 
 	address_show(host, port, s->config->tls.on, at, sizeof(at));
 	if (s->state == STORE_UP) {
-		store_fail(s, "the %s say that the master is %s now", s->config->cluster ? "nodes" : "sentinels", at);
+		store_fail(s,
+			   s->config->cluster ? "the nodes say that the master is %s now"
+					      : "the sentinels say that the master is %s now",
+			   at);
 		return;
 	}
 	snprintf(s->discover.host, sizeof(s->discover.host), "%s", host);
@@ -149,8 +152,10 @@ static void discover_heard(struct store *s, const char *host, int port)
 		break;
 	case ROUND_OVER:
 		if (!up)
-			store_fail(s, "no %s says where it is. %s",
-				   s->config->cluster ? "node of the cluster" : "sentinel", s->discover.first_why);
+			store_fail(s,
+				   s->config->cluster ? "no node of the cluster says where it is. %s"
+						      : "no sentinel says where it is. %s",
+				   s->discover.first_why);
 		break;
 	}
 }
