@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "cli/field.h"
-#include "procfs/procfs_locks.h"
+#include "procfs/procfs.h"
 #include "wire/leases.h"
 #include "wire/passing.h"
 #include "wire/rundir.h"

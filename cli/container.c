@@ -17,7 +17,6 @@
 
 #include "cli/cli.h"
 #include "procfs/procfs.h"
-#include "procfs/procfs_process.h"
 
 #define LOOK_FIRST_MS 5
 #define LOOK_MOST_MS  100

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "procfs/procfs_mounts.h"
+#include "procfs/procfs.h"
 
 /* The directory that a rule's fixed part names: of a glob, its pattern with the backslashes taken away. */
 static void fixed_directory(const struct rule *rule, char dir[PATH_MAX])

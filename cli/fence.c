@@ -16,7 +16,7 @@
 #include "cli/ask.h"
 #include "cli/field.h"
 #include "cli/status.h"
-#include "procfs/procfs_process.h"
+#include "procfs/procfs.h"
 
 static const char fence_doc[] =
 	"Prints the fence number of the lease under which a lock is held on this host: the one that the calling script or "

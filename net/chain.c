@@ -13,7 +13,7 @@
 #include "net/filter.h"
 #include "net/lockcall.h"
 #include "net/thread.h"
-#include "shim/start.h"
+#include "shim/ask.h"
 #include "wire/sys.h"
 #include "wire/passing.h"
 

@@ -26,7 +26,7 @@
 #include "net/supervisor.h"
 #include "shim/real.h"
 #include "shim/settings.h"
-#include "shim/start.h"
+#include "shim/ask.h"
 #include "wire/sys.h"
 
 /* Exit statuses, as those of `dflock run`. */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "net/shared.h"
-#include "shim/abandoned.h"
+#include "shim/ask.h"
 #include "shim/note.h"
 
 static __thread const struct thread *note_out_thread;
@@ -66,7 +66,7 @@ pid_t note_out_pid(void)
 	return note_out_thread ? note_out_thread->tid : 0;
 }
 
-/* --- shim/abandoned.h: no handler of a supervisor leaves a conversation, so none is noted --- */
+/* --- shim/ask.h: no handler of a supervisor leaves a conversation, so none is noted --- */
 
 void abandoned_note(struct ask *ask)
 {

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "procfs/procfs.h"
-#include "procfs/procfs_process.h"
 #include "wire/sys.h"
 
 #ifndef PIDFD_THREAD

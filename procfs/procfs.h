@@ -1,10 +1,7 @@
 /*
  * The one reader of /proc, for the keeper and the command line. Each kind of text is parsed in exactly one place:
- *
- *   procfs.h          texts as a whole, or their first bytes; walks over processes, threads and descriptors; is this /proc the keeper's own?
- *   procfs_locks.h    lock lines (/proc/locks, fdinfo), and fdinfo
- *   procfs_process.h  stat, schedstat, maps
- *   procfs_mounts.h   mountinfo
+ * procfs.c has whole texts, walks over processes, threads and descriptors, and what is said of processes; procfs_locks.c and
+ * procfs_mounts.c have the two tables.
  *
  * Procfs may include wire/ and libc, and nothing else of dflock.
  *
@@ -19,7 +16,11 @@
 #include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
+
+#include "wire/msg.h"
 
 /* A text that is read again and again into the same memory. Begin with {0}; procfs_free() at the end. */
 struct procfs_text {
@@ -97,5 +98,141 @@ int procfs_check(char *why, size_t why_size);
  * cannot. for_children: what this process starts has LD_PRELOAD again. To be called first in main(); changes the environment.
  */
 void procfs_be_oneself(char **argv, bool for_children);
+
+/*
+ * --- lock lines, and what fdinfo says of a descriptor ---
+ *
+ * The kernel's number of a file is the pair (device of its super block, inode number in memory). Lock lines, maps and
+ * mountinfo show this pair. It differs from st_dev and st_ino on btrfs (st_dev belongs to a subvolume) and on overlayfs
+ * (st_dev and st_ino may belong to a layer).
+ */
+
+/* One lock as /proc/locks and /proc/PID/fdinfo/FD show it. */
+struct procfs_lock {
+	uint64_t dev, ino; /* the kernel's number of the file */
+	enum wire_space space;
+	enum wire_owner owner; /* WIRE_OWNER_PROCESS: a POSIX lock */
+	enum wire_mode mode;
+	int64_t from, to; /* half open; flock: 0, WIRE_EOF */
+	pid_t locker;     /* the process that took it, which may have ended; -1: OFD locks */
+};
+
+/*
+ * "lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF" of fdinfo; the same without "lock:\t" of /proc/locks. False
+ * for any other line: leases, delegations, calls that wait ("1: -> FLOCK ...", in /proc/locks), and what the kernel does
+ * not write. Pure.
+ */
+bool procfs_lock_line(const char *line, struct procfs_lock *out);
+/* The same for a call that waits: *out is the lock that it waits for, and its locker the process that waits. Pure. */
+bool procfs_wait_line(const char *line, struct procfs_lock *out);
+
+/* A result other than 0 ends the reading, which returns it. */
+typedef int procfs_lock_cb(void *arg, const struct procfs_lock *lock);
+
+/*
+ * Calls back for every lock in /proc/locks. 0, what cb returned, or -errno. The kernel's time for it grows with the square
+ * of the number of locks, and no lock can be taken or dropped on the machine meanwhile (listed.h, census.c).
+ */
+int procfs_locks(procfs_lock_cb *cb, void *arg);
+/* The same for every call in /proc/locks that waits. */
+int procfs_waits(procfs_lock_cb *cb, void *arg);
+
+/* What fdinfo says of the descriptor itself. */
+struct procfs_fdinfo {
+	int mount_id; /* -1: not shown */
+	uint64_t ino; /* the kernel's inode number; 0: not shown (before Linux 5.14) */
+};
+
+/* Parses the text of fdinfo, which is changed; pure. info may be NULL, and so may cb, which is called for every lock line. 0, or
+ * what cb returned. */
+int procfs_fdinfo(char *text, struct procfs_fdinfo *info, procfs_lock_cb *cb, void *arg);
+
+/* The same for a descriptor of this process: the text is read as a whole, which takes longer the more locks there are. 0, what
+ * cb returned, or -errno; then *info says that nothing is shown. */
+int procfs_fdinfo_of(int fd, struct procfs_fdinfo *info, procfs_lock_cb *cb, void *arg);
+/* The same without locks, for a descriptor of this process. 0; or -errno, and then *info says that nothing is shown. */
+int procfs_fdinfo_head(int fd, struct procfs_fdinfo *info);
+
+/* --- processes and threads: stat, schedstat, maps --- */
+
+/* Of a process or a thread. */
+struct procfs_stat {
+	pid_t pid, parent, group;
+	char state;       /* R, S, D, T, t, Z ... */
+	int stop_signal;  /* T: the signal that stopped it; 0: this kernel does not say, or not to us */
+	uint64_t started; /* in the kernel's ticks since the machine started: with the pid, names a process */
+};
+
+/* The text of /proc/PID/stat. The command in it may have any bytes, also brackets and line feeds. Pure. */
+bool procfs_stat(const char *text, struct procfs_stat *out);
+
+/* Reads it: name is "/proc/PID/stat", or below dirfd. False: it is gone. Nothing here waits for the process: the kernel takes no
+ * lock for this that a process may hold for long. */
+bool procfs_stat_read(int dirfd, const char *name, struct procfs_stat *out);
+
+/* For how long a thread has run on a processor; -1: not known, or the thread is gone. */
+int64_t procfs_ran_ns(pid_t tid);
+
+/* A line of /proc/PID/maps. */
+struct procfs_map {
+	uint64_t from, to;
+	const char *rights; /* "rw-s", not ended with NUL */
+	uint64_t dev, ino;  /* the kernel's number of the file (below); ino 0: of no file */
+	const char *name;   /* a path, "[heap]" ..., or ""; points into the line. A line feed in it is shown as \012 */
+};
+
+/*
+ * "7f95c2eb4000-7f95c2eb5000 rw-s 00000000 00:1b 4879360   /path". The line feed at the end is cut off. False: the kernel
+ * would not write such a line. Pure.
+ */
+bool procfs_map_line(char *line, struct procfs_map *out);
+
+/*
+ * Calls back for every mapping of the process. A result other than 0 ends the walk. 0, what cb returned, or -errno.
+ * Meanwhile the kernel takes a lock of the process's memory, and waits for that without limit: a thread of the process
+ * that maps something on a mount that does not answer has it (mappers.h).
+ */
+typedef int procfs_map_cb(void *arg, const struct procfs_map *map);
+int procfs_maps(pid_t pid, procfs_map_cb *cb, void *arg);
+
+/*
+ * --- the mount table ---
+ *
+ * The mount table: /proc/PID/mountinfo, which the kernel writes without asking any file system. Reading takes about 2 µs
+ * for each mount.
+ */
+
+/* The texts point into the line. */
+struct procfs_mount {
+	int id, parent;      /* unique among all namespaces for as long as the mount exists */
+	uint64_t dev;        /* of the super block: the kernel's number (below) */
+	const char *root;    /* which directory of the file system is mounted there. Not escaped */
+	const char *point;   /* below our root. Not escaped: it may have any bytes but NUL */
+	const char *options; /* of the mount: "rw,relatime" */
+	const char *type;    /* "ext4", "fuse.NAME": the name is the user's choice */
+	const char *source;  /* any text, also none; escaped as the kernel has it */
+	const char *
+		super_options; /* of the file system: "rw,lowerdir=/a:/b". Escaped; a blank is \040, in paths of an overlay, too */
+};
+
+/*
+ * "36 35 98:0 /root /mount rw,relatime shared:1 - ext4 /dev/sda1 rw,discard". The line is cut into pieces. False: the
+ * kernel would not write such a line. Pure.
+ */
+bool procfs_mount_line(char *line, struct procfs_mount *out);
+
+/* The table of a process's mount namespace; pid 0: our own. NULL with errno set. */
+FILE *procfs_mounts_open(pid_t pid);
+
+/*
+ * Calls back for every mount, in the order in which they lie on each other. A result other than 0 ends the walk, and is
+ * returned. May be called again for the same table. Another namespace's table may have as many lines as its user wants
+ * (100,000).
+ */
+typedef int procfs_mount_cb(void *arg, const struct procfs_mount *mount);
+int procfs_mounts(FILE *table, procfs_mount_cb *cb, void *arg);
+
+/* Has the table changed since the last call? True once for each open table and change (POLLPRI). */
+bool procfs_mounts_changed(FILE *table);
 
 #endif

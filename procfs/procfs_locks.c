@@ -1,5 +1,5 @@
-/* See procfs_locks.h. */
-#include "procfs/procfs_locks.h"
+/* See procfs.h. */
+#include "procfs/procfs.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* See procfs_mounts.h. Why not libmount: docs/design.md, Libraries. */
-#include "procfs/procfs_mounts.h"
+/* See procfs.h. Why not libmount: docs/design.md, Libraries. */
+#include "procfs/procfs.h"
 
 #include <poll.h>
 #include <stdlib.h>

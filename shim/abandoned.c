@@ -23,7 +23,7 @@
  * used again. A reader of a slot reads the cookie first. If compare and exchange then still finds this cookie, what was
  * read belongs to it, and no other thread ends that conversation.
  */
-#include "shim/abandoned.h"
+#include "shim/ask.h"
 
 #include <signal.h>
 #include <stdbool.h>

@@ -7,11 +7,9 @@
 #include <sys/timerfd.h>
 #include <sys/un.h>
 
-#include "shim/abandoned.h"
 #include "shim/real.h"
 #include "shim/note.h"
 #include "shim/settings.h"
-#include "shim/start.h"
 #include "wire/sys.h"
 #include "wire/passing.h"
 #include "wire/rundir.h"

@@ -11,7 +11,7 @@
  * ASK_LATER    no keeper can answer now, and the file's rule says that the caller waits: await_keeper(), and ask anew. The
  *              reason was written, once for each call
  * Callable wherever flock() is; errno changes. No cancellation points, except ask_receive() if `cancellable`.
- * abandoned.h ends a conversation that a handler leaves by longjmp(). After a failed ask_open() nothing is to be
+ * abandoned.c ends a conversation that a handler leaves by longjmp(). After a failed ask_open() nothing is to be
  * closed.
  */
 #ifndef DFLOCK_SHIM_ASK_H
@@ -40,7 +40,7 @@ struct ask {
 	bool nonblock;
 	bool cancellable;    /* waiting for an answer is a cancellation point: record space, if the caller waits */
 	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
-	uint64_t cookie;     /* abandoned.h; 0: the conversation is not noted there */
+	uint64_t cookie;     /* abandoned.c; 0: the conversation is not noted there */
 	uint64_t identity;   /* ask_identity() of sock when it was opened; 0: not looked up */
 	bool waited;         /* since then so much time may have passed that the program has closed it */
 	/* These stay from one ask_open() to the next; all false before the first. */
@@ -113,5 +113,64 @@ void ask_hang_up(int sock, uint64_t identity);
  * cancellation point where ask_receive() is one; a cancelled thread leaves `ask` open. Wakes up once a second.
  */
 int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries);
+
+/*
+ * --- abandoned.c ---
+ *
+ * Conversations with the keeper that a program left by longjmp() out of a signal handler. Their sockets would stay
+ * open, and other hosts would wait for a caller that waits no longer. So each conversation is noted while it lasts, and
+ * each lock or unlock call ends those of its own thread that cannot be going on. Until the thread's next such call
+ * nothing notices.
+ *
+ * Callable wherever flock() is.
+ */
+
+/* How many are noted at a time. More are not noted, and nothing ends them. */
+#define ABANDONED_NOTED 64
+
+/* Notes a conversation whose ask->sock is open, a socket or a timer. `ask` must be a variable on the thread's stack, of a function that runs
+ * as long as the conversation. Sets ask->identity; and ask->cookie, unless it could not be noted. errno may change. */
+void abandoned_note(struct ask *ask);
+
+/* The conversation ends in good order. */
+void abandoned_forget(struct ask *ask);
+
+/* For abandoned_end(). */
+extern uint32_t abandoned_noted;
+__attribute__((noinline)) void abandoned_end_slow(void);
+
+/* Ends the conversations that this thread has left; errno is kept. One load if no thread of the process waits for a
+ * keeper. */
+static inline void abandoned_end(void)
+{
+	if (__builtin_expect(__atomic_load_n(&abandoned_noted, __ATOMIC_RELAXED) != 0, 0))
+		abandoned_end_slow();
+}
+
+/*
+ * --- start.c ---
+ *
+ * Starts a keeper so that the program does not notice: no child for its wait(), no SIGCHLD, no descriptor, none of its
+ * signal handlers run in another process, no line in a tracer that follows forks.
+ */
+
+/* How long a new keeper may take until it serves. */
+#define START_PATIENCE_MS 10000
+
+/*
+ * Starts a keeper and waits until one serves. `nonblock`: signals do not end the wait. Several threads and processes
+ * may do this at the same time, also while a keeper runs. Callable wherever flock() is; errno changes.
+ *
+ * 0; -EINTR (not with `nonblock`); -EPERM: this process would have to reap the keeper, is restricted by seccomp, or
+ * only root can start it;
+ * -ENOLCK: the keeper could not be started. With the last two, `why` says in one line what is wrong and what to do.
+ */
+int start_keeper(const struct protect_by *by, bool nonblock, char *why, size_t why_size);
+
+/* Is this process under seccomp? Then a call that it has not made before may kill it. */
+bool start_is_restricted(void);
+
+/* A fork with these flags; no handler of pthread_atfork() runs. Its result, or -errno. */
+long start_fork(unsigned long flags);
 
 #endif

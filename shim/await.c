@@ -16,9 +16,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "shim/abandoned.h"
 #include "shim/note.h"
-#include "shim/start.h"
 #include "wire/sys.h"
 
 #define ABSENT_DOUBLED 5 /* 32 s */
@@ -52,7 +50,7 @@ static int await_look(const char *dir)
 	return interrupted ? -EINTR : answered;
 }
 
-/* Opens the timer in the place of the socket: so ask_close() and abandoned.h close it. */
+/* Opens the timer in the place of the socket: so ask_close() and abandoned.c close it. */
 static int await_open(struct ask *ask, const struct itimerspec *second)
 {
 	int ret;

@@ -7,7 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "shim/abandoned.h"
+#include "shim/ask.h"
 #include "shim/call.h"
 #include "shim/intent.h"
 #include "shim/protect.h"

@@ -12,7 +12,7 @@
  * also after handlers with SA_RESTART. The program and the starter are connected by a socket pair and not by a pipe,
  * since another thread may fork meanwhile: shutdown() reaches every copy.
  */
-#include "shim/start.h"
+#include "shim/ask.h"
 
 #include <fcntl.h>
 #include <limits.h>

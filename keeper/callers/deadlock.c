@@ -34,7 +34,7 @@
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/rules/chases.h"
-#include "procfs/procfs_locks.h"
+#include "procfs/procfs.h"
 
 /* A chase, and the file on which it is followed here. */
 struct deadlock_followed {
@@ -223,7 +223,7 @@ static int deadlock_on_wait(void *arg, const struct procfs_lock *wait)
 	return wait->owner == WIRE_OWNER_PROCESS ? array_push(&search->waits, wait, sizeof(*wait)) : 0;
 }
 
-/* The list of locks is not read without need (procfs_locks.h). */
+/* The list of locks is not read without need (procfs.h). */
 static void deadlock_search_work(struct work *work)
 {
 	struct deadlock_search *search = (struct deadlock_search *)work;

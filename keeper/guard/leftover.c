@@ -23,7 +23,6 @@
 #include "keeper/log.h"
 #include "keeper/kernel/mounts.h"
 #include "procfs/procfs.h"
-#include "procfs/procfs_locks.h"
 
 #ifndef PIDFD_THREAD
 #define PIDFD_THREAD O_EXCL

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "procfs/procfs_process.h"
+#include "procfs/procfs.h"
 
 /*
  * Locks all of the process, as it is now, into memory; where the limit (RLIMIT_MEMLOCK, 8 MB for ordinary users) does not

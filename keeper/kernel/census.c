@@ -19,7 +19,7 @@
 
 #include "keeper/array.h"
 #include "keeper/kernel/mappers.h"
-#include "procfs/procfs_locks.h"
+#include "procfs/procfs.h"
 
 /* Without memory, leaves the lock out: uthash's default would end the process, which may be the keeper's parent. */
 #define HASH_NONFATAL_OOM         1

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 
 #include "keeper/array.h"
-#include "procfs/procfs_process.h"
+#include "procfs/procfs.h"
 
 /* Begin with {0}. */
 struct family {

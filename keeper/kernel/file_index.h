@@ -12,7 +12,7 @@
 #include <sys/types.h>
 
 /*
- * A file: as fstat names it, and the kernel's number of it, which lock lines show (procfs_locks.h). kernel_ino 0: both are
+ * A file: as fstat names it, and the kernel's number of it, which lock lines show (procfs.h). kernel_ino 0: both are
  * the same.
  */
 struct holders_file {

@@ -23,7 +23,6 @@
 #include "keeper/kernel/comm.h"
 #include "keeper/kernel/identity.h"
 #include "procfs/procfs.h"
-#include "procfs/procfs_process.h"
 #include "wire/netmark.h"
 
 #define TURN_NS (5 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */

@@ -24,7 +24,7 @@
 #include "keeper/kernel/claims.h"
 #include "keeper/kernel/command.h"
 #include "keeper/kernel/sight.h"
-#include "procfs/procfs_locks.h"
+#include "procfs/procfs.h"
 #include "wire/msg.h"
 
 /* How it is known that a process has the lock. The last three: no descriptor shows it (census.h). */

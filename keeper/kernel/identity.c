@@ -15,7 +15,7 @@
 
 #include "keeper/array.h"
 #include "keeper/kernel/errand.h"
-#include "procfs/procfs_mounts.h"
+#include "procfs/procfs.h"
 
 #define STAT_MS 20
 

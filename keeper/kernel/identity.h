@@ -1,5 +1,5 @@
 /*
- * Which file a descriptor refers to: the kernel's number of the file (procfs_locks.h), or, where that does not tell
+ * Which file a descriptor refers to: the kernel's number of the file (procfs.h), or, where that does not tell
  * files apart, what stat says.
  *
  * Any thread. No path is walked, and no file system is asked but by identity_by_stat().
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "procfs/procfs_locks.h"
+#include "procfs/procfs.h"
 
 struct identity {
 	uint64_t dev, ino;

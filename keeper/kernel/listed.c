@@ -7,8 +7,7 @@
 #include <sys/stat.h>
 
 #include "keeper/array.h"
-#include "procfs/procfs_locks.h"
-#include "procfs/procfs_mounts.h"
+#include "procfs/procfs.h"
 
 #define FIRST_PID_NAMESPACE 0xeffffffcu /* inode number in nsfs of the first pid namespace: the same on every machine */
 

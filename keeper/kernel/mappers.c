@@ -10,7 +10,6 @@
 #include "keeper/array.h"
 #include "keeper/kernel/errand.h"
 #include "procfs/procfs.h"
-#include "procfs/procfs_process.h"
 
 #define STUCK_MS 20
 

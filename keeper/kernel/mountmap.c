@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "keeper/kernel/listed.h"
-#include "procfs/procfs_mounts.h"
+#include "procfs/procfs.h"
 
 #define THEIRS_MAX 256
 #define PATHS_MAX  16 /* at which one file is looked for */

@@ -20,8 +20,7 @@
 #include "config/config.h"
 #include "keeper/array.h"
 #include "keeper/kernel/mountmap.h"
-#include "procfs/procfs_locks.h"
-#include "procfs/procfs_mounts.h"
+#include "procfs/procfs.h"
 
 #define LINKS_MAX      40 /* in one path, as in the kernel */
 #define NESTED_MAX     4  /* overlays over overlays; the kernel has 2 */

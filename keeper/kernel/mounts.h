@@ -25,7 +25,7 @@ void mounts_free(struct mounts *mounts);
 /*
  * Is the file system of this open file known to be local? Asks no file system that is not. Reads the mount table again
  * after it has changed. *device: what the file's workers are counted by (workers.h): the kernel's number of the file
- * system (procfs_locks.h) where the table has it, else a number of the mount's own. *ino: the kernel's inode number; 0: what
+ * system (procfs.h) where the table has it, else a number of the mount's own. *ino: the kernel's inode number; 0: what
  * stat says, or not known.
  */
 bool mounts_local(struct mounts *mounts, int fd, uint64_t *device, uint64_t *ino);

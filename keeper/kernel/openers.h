@@ -29,13 +29,13 @@
 
 #include "keeper/array.h"
 #include "keeper/kernel/mountmap.h"
-#include "procfs/procfs_locks.h"
+#include "procfs/procfs.h"
 
 #define OPENERS_MAX 65536 /* openers, and locks in one look */
 
 /* The locks of one process on one file. */
 struct opener_key {
-	uint64_t dev, ino; /* the kernel's number (procfs_locks.h) */
+	uint64_t dev, ino; /* the kernel's number (procfs.h) */
 	int64_t locker;    /* the process that took them; -1: OFD locks, of whatever process */
 };
 

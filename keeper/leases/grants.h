@@ -109,7 +109,7 @@ void grants_close(struct keeper *k);
 
 /* A caller has a pin until until_ns, for a lock of a file whose rule has a limit. Without memory the process has no grant. */
 void grants_note_granted(struct lock *lock, pid_t pid, uid_t uid, int64_t until_ns);
-/* Of the process that took a lock, as a lock line has it (procfs_locks.h). NULL: nothing is known. */
+/* Of the process that took a lock, as a lock line has it (procfs.h). NULL: nothing is known. */
 struct grant *grants_find(struct lock *lock, pid_t locker);
 /* The order (guard/deeds.h) to end the holders of the lock that this process took. NULL: there is none. */
 struct order *grants_order(const struct lock *lock, pid_t locker);

@@ -202,7 +202,7 @@ void file_inode_text(const struct file_key *key, char out[STORE_FILE_BYTES]);
 
 /* The file of this inode, or NULL. */
 struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
-/* A file with this number of the kernel's, or NULL. On btrfs other files may have the same number (procfs_locks.h). */
+/* A file with this number of the kernel's, or NULL. On btrfs other files may have the same number (procfs.h). */
 struct file *file_find_by_id(struct keeper *k, uint64_t dev, uint64_t ino);
 /*
  * The file of this inode under this lock name. Takes over fd (closes it if the file is known already); -1 is allowed.

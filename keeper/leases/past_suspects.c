@@ -11,7 +11,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/past_cover.h"
 #include "keeper/log.h"
-#include "procfs/procfs_process.h"
+#include "procfs/procfs.h"
 
 #define CONFIRMS_MAX 16 /* in one look */
 #define PATIENCE     10 /* looks: then a lock is reported without the command of its process */

@@ -1,11 +1,11 @@
-/* procfs/procfs_locks.h: lock lines and fdinfo, as the kernel writes them, and as it never does. */
+/* procfs/procfs.h: lock lines and fdinfo, as the kernel writes them, and as it never does. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "procfs/procfs_locks.h"
+#include "procfs/procfs.h"
 #include "tests/unit/procfs_file.h"
 #include "tests/unit/suite.h"
 

@@ -1,11 +1,11 @@
-/* procfs/procfs_mounts.h: mount lines, as the kernel writes them, and as it never does. */
+/* procfs/procfs.h: mount lines, as the kernel writes them, and as it never does. */
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "procfs/procfs_mounts.h"
+#include "procfs/procfs.h"
 #include "tests/unit/suite.h"
 
 START_TEST(mount_lines)

@@ -1,4 +1,4 @@
-/* procfs/procfs_process.h: stat and maps, as the kernel writes them, and as a hostile process makes them. */
+/* procfs/procfs.h: stat and maps, as the kernel writes them, and as a hostile process makes them. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -7,7 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "procfs/procfs_process.h"
+#include "procfs/procfs.h"
 #include "tests/unit/procfs_file.h"
 #include "tests/unit/suite.h"
 
