@@ -63,24 +63,19 @@ static const struct command commands[] = {
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
-static char *list_commands(int key, const char *text, void *input)
+static int overview(FILE *f)
 {
-	char *help = NULL;
-	size_t size;
-	FILE *f;
-
-	(void)input;
-	if (key != ARGP_KEY_HELP_POST_DOC)
-		return (char *)text;
-	f = open_memstream(&help, &size);
-	if (!f)
-		return (char *)text;
-	fputs("Commands:\n", f);
+	fputs("Usage: dflock [OPTION...] COMMAND [ARGUMENT...]\n"
+	      "Makes the file locks of unmodified programs hold across a cluster.\n\n"
+	      "  -?, --help                 Give this help list\n"
+	      "      --usage                Give a short usage message\n"
+	      "  -V, --version              Print program version\n\n"
+	      "Commands:\n",
+	      f);
 	for (size_t i = 0; i < COMMANDS; i++)
 		fprintf(f, "  %-9s %s\n", commands[i].name, commands[i].summary);
-	fputs("\n`dflock COMMAND --help' tells more, and so do dflock(1) and libdflock(7).", f);
-	fclose(f);
-	return help; /* argp frees it */
+	fputs("\n`dflock COMMAND --help' tells more, and so do dflock(1) and libdflock(7).\n", f);
+	return f == stderr ? CLI_USAGE : CLI_OK;
 }
 
 /* The command that was probably meant. NULL: none is like the word. */
@@ -100,80 +95,58 @@ static const char *meant(const char *word)
 	return found;
 }
 
-static const struct command *find_command(const struct argp_state *state, const char *word)
+static const struct command *find_command(const char *word)
 {
-	const char *like;
+	char own_name[] = "dflock", *own[] = {own_name, NULL}, line[CLI_LINE_BYTES];
+	const char *like = meant(word);
 
 	for (size_t i = 0; i < COMMANDS; i++)
 		if (!strcmp(word, commands[i].name))
 			return &commands[i];
-	like = meant(word);
-	if (like)
-		argp_error(state, "there is no command %s; did you mean %s?", word, like);
-	argp_error(state, "there is no command %s; `dflock help' lists them", word);
-	return NULL;
+	if (*word == '-')
+		snprintf(line, sizeof(line), "unrecognized option '%s'", word);
+	else
+		snprintf(line, sizeof(line), "there is no command %.200s; %s%s%s", word, like ? "did you mean " : "",
+			 like ? like : "`dflock help' lists them", like ? "?" : "");
+	cli_misused(own, line);
 }
 
-struct choice {
-	const struct command *command;
-	int at; /* where it stands in argv */
-};
-
-static error_t choose(int key, char *arg, struct argp_state *state)
+/* argv[0] is the command's word. */
+static int run_command(const struct command *command, int argc, char **argv)
 {
-	struct choice *choice = state->input;
+	static char help[] = "--help", name[64];
 
-	if (key == 'h' || key == ARGP_KEY_NO_ARGS) {
-		argp_state_help(state, key == 'h' ? stdout : stderr,
-				ARGP_HELP_SHORT_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC);
-		exit(key == 'h' ? CLI_OK : CLI_USAGE);
-	}
-	if (key != ARGP_KEY_ARG)
-		return ARGP_ERR_UNKNOWN;
-	choice->command = find_command(state, arg);
-	choice->at = state->next - 1;
-	state->next = state->argc; /* the rest is the command's */
-	return 0;
+	snprintf(name, sizeof(name), "dflock %s", command->name);
+	argv[0] = name;
+	/* Alone it means the same to all commands. */
+	if (argc == 2 && !strcmp(argv[1], "-h"))
+		argv[1] = help;
+	return command->run(argc, argv);
 }
-
-static const struct argp_option main_known[] = {{NULL, 'h', NULL, OPTION_HIDDEN, NULL, 0}, {0}};
-static const struct argp main_argp = {
-	.options = main_known,
-	.parser = choose,
-	.args_doc = "COMMAND [ARGUMENT...]",
-	.doc = "Makes the file locks of unmodified programs hold across a cluster.\v",
-	.help_filter = list_commands,
-};
 
 /* dflock help [COMMAND]: what --help says. */
 static int cmd_help(int argc, char **argv)
 {
-	char own_name[] = "dflock", option[] = "--help";
-	char *words[] = {own_name, argc > 1 ? argv[1] : option, argc > 1 ? option : NULL, NULL};
-	struct choice choice = {.command = NULL};
-	char name[64];
+	char option[] = "--help", *words[] = {NULL, option, NULL};
+	const struct command *command = argc > 1 && strcmp(argv[1], option) != 0 ? find_command(argv[1]) : NULL;
 
-	argp_parse(&main_argp, argc > 1 ? 3 : 2, words, ARGP_IN_ORDER, NULL,
-		   &choice); /* without COMMAND this is the end */
-	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
-	words[choice.at] = name;
-	return choice.command->run(argc > 1 && choice.command->run == cmd_help ? 1 : 2, words + choice.at);
+	return command && command->run != cmd_help ? run_command(command, 2, words) : overview(stdout);
 }
 
 int main(int argc, char **argv)
 {
-	struct choice choice = {.command = NULL};
-	char own_name[] = "dflock", name[64];
+	const char *word = argc > 1 ? argv[1] : "";
 
 	procfs_be_oneself(argv, true);
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
-	argv[0] = own_name; /* not the path that it was called by: messages begin with this name */
-	argp_parse(&main_argp, argc, argv, ARGP_IN_ORDER, NULL, &choice);
-	snprintf(name, sizeof(name), "dflock %s", choice.command->name);
-	argv[choice.at] = name;
-	/* Alone it means the same to all commands. */
-	if (argc == choice.at + 2 && !strcmp(argv[argc - 1], "-h"))
-		argv[argc - 1] = "--help";
-	return cli_end(choice.command->run(argc - choice.at, argv + choice.at));
+	if (argc < 2)
+		return cli_end(overview(stderr));
+	if (!strcmp(word, "--help") || !strcmp(word, "-?") || !strcmp(word, "-h"))
+		return cli_end(overview(stdout));
+	if (!strcmp(word, "--usage"))
+		return cli_end(puts("Usage: dflock [OPTION...] COMMAND [ARGUMENT...]") < 0);
+	if (!strcmp(word, "--version") || !strcmp(word, "-V"))
+		return cli_end(puts(argp_program_version) < 0);
+	return cli_end(run_command(find_command(word), argc - 1, argv + 1));
 }
