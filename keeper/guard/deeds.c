@@ -43,12 +43,15 @@ static bool deeds_file(struct table *table, unsigned which, uint64_t *dev, uint6
 	return found;
 }
 
-/* d->text is written. */
-static void deeds_note(struct table *table, const struct deed *d, const struct log_about *about)
+void deeds_put(struct table *table, struct deed *d, const struct log_about *about, const char *format, ...)
 {
 	struct deeds *deeds = table->deeds;
 	uint32_t written;
+	va_list args;
 
+	va_start(args, format);
+	vsnprintf(d->text, sizeof(d->text), format, args);
+	va_end(args);
 	log_about(d->kind, about, "%s", d->text);
 	if (!deeds)
 		return;
@@ -59,25 +62,15 @@ static void deeds_note(struct table *table, const struct deed *d, const struct l
 	__atomic_store_n(&deeds->written, written + 1, __ATOMIC_RELEASE);
 }
 
-void deeds_put(struct table *table, struct deed *d, const struct log_about *about, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(d->text, sizeof(d->text), format, args);
-	va_end(args);
-	deeds_note(table, d, about);
-}
-
 void deeds_add(struct table *table, enum event_kind kind, unsigned which, const struct family *family, size_t processes,
 	       const char *format, ...)
 {
 	struct deed d = {.kind = kind, .processes = (uint32_t)processes};
-	char subject[64];
+	char subject[64], text[DEEDS_TEXT_BYTES];
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(d.text, sizeof(d.text), format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	if (!deeds_file(table, which, &d.dev, &d.ino))
 		d.dev = d.ino = 0;
@@ -86,7 +79,7 @@ void deeds_add(struct table *table, enum event_kind kind, unsigned which, const 
 		d.pids[d.pid_count] = family_at(family, d.pid_count);
 		d.pid_count++;
 	}
-	deeds_note(table, &d, &(struct log_about){.subject = d.ino ? subject : NULL});
+	deeds_put(table, &d, &(struct log_about){.subject = d.ino ? subject : NULL}, "%s", text);
 }
 
 void deeds_count(struct table *table, enum deeds_count which, uint64_t n)

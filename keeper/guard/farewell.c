@@ -26,7 +26,6 @@ struct farewell {
 	struct claims claims; /* tag: the slot */
 	enum farewell_end how;
 	struct lastword *words; /* by pid; line NULL: no line so far */
-	char **own;             /* the lines that are to be freed */
 	size_t count;
 };
 
@@ -113,7 +112,7 @@ static int farewell_on_holder(void *arg, const struct holder *h)
 	table_view(f->table, slots_tag_slot(claim->tag), &view);
 	farewell_path(h, &view, file);
 	farewell_line(f->how, file, &view, line);
-	word->line = f->own[word - f->words] = strdup(line);
+	word->line = strdup(line);
 	return HOLDERS_LATER;
 }
 
@@ -126,7 +125,7 @@ static const char *farewell_of_parent(const struct farewell *f, pid_t pid)
 		const struct lastword *word = farewell_word(f, stat.parent);
 
 		if (word && word->line)
-			return word->line;
+			return strdup(word->line);
 		pid = stat.parent;
 	}
 	return NULL;
@@ -147,7 +146,6 @@ static bool farewell_write(struct farewell *f, const struct family *family, pid_
 				     .how = HOLDERS_AT_ONCE,
 				     .cb = farewell_on_holder,
 				     .arg = f};
-	size_t said = 0;
 
 	for (; f->count < family_count(family); f->count++)
 		f->words[f->count].pid = family_at(family, f->count);
@@ -156,10 +154,7 @@ static bool farewell_write(struct farewell *f, const struct family *family, pid_
 	for (size_t i = 0; i < f->count; i++)
 		if (!f->words[i].line)
 			f->words[i].line = farewell_of_parent(f, f->words[i].pid);
-	for (size_t i = 0; i < f->count; i++)
-		if (f->words[i].line)
-			f->words[said++] = f->words[i];
-	return lastwords(f->words, said, farewell_ms(f->table), last);
+	return lastwords(f->words, f->count, farewell_ms(f->table), last);
 }
 
 bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
@@ -171,13 +166,11 @@ bool farewell(struct table *table, unsigned which, const struct family *family, 
 	if (!family_count(family))
 		return true;
 	f.words = calloc(family_count(family), sizeof(*f.words));
-	f.own = calloc(family_count(family), sizeof(*f.own));
-	if (f.words && f.own && slots_claims(table, which, &f.claims) == 0)
+	if (f.words && slots_claims(table, which, &f.claims) == 0)
 		told = farewell_write(&f, family, keeper, last);
-	for (size_t i = 0; f.own && i < f.count; i++)
-		free(f.own[i]);
+	for (size_t i = 0; i < f.count; i++)
+		free((char *)f.words[i].line);
 	free(f.words);
-	free(f.own);
 	claims_free(&f.claims);
 	return told;
 }

@@ -119,13 +119,13 @@ static _Noreturn void speak(const struct lastword *words, size_t count, int ways
 	signal(SIGTTOU, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	for (size_t i = 0; i < count && seen_count < LASTWORDS_MAX; i++) {
-		int fd = standard_error_of(words[i].pid);
+		int fd = words[i].line ? standard_error_of(words[i].pid) : -1;
 		struct statx stx;
 		bool again = false;
 		char path[32];
 
 		text_print(path, sizeof(path), "/proc/%d/fd/2", words[i].pid);
-		if (fd < 0 && !may_open(path))
+		if (!words[i].line || (fd < 0 && !may_open(path)))
 			continue;
 		if (statx(fd < 0 ? AT_FDCWD : fd, fd < 0 ? path : "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO,
 			  &stx) == 0) {

@@ -14,7 +14,7 @@
 
 struct lastword {
 	pid_t pid;
-	const char *line; /* no newline in it */
+	const char *line; /* no newline in it; NULL: it gets none */
 };
 
 /*

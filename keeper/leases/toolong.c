@@ -20,7 +20,7 @@
 
 #define TOOLONG_TICK_MS  200
 #define TOOLONG_SHARE    20 /* a look that took so much processor time is followed by a pause of so many times that */
-#define TOOLONG_FILES    32 /* in one look */
+#define TOOLONG_LOCKS    64 /* in one look */
 #define TOOLONG_MISSES   3  /* looks, one after the other: then the lock has ended */
 #define TOOLONG_LINES    1024
 #define TOOLONG_WHAT     (LOCK_NAME_BYTES + PATH_MAX)
@@ -31,18 +31,20 @@
 
 /* A lock that a look has found: of one process, on one descriptor. */
 struct toolong_line {
-	size_t file; /* of those that were looked at */
-	enum wire_space space;
+	size_t lock;       /* of those that were looked at */
 	pid_t pid, locker; /* of the process that took it; 0: the kernel does not show which one */
 	uint64_t start_ticks;
 	char command[COMMAND_BYTES];
 };
 
 struct toolong_look {
-	struct survey survey; /* the first member; a claim's tag: the index of the file */
+	struct survey survey; /* the first member; a claim's tag: the index of the lock */
 	struct keeper *keeper;
 	int64_t begun_ns; /* running clock */
-	struct file_key keys[TOOLONG_FILES];
+	struct {
+		struct file_key key;
+		enum wire_space space;
+	} locks[TOOLONG_LOCKS];
 	size_t count;
 	struct toolong_line *lines;
 	size_t line_count;
@@ -66,8 +68,7 @@ static int toolong_on_holder(struct survey *survey, const struct holder *h)
 		return 0;
 	}
 	line = &look->lines[look->line_count++];
-	*line = (struct toolong_line){.file = claim->tag,
-				      .space = h->space,
+	*line = (struct toolong_line){.lock = claim->tag,
 				      .pid = h->pid,
 				      .locker = h->locker > 0 ? h->locker : 0,
 				      .start_ticks = h->start_ticks};
@@ -231,8 +232,7 @@ static void toolong_end(struct lock *lock, struct grant *grant)
 
 /* The lock of this grant, in the granted process if that has it. NULL: it was not found, or another process has the granted one's
  * number by now: it was started after the grant. */
-static const struct toolong_line *toolong_line_of(const struct toolong_look *look, size_t file, const struct lock *lock,
-						  const struct grant *h)
+static const struct toolong_line *toolong_line_of(const struct toolong_look *look, size_t at, const struct grant *h)
 {
 	int64_t tick_ns = 1000000000ll / sysconf(_SC_CLK_TCK);
 	const struct toolong_line *found = NULL;
@@ -240,7 +240,7 @@ static const struct toolong_line *toolong_line_of(const struct toolong_look *loo
 	for (size_t i = 0; i < look->line_count; i++) {
 		const struct toolong_line *line = &look->lines[i];
 
-		if (line->file != file || line->space != lock->space || line->locker != h->pid)
+		if (line->lock != at || line->locker != h->pid)
 			continue;
 		if (line->pid == h->pid && (int64_t)line->start_ticks * tick_ns > h->granted_ns)
 			return NULL;
@@ -252,7 +252,7 @@ static const struct toolong_line *toolong_line_of(const struct toolong_look *loo
 
 static void toolong_judge(const struct toolong_look *look, size_t at, struct lock *lock, struct grant *h)
 {
-	const struct toolong_line *line = toolong_line_of(look, at, lock, h);
+	const struct toolong_line *line = toolong_line_of(look, at, h);
 	int64_t age_ms = grant_age_ms(look->keeper, h), warn_ms = lock->file->warn_after_ms,
 		kill_ms = lock->file->kill_after_ms;
 	bool kills = kill_ms && age_ms >= kill_ms;
@@ -281,13 +281,14 @@ static void on_toolong_looked(struct survey *survey)
 	k->toolong.looking = false;
 	k->toolong.rest_until_ns = clock_now_ns() + TOOLONG_SHARE * survey->ran_ns;
 	for (size_t i = 0; k->toolong.on && !k->leaving && i < look->count; i++) {
-		struct file *file = file_find(k, look->keys[i].dev, look->keys[i].ino);
+		struct file *file = file_find(k, look->locks[i].key.dev, look->locks[i].key.ino);
+		struct lock *lock = file ? &file->locks[look->locks[i].space] : NULL;
 
-		for (int space = 0; file && space < WIRE_SPACES; space++) {
-			HASH_ITER (hh, file->locks[space].grants, h, next)
-				toolong_judge(look, i, &file->locks[space], h);
-			toolong_say(&file->locks[space]);
-		}
+		if (!lock)
+			continue;
+		HASH_ITER (hh, lock->grants, h, next)
+			toolong_judge(look, i, lock, h);
+		toolong_say(lock);
 	}
 	free(look->lines);
 	free(look);
@@ -320,24 +321,11 @@ static bool toolong_is_due(const struct lock *lock)
 	return false;
 }
 
-static int toolong_add_file(struct toolong_look *look, const struct file *file)
-{
-	const struct holders_file searched = file_searched(file);
-	int ret = 0;
-
-	for (size_t i = 0; i < look->count; i++)
-		if (memcmp(&look->keys[i], &file->key, sizeof(file->key)) == 0)
-			return 0;
-	for (int space = 0; !ret && space < WIRE_SPACES; space++)
-		ret = claims_add(&look->survey.claims, &searched, space, 0, WIRE_EOF, look->count);
-	look->keys[look->count++] = file->key;
-	return ret;
-}
-
 static void toolong_begin(struct keeper *k)
 {
 	struct toolong_look *look = calloc(1, sizeof(*look));
 	struct lock *lock, *next, *last = k->grants.locks->held_prev;
+	struct holders_file file;
 
 	if (!look)
 		return;
@@ -346,12 +334,15 @@ static void toolong_begin(struct keeper *k)
 	look->survey.commands = true;
 	look->survey.row = toolong_on_holder;
 	look->survey.done = on_toolong_looked;
-	for (lock = k->grants.locks; lock && look->count < TOOLONG_FILES; lock = lock == last ? NULL : next) {
+	for (lock = k->grants.locks; lock && look->count < TOOLONG_LOCKS; lock = lock == last ? NULL : next) {
 		next = lock->held_next;
 		if (!toolong_is_due(lock))
 			continue;
-		if (toolong_add_file(look, lock->file) < 0)
+		file = file_searched(lock->file);
+		if (claims_add(&look->survey.claims, &file, lock->space, 0, WIRE_EOF, look->count) < 0)
 			look->partial = true;
+		look->locks[look->count].key = lock->file->key;
+		look->locks[look->count++].space = lock->space;
 		lock->looked_ns = clock_now_ns();
 		/* The others come first the next time. */
 		DL_DELETE2(k->grants.locks, lock, held_prev, held_next);
