@@ -20,6 +20,7 @@
 
 #include "bench/bench.h"
 #include "keeper/clock.h"
+#include "keeper/guard/freeze.h"
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
@@ -108,7 +109,7 @@ static void make_table(struct table *table)
 int main(int argc, char **argv)
 {
 	struct rlimit limit;
-	struct freezer *freezer;
+	struct freeze *freezer;
 	struct table table;
 	long held, idle, processes, children;
 	double begin, done, spent, last = 0;
@@ -138,12 +139,12 @@ int main(int argc, char **argv)
 		if (read(ready[0], &byte, 1) != 1)
 			return EXIT_FAILURE; /* the process said why */
 	make_table(&table);
-	freezer = freezer_new(&table);
+	freezer = freeze_new(&table);
 	for (long n = 0; n < held + idle; n++)
 		take_slot(&table, n);
 	if (!freezer)
-		bench_die("freezer_new");
-	freezer_keeper(freezer, -1);
+		bench_die("freeze_new");
+	freeze_set_keeper(freezer, -1);
 	now = clock_now_ns();
 	begin = bench_now_ns();
 	table_renewed(&table, now, now + bench_number(argv[6]) * 1000 * NS_PER_MS);

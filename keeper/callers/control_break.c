@@ -69,18 +69,6 @@ static void control_break_leave(struct session *s)
 	control_break_free(b);
 }
 
-static void control_break_end(struct control_break *b, enum wire_verdict verdict, const char *why)
-{
-	struct session *s = b->session;
-
-	if (!s)
-		return;
-	if (verdict == WIRE_REFUSED)
-		session_refuse(s, "%s", why);
-	else
-		session_reply(s, verdict, why, -1);
-}
-
 static void __attribute__((format(printf, 3, 4)))
 control_break_say(struct control_break *b, enum wire_verdict verdict, const char *format, ...)
 {
@@ -90,7 +78,16 @@ control_break_say(struct control_break *b, enum wire_verdict verdict, const char
 	va_start(args, format);
 	vsnprintf(why, sizeof(why), format, args);
 	va_end(args);
-	control_break_end(b, verdict, why);
+	if (b->session && verdict == WIRE_REFUSED)
+		session_refuse(b->session, "%s", why);
+	else if (b->session)
+		session_reply(b->session, verdict, why, -1);
+}
+
+static void control_break_done(struct control_break *b)
+{
+	if (b->session)
+		session_reply(b->session, WIRE_OK, NULL, -1);
 }
 
 /* An answer of the store that was no success. */
@@ -102,7 +99,7 @@ static void control_break_trouble(struct control_break *b, enum store_status sta
 		deadline_trouble(b->keeper, why, sizeof(why));
 	else
 		snprintf(why, sizeof(why), "the store refused: %s", error);
-	control_break_end(b, WIRE_REFUSED, why);
+	control_break_say(b, WIRE_REFUSED, "%s", why);
 }
 
 /* What the operator is told of these ends, behind "this host" or "host NAME". */
@@ -131,7 +128,7 @@ static void control_break_tell(struct control_break *b, const char *host, enum s
 	if (pid)
 		snprintf(process, sizeof(process), "process %d", pid);
 	if (how == STORE_BROKEN_DONE)
-		control_break_end(b, WIRE_OK, NULL);
+		control_break_done(b);
 	else if (how == STORE_BROKEN_NOT_YOURS)
 		control_break_say(b, WIRE_REFUSED,
 				  "%s would have to end on %s, and is not yours: only root or the keeper's user may do "
@@ -166,9 +163,9 @@ static void control_break_on_done(void *arg, const struct store_reply *reply)
 		log_about(LINE_HOST_GIVEN_UP, &(struct log_about){.subject = b->text},
 			  "host %s was given up on request: what it had in the store is released", b->text);
 	if (reply->status == STORE_OK)
-		control_break_end(b, WIRE_OK, NULL);
+		control_break_done(b);
 	else if (reply->status == STORE_GONE && b->op == WIRE_END_REST)
-		control_break_end(b, WIRE_WOULD_BLOCK, "that rest is over");
+		control_break_say(b, WIRE_WOULD_BLOCK, "that rest is over");
 	else if (reply->status == STORE_GONE && b->op == WIRE_GIVE_UP)
 		control_break_say(b, WIRE_REFUSED,
 				  "host %s lives: it has just been heard of; not all of its leases were "
@@ -239,7 +236,7 @@ static void control_break_on_entries(void *arg, enum store_status status, const 
 		if (i < count)
 			control_break_entry(b, &entries[i]);
 		else
-			control_break_end(b, WIRE_WOULD_BLOCK, "the store has no such lease any more");
+			control_break_say(b, WIRE_WOULD_BLOCK, "the store has no such lease any more");
 	}
 	control_break_answered(b);
 }
@@ -253,9 +250,9 @@ static void control_break_lease(struct control_break *b, bool trusted)
 		b->number = ++b->keeper->breakings.last;
 		if (!breaking_start(b->keeper, fence, (uint64_t)s->request.to,
 				    &(struct breaking_asker){.uid = s->peer.uid, .question = b->number}))
-			control_break_end(b, WIRE_REFUSED, "the keeper is busy with others: try again");
+			control_break_say(b, WIRE_REFUSED, "the keeper is busy with others: try again");
 	} else if (!trusted) {
-		control_break_end(b, WIRE_REFUSED,
+		control_break_say(b, WIRE_REFUSED,
 				  "this host has no such lease, and only root or the keeper's user may take away what "
 				  "other hosts have");
 	} else {
@@ -345,7 +342,7 @@ static void control_break_host(struct session *s)
 	struct control_break *b = s->breaking;
 
 	if (!strcmp(b->text, b->keeper->host)) {
-		control_break_end(b, WIRE_REFUSED, "that is this host, which lives");
+		control_break_say(b, WIRE_REFUSED, "that is this host, which lives");
 		return;
 	}
 	b->pending++;
@@ -372,10 +369,10 @@ void control_break(struct session *s, const char *text)
 	session_enter(s, SESSION_BREAKING);
 	s->leave = control_break_leave;
 	if (k->leaving) {
-		control_break_end(b, WIRE_REFUSED, "the keeper ends");
+		control_break_say(b, WIRE_REFUSED, "the keeper ends");
 	} else if (!store_is_up(k->store)) {
 		deadline_trouble(k, why, sizeof(why));
-		control_break_end(b, WIRE_REFUSED, why);
+		control_break_say(b, WIRE_REFUSED, "%s", why);
 	} else if (b->op == WIRE_BREAK) {
 		control_break_lease(b, s->peer.uid == 0 || s->peer.uid == geteuid());
 	} else if (b->op == WIRE_END_REST) {

@@ -11,6 +11,8 @@
 #include "keeper/guard/freeze.h"
 
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -96,13 +98,24 @@ static void freeze_on_found(void *arg, pid_t pid)
 
 void freeze_init(struct freeze *f, struct table *table)
 {
-	*f = (struct freeze){.table = table, .relying.table = table};
+	memset(f, 0, sizeof(*f)); /* too large for the stack */
+	f->table = f->relying.table = f->orders.table = table;
 	f->found = (struct look_found){.cb = freeze_on_found, .arg = f};
 	stopped_adopt(&f->stopped, table->head->signalled, TABLE_SIGNALLED);
 }
 
+struct freeze *freeze_new(struct table *table)
+{
+	struct freeze *f = malloc(sizeof(*f));
+
+	if (f)
+		freeze_init(f, table);
+	return f;
+}
+
 void freeze_set_keeper(struct freeze *f, pid_t keeper)
 {
+	f->orders.keeper = keeper;
 	f->relying.keeper = keeper;
 	f->stopped.keeper = keeper;
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "keeper/guard/orders.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/relying.h"
 #include "keeper/guard/stopped.h"
@@ -31,11 +32,16 @@ struct freeze {
 	bool said;               /* the log says that processes are frozen */
 	int64_t limited_for;     /* freeze_at of the freeze for which the limits were set */
 	int64_t patient_until;   /* until then the freeze waits for processes that are inert */
-	unsigned reprieves;      /* freezer.c: how often the kill of holders of broken leases was put off */
+	/* freezer.c: */
+	unsigned reprieves; /* how often the kill of holders of broken leases was put off */
+	struct orders orders;
+	int pause_ms; /* until the next look: grows while no new process is found */
 };
 
 /* Also takes up the processes that an earlier parent stopped by SIGSTOP. The struct must not move afterwards. */
 void freeze_init(struct freeze *freeze, struct table *table);
+/* NULL: no memory. Lives as long as the parent. */
+struct freeze *freeze_new(struct table *table);
 /* keeper: never touched, as the caller itself. */
 void freeze_set_keeper(struct freeze *freeze, pid_t keeper);
 

@@ -25,13 +25,11 @@
 #include "keeper/guard/freezer.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/guard/freeze.h"
-#include "keeper/guard/orders.h"
 #include "keeper/guard/slots.h"
 #include "keeper/log.h"
 
@@ -42,30 +40,6 @@
 #define FREEZER_STOP_NS   (100 * NS_PER_MS) /* time for stopping them; then they are killed, stopped or not */
 #define FREEZER_REPRIEVES 10                /* looks in which holders are only stopped */
 
-struct freezer {
-	struct freeze freeze;
-	struct orders orders;
-	int pause_ms; /* until the next look: grows while no new process is found */
-};
-
-struct freezer *freezer_new(struct table *table)
-{
-	struct freezer *f = calloc(1, sizeof(*f));
-
-	if (!f)
-		return NULL;
-	freeze_init(&f->freeze, table);
-	f->orders.table = table;
-	f->pause_ms = FREEZER_LOOK_MS;
-	return f;
-}
-
-void freezer_keeper(struct freezer *f, pid_t keeper)
-{
-	freeze_set_keeper(&f->freeze, keeper);
-	f->orders.keeper = keeper;
-}
-
 /* An outage may last for hours, and a look reads every process of the machine. A process that gets a kernel lock past
  * the deadline was granted nothing: if it is found later, it has done no harm. */
 static bool freezer_is_past(const struct table *table)
@@ -73,11 +47,11 @@ static bool freezer_is_past(const struct table *table)
 	return clock_now_ns() >= slots_deadline_ns(table);
 }
 
-static int freezer_pause_ms(struct freezer *f, bool quiet, int max_ms)
+static int freezer_pause_ms(struct freeze *f, bool quiet, int max_ms)
 {
 	int ms = f->pause_ms * 2;
 
-	f->pause_ms = !quiet ? FREEZER_LOOK_MS : ms > FREEZER_REST_MS ? FREEZER_REST_MS : ms;
+	f->pause_ms = !quiet || !ms ? FREEZER_LOOK_MS : ms > FREEZER_REST_MS ? FREEZER_REST_MS : ms;
 	return f->pause_ms < max_ms ? f->pause_ms : max_ms;
 }
 
@@ -208,57 +182,52 @@ out:
 /* --- when to look --- */
 
 /* The margin has begun: returns when to look again. */
-static int freezer_stop_holders(struct freezer *f, int64_t now_ns, int max_ms)
+static int freezer_stop_holders(struct freeze *f, int64_t now_ns, int max_ms)
 {
-	struct freeze *freeze = &f->freeze;
-	size_t before = threads_count(&freeze->stopped.threads);
+	size_t before = threads_count(&f->stopped.threads);
 
-	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
-		freeze_ask(freeze, now_ns);
-	if (slots_any(freeze->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)) ||
-	    underway_any(&freeze->table->underway))
-		freeze_holders(freeze);
-	return freezer_pause_ms(f, threads_count(&freeze->stopped.threads) == before && freezer_is_past(freeze->table),
-				max_ms);
+	if (slots_any(f->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
+		freeze_ask(f, now_ns);
+	if (slots_any(f->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)) || underway_any(&f->table->underway))
+		freeze_holders(f);
+	return freezer_pause_ms(f, threads_count(&f->stopped.threads) == before && freezer_is_past(f->table), max_ms);
 }
 
 /* No freeze is due: lets all processes go if the leases are sure. Returns when to look again. leases: there are
  * some. */
-static int freezer_rest(struct freezer *f, int64_t now_ns, int64_t freeze_at_ns, bool leases, int max_ms)
+static int freezer_rest(struct freeze *f, int64_t now_ns, int64_t freeze_at_ns, bool leases, int max_ms)
 {
-	struct freeze *freeze = &f->freeze;
-	struct threads *threads = &freeze->stopped.threads;
+	struct threads *threads = &f->stopped.threads;
 	int64_t left_ms;
 
-	if (threads_count(threads) && !slots_any(freeze->table, SLOTS_DUE) &&
+	if (threads_count(threads) && !slots_any(f->table, SLOTS_DUE) &&
 	    (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
-		freeze_thaw(freeze);
+		freeze_thaw(f);
 	/* The remaining processes are held, and wait for their file system: SIGCHLD tells when they have stopped. */
-	if (threads_count(threads) || signalled_continue_kin(&freeze->stopped.signalled))
+	if (threads_count(threads) || signalled_continue_kin(&f->stopped.signalled))
 		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
 	f->pause_ms = FREEZER_LOOK_MS;
-	freeze_forget_asked(freeze);
+	freeze_forget_asked(f);
 	left_ms = leases && freeze_at_ns ? (freeze_at_ns - now_ns) / NS_PER_MS + 1 : max_ms;
 	return left_ms < max_ms ? (int)left_ms : max_ms;
 }
 
-int freezer_look(struct freezer *f, int max_ms)
+int freezer_look(struct freeze *f, int max_ms)
 {
-	struct freeze *freeze = &f->freeze;
-	struct table *table = freeze->table;
+	struct table *table = f->table;
 	int64_t now = clock_now_ns(), freeze_at = slots_freeze_at_ns(table);
 	bool leases = slots_any(table, SLOTS_SURE_UNTIL);
 	bool due = freeze_at && now >= freeze_at && leases, late;
 
 	if (due)
-		freeze_begin(freeze, now);
-	freezer_find_first(freeze, due, freeze_at);
+		freeze_begin(f, now);
+	freezer_find_first(f, due, freeze_at);
 	slots_set(table, SLOTS_IN(TABLE_LOST) | SLOTS_AS(ON_LOST_WARN), TABLE_FREE);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)))
-		freezer_end_lost(freeze);
+		freezer_end_lost(f);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)) && max_ms > FREEZER_LOOK_MS)
 		max_ms = FREEZER_LOOK_MS;
 	max_ms = due ? freezer_stop_holders(f, now, max_ms) : freezer_rest(f, now, freeze_at, leases, max_ms);
-	late = orders_obey(&f->orders, now, (freeze_at && now >= freeze_at) || threads_count(&freeze->stopped.threads));
+	late = orders_obey(&f->orders, now, (freeze_at && now >= freeze_at) || threads_count(&f->stopped.threads));
 	return late && max_ms > FREEZER_LATE_MS ? FREEZER_LATE_MS : max_ms;
 }

@@ -14,23 +14,13 @@
 #ifndef DFLOCK_KEEPER_FREEZER_H
 #define DFLOCK_KEEPER_FREEZER_H
 
-#include <sys/types.h>
-
-#include "keeper/guard/table.h"
-
-struct freezer;
 struct freeze;
-
-/* Takes up the processes that an earlier parent has stopped by SIGSTOP. NULL: no memory. Lives as long as the parent. */
-struct freezer *freezer_new(struct table *table);
-/* keeper: never touched, as the caller itself. */
-void freezer_keeper(struct freezer *freezer, pid_t keeper);
 
 /*
  * Looks at the table and does what is due: freezes when freeze_at has come, kills holders of lost leases, lets go when
  * everything is sure again. Returns how long it may take until the next look, in ms (at most max_ms).
  */
-int freezer_look(struct freezer *freezer, int max_ms);
+int freezer_look(struct freeze *freeze, int max_ms);
 
 /* Kills the processes that rely on locks under TABLE_LOST slots, and frees the slots. Takes up to 100 ms for the
  * stopping, and LASTWORDS_MS for lines on their standard errors. */

@@ -17,6 +17,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
+#include "keeper/guard/freeze.h"
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/leftover.h"
 #include "keeper/guard/manager.h"
@@ -44,7 +45,7 @@ struct shared {
 struct supervisor {
 	const struct supervise *options;
 	struct table table; /* a keeper's process goes on with its copy */
-	struct freezer *freezer;
+	struct freeze *freezer;
 	int parent_fd, keeper_fd; /* two ends of a pipe */
 	int ready_fd;
 	struct shared *shared;
@@ -144,7 +145,7 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 	int status;
 
 	pulse_start(&pulse, clock_now_ns());
-	freezer_keeper(s->freezer, pid);
+	freeze_set_keeper(s->freezer, pid);
 	for (;;) {
 		int64_t patience_ns = table_patience_ns(table, pulse.since_ns), now;
 		char state;
@@ -232,7 +233,7 @@ static int supervise_prepare(struct supervisor *s)
 	if (ret < 0)
 		return ret;
 	s->table.deeds = deeds_new();
-	s->freezer = freezer_new(&s->table);
+	s->freezer = freeze_new(&s->table);
 	s->shared = mmap(NULL, sizeof(*s->shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (!s->freezer || s->shared == MAP_FAILED)
 		return -ENOMEM;

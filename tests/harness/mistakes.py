@@ -43,7 +43,7 @@ SIMULATOR = {
     "granted by hand-over after the deadline": [condition("granted-late", "false")],
     "the deadline passes unseen": [condition("deadline-passed", "true")],
     "nobody is frozen": [condition("freeze", "false")],
-    "holders go on before the leases are confirmed": [put("thaw", "!slots_any(freeze->table, SLOTS_DUE)", "true")],
+    "holders go on before the leases are confirmed": [put("thaw", "!slots_any(f->table, SLOTS_DUE)", "true")],
     "holders of lost leases go on": [condition("lost", "true")],
     "put back after the deadline": [step("UNSURE", "FORGOTTEN", "FORGOTTEN", "LEASE_DO_CONFIRM"), step("FORGOTTEN", "EXPIRED", "FORGOTTEN", "0")],
     "a fence is not compared": [put("confirm", " and number(lease.fence) == ARGV[4]", "")],
@@ -324,6 +324,6 @@ UNIT = {
         "the kill overtakes the line": [become("words-ready", "ready = true;")],
         "a line that came too late is written": [condition("words-go", "true")]},
     "test_freezer": {"holders of a lease that is lost meanwhile go on": [
-        put("thaw", "!slots_any(freeze->table, SLOTS_DUE)", "!slots_any(freeze->table, SLOTS_IN(TABLE_UNSURE))")]},
+        put("thaw", "!slots_any(f->table, SLOTS_DUE)", "!slots_any(f->table, SLOTS_IN(TABLE_UNSURE))")]},
     "test_status": {"a session that ended is answered": [put("status-session", " && s->state == SESSION_STATUS", "")]},
 }

@@ -28,5 +28,5 @@ const char *__lsan_default_suppressions(void);
 
 const char *__lsan_default_suppressions(void)
 {
-	return "leak:freezer_new\nleak:libuv.so\n";
+	return "leak:freeze_new\nleak:libuv.so\n";
 }

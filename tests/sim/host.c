@@ -15,6 +15,7 @@
 
 #include "keeper/callers/listener.h"
 #include "keeper/callers/session.h"
+#include "keeper/guard/freeze.h"
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/pulse.h"
 #include "keeper/guard/table_notes.h"
@@ -298,7 +299,7 @@ static void parent_main(void *arg)
 	for (;;) {
 		host->starting = true;
 		sim_after(rng_delay(&host->parent_rng, 50 * MS), start_keeper, host, host->boot);
-		freezer_keeper(host->freezer, host_parent_pid(host) + 100);
+		freeze_set_keeper(host->freezer, host_parent_pid(host) + 100);
 		watch_keeper(host);
 		table_unsure(&host->table);
 		if (host->exit_status >= 0)
@@ -320,7 +321,7 @@ static void start_parent(struct host *host)
 	sim_starting = NULL;
 	if (ret < 0 || *why)
 		sim_fail("h%d has no table of leases: %s %s", host->id, strerror(-ret), why);
-	host->freezer = freezer_new(&host->table);
+	host->freezer = freeze_new(&host->table);
 	if (!host->freezer || (!host->parent_pipe[1] && pipe2(host->parent_pipe, O_CLOEXEC) != 0))
 		sim_fail("h%d has no parent: %s", host->id, strerror(errno));
 	host->table.head->parent = host_parent_pid(host);

@@ -122,7 +122,7 @@ struct host {
 	struct table table;      /* the keeper and its parent share it as two processes share the memory */
 	const struct page *page; /* as programs see it */
 	int parent_pipe[2];
-	struct freezer *freezer;
+	struct freeze *freezer;
 	bool starting, notified, parent_sleeps;
 	bool orphaned; /* the parent was killed, and the next one does not watch yet */
 	uint64_t parent_nap;

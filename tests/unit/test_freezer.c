@@ -2,6 +2,7 @@
  * keeper/guard/freezer.c: a lease that is lost while the holders of another one are being killed. Real processes that hold
  * locks; this process is their parent and the keeper's. The log is a hook: it says when the first holder is being killed.
  */
+#include "keeper/guard/freeze.h"
 #include "keeper/guard/freezer.h"
 
 #include <signal.h>
@@ -19,7 +20,7 @@
 #include "tests/unit/holders_fixture.h"
 #include "tests/unit/wait_until.h"
 
-static struct freezer *freezer;
+static struct freeze *freezer;
 static pid_t holders[HOLDERS];
 static volatile uint64_t *ran; /* each holder counts */
 static bool lose_second;       /* when the first one is said to be killed */
@@ -65,9 +66,9 @@ static void setup(void)
 	holders_open();
 	ran = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert(ran != MAP_FAILED);
-	freezer = freezer_new(&table);
+	freezer = freeze_new(&table);
 	ck_assert_ptr_nonnull(freezer);
-	freezer_keeper(freezer, -1);
+	freeze_set_keeper(freezer, -1);
 	for (int i = 0; i < HOLDERS; i++) {
 		hold(i);
 		take_slot(i);
