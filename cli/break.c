@@ -136,31 +136,8 @@ static void break_name(const char *word, const struct place *place, const json_t
 
 /* --- what would be hit --- */
 
-static void break_show_holders(const json_t *status, int64_t fence)
-{
-	const json_t *lease, *p;
-	bool any = false;
-	size_t i, n;
-
-	json_array_foreach (json_object_get(status, "leases"), i, lease) {
-		if (field_number(lease, "fence") != fence)
-			continue;
-		json_array_foreach (json_object_get(lease, "holders"), n, p) {
-			char since[SHOW_TIME_BYTES];
-
-			any = true;
-			printf("        pid %" PRId64 ", running since %s: ", field_number(p, "pid"),
-			       show_when(field_number(p, "started"), since));
-			show_text(stdout, field_text(p, "command"));
-			putchar('\n');
-		}
-	}
-	if (!any)
-		puts("        no process holds the lock now: the host gives the lease back by itself when it is wanted");
-}
-
-/* Those of another host, as its keeper tells them: for all leases that the host has of this name. */
-static void break_show_elsewhere(const json_t *who, const char *name)
+/* The holders on one host, as its keeper tells them: for all leases that the host has of this name. */
+static void break_show_holders(const json_t *who, const char *name)
 {
 	const json_t *host, *found = NULL, *p;
 	char since[SHOW_TIME_BYTES];
@@ -201,16 +178,12 @@ static void break_show(const struct break_lock *b, const json_t *status)
 	show_text(stdout, b->name);
 	puts(" is held by");
 	json_array_foreach (json_object_get(b->lock, "leases"), i, e) {
-		bool here = !strcmp(field_text(e, "host"), own);
-
 		fputs("    host ", stdout);
 		show_text(stdout, field_text(e, "host"));
-		printf("%s, %s %s, %s, fence %" PRId64 "\n", here ? " (this host)" : "", field_text(e, "space"),
-		       field_text(e, "mode"), status_leases_range(e, range), field_number(e, "fence"));
-		if (here)
-			break_show_holders(status, field_number(e, "fence"));
-		else
-			break_show_elsewhere(who, field_text(e, "host"));
+		printf("%s, %s %s, %s, fence %" PRId64 "\n", strcmp(field_text(e, "host"), own) ? "" : " (this host)",
+		       field_text(e, "space"), field_text(e, "mode"), status_leases_range(e, range),
+		       field_number(e, "fence"));
+		break_show_holders(who, field_text(e, "host"));
 	}
 	json_object_foreach (json_object_get(b->lock, "resting"), space, rest)
 		printf("    a rest, %s, for %s more (at_least_ms)\n", space, show_ms(json_integer_value(rest), left));
