@@ -120,6 +120,17 @@ static int behalf_connect_once(struct behalf_connect *c)
 	return (int)c->ret;
 }
 
+/* A look that fails for another reason than T's death says nothing, and is repeated. */
+static bool behalf_is_over(const struct ask *ask)
+{
+	struct behalf *b = ask->as;
+	const int signalled = ask->nonblock ? 0 : thread_is_signalled(b->of);
+
+	b->gone |= signalled == -ESRCH;
+	b->signalled |= signalled > 0;
+	return b->gone || b->signalled;
+}
+
 static int behalf_connect(const struct ask *ask, const struct sockaddr_un *address)
 {
 	struct behalf_connect c = {.as = ask->as, .sock = ask->sock, .address = address};
@@ -129,9 +140,8 @@ static int behalf_connect(const struct ask *ask, const struct sockaddr_un *addre
 	if (!c.as->uid)
 		return (int)sys(connect, ask->sock, address, (long)sizeof(*address));
 	sys_fcntl(ask->sock, F_SETFL, (long)O_NONBLOCK);
-	for (int i = 0; (ret = behalf_connect_once(&c)) == -EAGAIN && i < BEHALF_TRIES; i++)
-		if (sys(nanosleep, &pause, NULL) == -EINTR)
-			return -EINTR;
+	for (int i = 0; (ret = behalf_connect_once(&c)) == -EAGAIN && i < BEHALF_TRIES && !behalf_is_over(ask); i++)
+		nanosleep(&pause, NULL);
 	sys_fcntl(ask->sock, F_SETFL, 0L);
 	/* A keeper of root's alone (no user may connect), or a root that may not change its ids. */
 	return ret == -EACCES || ret == -EPERM ? (int)sys(connect, ask->sock, address, (long)sizeof(*address)) : ret;
@@ -139,9 +149,13 @@ static int behalf_connect(const struct ask *ask, const struct sockaddr_un *addre
 
 int behalf_begin(struct behalf *b, struct thread *t, struct ask *ask)
 {
-	*b = (struct behalf){.uid = 0};
-	*ask = (struct ask){
-		.thread = t->tid, .call = t->id, .command = thread_command(t), .connect = behalf_connect, .as = b};
+	*b = (struct behalf){.of = t};
+	*ask = (struct ask){.thread = t->tid,
+			    .call = t->id,
+			    .command = thread_command(t),
+			    .connect = behalf_connect,
+			    .over = behalf_is_over,
+			    .as = b};
 	return geteuid() == 0 ? behalf_read(b, t) : 0;
 }
 

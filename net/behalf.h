@@ -5,6 +5,8 @@
  *
  * Only where all four user ids of the thread are those of one user other than root. A thread that has root's id among them can become
  * root again; it, and one with the ids of several users, is asked for as root. An ordinary user's supervisor asks as itself.
+ *
+ * A call that waits goes on waiting only while no signal has come for its thread: that is looked for each ASK_LOOK_MS.
  */
 #ifndef DFLOCK_NET_BEHALF_H
 #define DFLOCK_NET_BEHALF_H
@@ -16,7 +18,9 @@
 #include "shim/ask.h"
 
 struct behalf {
-	uid_t uid; /* 0: this process asks as itself; then nothing below counts */
+	const struct thread *of;
+	bool signalled, gone; /* why a wait for the keeper has ended: a signal for T, or its death */
+	uid_t uid;            /* 0: this process asks as itself; then nothing below counts */
 	gid_t gid;
 	gid_t *groups; /* owned; NULL: none */
 	size_t group_count;

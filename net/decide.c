@@ -13,7 +13,6 @@
 
 #include "net/behalf.h"
 #include "net/ground.h"
-#include "net/kept.h"
 #include "net/lockcall.h"
 #include "net/note_out.h"
 #include "net/shared.h"
@@ -115,7 +114,6 @@ static void decide_count(const struct thread *t, const struct want *want, int re
 
 struct decision {
 	struct call call; /* first: it is what the operations get */
-	struct kept kept;
 	int64_t until_ns;
 };
 
@@ -156,24 +154,6 @@ static int decide_acquire(struct decision *d)
 	return ret == CALL_KERNEL ? GROUND_KERNEL : ret;
 }
 
-/* Only the wait of a call that waits is ended from outside: one that does not may not fail with EINTR. */
-static int decide_kept(struct decision *d, const struct thread *t)
-{
-	int ret;
-
-	if (d->call.want->nonblock)
-		return decide_acquire(d);
-	kept_begin(&d->kept, t);
-	ret = decide_acquire(d);
-	kept_end(&d->kept);
-	if (d->kept.gone)
-		return DECIDE_GONE;
-	/* Another signal than ours may have come: none of T's, so it goes on waiting. */
-	if (ret == -EINTR)
-		return d->kept.signalled ? -DECIDE_RESTARTSYS : DECIDE_ANEW;
-	return ret;
-}
-
 /* An error of a look: what the call may fail with, or -ENOLCK after a line. */
 static int decide_error(int fd, int ret)
 {
@@ -201,10 +181,15 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 	int ret = behalf_begin(&behalf, t, &d.call.ask);
 
 	if (ret == 0)
-		ret = decide_kept(&d, t);
+		ret = decide_acquire(&d);
 	else
 		ret = decide_error(want->fd, ret);
 	behalf_end(&behalf);
+	if (behalf.gone)
+		return DECIDE_GONE;
+	/* Without a signal for T, it goes on waiting. */
+	if (ret == -EINTR)
+		ret = behalf.signalled ? -DECIDE_RESTARTSYS : DECIDE_ANEW;
 	if (ret == 0 || (ret < 0 && ret != -DECIDE_RESTARTSYS && ret != -ESRCH))
 		decide_count(t, want, ret);
 	if (ret != 0)

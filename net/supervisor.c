@@ -30,7 +30,6 @@
 #include <unistd.h>
 
 #include "net/decide.h"
-#include "net/kept.h"
 #include "net/shared.h"
 #include "shim/settings.h"
 #include "wire/sys.h"
@@ -203,16 +202,8 @@ static void supervisor_take_over(bool busy)
  * when no process is left under the filter. 0 or -errno; may be tried again. */
 static int supervisor_start(void)
 {
-	static bool watches;
 	struct epoll_event in = {.events = EPOLLIN | EPOLLET};
-	int ret;
 
-	if (!watches) {
-		ret = kept_start();
-		if (ret < 0)
-			return ret;
-		watches = true;
-	}
 	if (events < 0) {
 		events = epoll_create1(EPOLL_CLOEXEC);
 		if (events < 0 || epoll_ctl(events, EPOLL_CTL_ADD, SUPERVISOR_LISTENER, &in) < 0)

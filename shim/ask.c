@@ -45,15 +45,23 @@ static int ask_limit(const struct ask *ask, int option)
 	struct timeval tv;
 	int64_t left_ns;
 
-	if (!ask->nonblock)
+	if (!ask->nonblock && !ask->over)
 		return 0;
-	left_ns = ask->deadline_ns - sys_clock_ns(CLOCK_MONOTONIC);
+	left_ns = ask->nonblock ? ask->deadline_ns - sys_clock_ns(CLOCK_MONOTONIC) : ASK_LOOK_MS * INT64_C(1000000);
 	/* A limit of 0 would mean no limit. */
 	if (left_ns < 1000)
 		return -EAGAIN;
 	tv.tv_sec = left_ns / 1000000000;
 	tv.tv_usec = left_ns % 1000000000 / 1000;
 	return setsockopt(ask->sock, SOL_SOCKET, option, &tv, sizeof(tv)) < 0 ? -errno : 0;
+}
+
+/* Is a system call on the socket that failed with `ret` to be repeated? */
+static bool ask_goes_on(const struct ask *ask, int64_t ret)
+{
+	if (ret != -EINTR && (ret != -EAGAIN || ask->nonblock))
+		return false;
+	return ask->nonblock || (ask->over && !ask->over(ask));
 }
 
 /* The result for the caller of a system call on the socket that failed with `ret`. Callers that do not wait have
@@ -67,6 +75,8 @@ static int ask_failed(const struct ask *ask, const char *what, int ret)
 	case -EPIPE:
 		return -ECONNRESET;
 	case -EAGAIN:
+		if (!ask->nonblock) /* its wait is over */
+			return -EINTR;
 		note_refused(ask->fd,
 			     "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`");
 		return -ENOLCK;
@@ -142,7 +152,7 @@ static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 		if (ret == 0)
 			ret = ask->connect ? ask->connect(ask, &addr)
 					   : sys(connect, ask->sock, &addr, (long)sizeof(addr));
-	} while (ret == -EINTR && ask->nonblock);
+	} while (ask_goes_on(ask, ret));
 	if (ret < 0 && ret != -ENOENT && ret != -ECONNREFUSED)
 		ret = ask_failed(ask, "the keeper cannot be reached", (int)ret);
 	if (ret == 0)
@@ -217,6 +227,7 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 		.call = ask->call,
 		.command = ask->command,
 		.connect = ask->connect,
+		.over = ask->over,
 		.as = ask->as,
 	};
 	if (attempt < ASK_DOUBTS)
@@ -257,7 +268,7 @@ int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request r
 			break;
 		request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
 		ret = passing_send(ask->sock, &iov, 1, fd, 0);
-	} while (ret == -EINTR && ask->nonblock);
+	} while (ask_goes_on(ask, ret));
 	/* The keeper has closed the connection. It may have sent an answer before that ("too many callers"): receive
 	 * it. */
 	if (ret == -EPIPE || ret == -ECONNRESET)
@@ -304,7 +315,7 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 		ret = ask_limit(ask, SO_RCVTIMEO);
 		if (ret == 0)
 			ret = ask_receive_raw(ask, reply);
-	} while (ret == -EINTR && ask->nonblock);
+	} while (ask_goes_on(ask, ret));
 	/* The keeper closed the connection without having read the question: the kernel reports that first, and gives
 	 * an answer that was sent before only to the next call. */
 	if (ret == -ECONNRESET)

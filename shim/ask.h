@@ -34,6 +34,9 @@
 #define ASK_LATER  (-4096)
 #define ASK_NETTED (-4097)
 
+/* struct ask, `over` */
+#define ASK_LOOK_MS 25
+
 struct ask {
 	int sock;
 	int fd; /* the caller's descriptor, which the questions are about, or NOTE_JOB */
@@ -53,7 +56,9 @@ struct ask {
 	const char *command; /* that thread's name, WIRE_COMMAND_BYTES */
 	int (*connect)(const struct ask *ask,
 		       const struct sockaddr_un *address); /* as connect(), or -errno. NULL: connect() */
-	const void *as;                                    /* whose */
+	/* Must a caller that waits end its wait, with -EINTR? Asked each ASK_LOOK_MS. NULL: its own signals end it. */
+	bool (*over)(const struct ask *ask);
+	void *as; /* of these two */
 };
 
 /* Connects to the keeper; starts one if there is none. `attempt`: how many keepers have ended without any answer

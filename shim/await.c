@@ -93,6 +93,8 @@ int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries)
 
 	for (; ret >= 0 && !found && seconds > 0; seconds--) {
 		ret = await_second(ask, &second);
+		if (ret >= 0 && ask->over && ask->over(ask))
+			ret = -EINTR;
 		if (ret >= 0 && ask->absent && by->dir[0])
 			ret = found = await_look(by->dir);
 	}
