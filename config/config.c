@@ -230,7 +230,7 @@ static int config_read_bytes(const struct config_reading *r, struct config_sourc
 
 		ret = place_config_id(r->path, &source->id);
 		if (ret == 0)
-			ret = load_file(r->path, CONFIG_FILE_BYTES, &source->text, &source->len, &st);
+			ret = load_file(AT_FDCWD, r->path, CONFIG_FILE_BYTES, &source->text, &source->len, &st);
 		if (ret < 0)
 			break;
 		ret = place_config_id(r->path, &after);

@@ -24,12 +24,12 @@ static int load_all(int fd, char *bytes, size_t max, size_t *len)
 	return -EFBIG;
 }
 
-int load_file(const char *path, size_t max, char **bytes, size_t *len, struct stat *st)
+int load_file(int dir, const char *path, size_t max, char **bytes, size_t *len, struct stat *st)
 {
 	char *buf = NULL;
 	int ret;
 	/* O_NONBLOCK: otherwise opening a FIFO waits for a writer. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int fd = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | (dir == AT_FDCWD ? 0 : O_NOFOLLOW));
 
 	if (fd < 0)
 		return -errno;

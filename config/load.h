@@ -7,10 +7,10 @@
 #include <sys/stat.h>
 
 /*
- * Reads a regular file into *bytes, which the caller frees, with a NUL behind them that *len does not count; *st is the
+ * Reads a regular file, in the directory `dir` (where it may be no link) or anywhere (AT_FDCWD), into *bytes, which the caller frees, with a NUL behind them that *len does not count; *st is the
  * file's. -EFBIG: more than `max` bytes. -EINVAL: not a regular file. Else -errno.
  */
-int load_file(const char *path, size_t max, char **bytes, size_t *len, struct stat *st);
+int load_file(int dir, const char *path, size_t max, char **bytes, size_t *len, struct stat *st);
 
 /* May every user read or write it? A file with a secret in it is refused then. Pure. */
 static inline bool load_is_exposed(const struct stat *st)

@@ -1,6 +1,7 @@
 #include "config/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +132,7 @@ static int read_password(const struct config_reading *r, config_setting_t *group
 
 	if (r->rules_only || !file)
 		return 0;
-	ret = load_file(file, PASSWORD_BYTES, &bytes, &len, &st);
+	ret = load_file(AT_FDCWD, file, PASSWORD_BYTES, &bytes, &len, &st);
 	if (ret == -EFBIG)
 		wrong = "is larger than 4096 bytes; expected the password in its first line";
 	else if (ret == -EINVAL)

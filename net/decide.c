@@ -147,13 +147,6 @@ static int decide_take_none(struct call *c)
 	return 0;
 }
 
-static int decide_acquire(struct decision *d)
-{
-	int ret = acquire(&d->call);
-
-	return ret == CALL_KERNEL ? GROUND_KERNEL : ret;
-}
-
 /* An error of a look: what the call may fail with, or -ENOLCK after a line. */
 static int decide_error(int fd, int ret)
 {
@@ -181,7 +174,7 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 	int ret = behalf_begin(&behalf, t, &d.call.ask);
 
 	if (ret == 0)
-		ret = decide_acquire(&d);
+		ret = acquire(&d.call);
 	else
 		ret = decide_error(want->fd, ret);
 	behalf_end(&behalf);
@@ -193,7 +186,7 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 	if (ret == 0 || (ret < 0 && ret != -DECIDE_RESTARTSYS && ret != -ESRCH))
 		decide_count(t, want, ret);
 	if (ret != 0)
-		return ret == GROUND_KERNEL ? DECIDE_CONTINUE : ret;
+		return ret == CALL_KERNEL ? DECIDE_CONTINUE : ret;
 	if (sys_clock_ns(CLOCK_MONOTONIC) - since_ns >= LOOK_AGAIN_NS && !want_is_same(want, t, call))
 		return DECIDE_ANEW;
 	*until_ns = look->disclaimed ? 0 : d.until_ns;

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int files_fail(char why[TLS_LINE_BYTES], const char *setting, const char 
 static int files_load(const char *setting, const char *path, char **bytes, size_t *len, struct stat *st,
 		      char why[TLS_LINE_BYTES])
 {
-	int ret = load_file(path, FILE_BYTES, bytes, len, st);
+	int ret = load_file(AT_FDCWD, path, FILE_BYTES, bytes, len, st);
 
 	return ret < 0 ? files_fail(why, setting, path, ret) : 0;
 }
@@ -62,7 +63,7 @@ static int files_append(struct tls_files *files, const char *path)
 	char *bytes = NULL, *more;
 	size_t len = 0;
 	struct stat st;
-	int ret = load_file(path, FILE_BYTES, &bytes, &len, &st);
+	int ret = load_file(AT_FDCWD, path, FILE_BYTES, &bytes, &len, &st);
 
 	if (ret == -ENOENT || ret == -EINVAL) /* a link whose target has gone, or a directory */
 		return 0;

@@ -56,39 +56,26 @@ __attribute__((format(printf, 3, 4))) static void configfile_enter(struct keeper
 	snprintf(c->why, sizeof(c->why), "%s", why);
 }
 
-static void configfile_drop_text(struct configfile *c)
-{
-	free(c->text);
-	c->text = NULL;
-	c->contents = CONFIGFILE_UNREAD;
-}
-
-static void configfile_take_text(struct configfile *c, struct config_source *source, int64_t now_ns)
-{
-	configfile_drop_text(c);
-	c->contents = CONFIGFILE_READ;
-	c->text = source->text;
-	c->text_len = source->len;
-	c->read_ns = now_ns;
-	source->text = NULL;
-}
-
 bool configfile_is_known(const struct configfile *c)
 {
-	return c->state == CONFIGFILE_SAME || c->contents == CONFIGFILE_JUDGED;
+	return c->state == CONFIGFILE_SAME || c->judged;
 }
 
-static void configfile_set_seen(struct keeper *k, const struct wire_config_id *id)
+static void configfile_set_seen(struct keeper *k, const struct wire_config_id *id, int64_t now_ns)
 {
-	if (memcmp(&k->configfile->seen, id, sizeof(*id)) == 0)
+	struct configfile *c = k->configfile;
+
+	c->judged = false;
+	if (memcmp(&c->seen, id, sizeof(*id)) == 0)
 		return;
-	k->configfile->seen = *id;
+	c->seen = *id;
+	c->seen_ns = now_ns;
 	pagefile_seen(k->page, k->config, id);
 }
 
-static bool is_same_text(const char *a, size_t a_len, const char *b, size_t b_len)
+static bool is_same_text(const struct config_source *source, const struct config *config)
 {
-	return a_len == b_len && memcmp(a, b, a_len) == 0;
+	return source->len == config->text_len && memcmp(source->text, config->text, source->len) == 0;
 }
 
 void configfile_look_now(const char *path, struct configfile_look *look)
@@ -166,21 +153,20 @@ static void configfile_take_over(struct keeper *k, struct configfile_look *look)
 	pagefile_publish(k->page, fresh, &fresh->id); /* there is room: config_parse() has checked that */
 	configfile_replace(k, fresh);
 	past_rules_changed(k);
-	configfile_drop_text(c);
 	c->seen = k->config->id;
 	c->in_force_since = time(NULL);
 	configfile_enter(k, CONFIGFILE_SAME, "%s", "");
 	posting_send(k);
 }
 
-/* The contents were read twice, and are at rest. */
+/* The contents are at rest. */
 static void configfile_judge(struct keeper *k, struct configfile_look *look)
 {
 	const char *path = k->config->path;
 	char why[WIRE_REASON_BYTES / 2];
 	struct config *fresh = look->fresh;
 
-	k->configfile->contents = CONFIGFILE_JUDGED;
+	k->configfile->judged = true;
 	if (!fresh) {
 		configfile_enter(k, CONFIGFILE_INVALID, "%s", look->why);
 	} else if (!config_follows(k->config, fresh, why, sizeof(why))) {
@@ -200,32 +186,21 @@ void configfile_found(struct keeper *k, struct configfile_look *look, int64_t no
 {
 	struct configfile *c = k->configfile;
 
+	configfile_set_seen(k, &look->id, now_ns);
 	if (!look->source.text) {
-		configfile_drop_text(c);
-		configfile_set_seen(k, &look->id);
 		if (look->error == ENOENT)
 			configfile_enter(k, CONFIGFILE_MISSING, "%s is missing: put it back", k->config->path);
 		else if (look->read == -EAGAIN) /* the file changes while it is read */
 			configfile_enter(k, CONFIGFILE_CHANGED, "%s", look->why);
 		else
 			configfile_enter(k, CONFIGFILE_INVALID, "%s", look->why);
-		return;
-	}
-	if (is_same_text(look->source.text, look->source.len, k->config->text, k->config->text_len)) {
-		configfile_drop_text(c);
+	} else if (is_same_text(&look->source, k->config)) {
 		k->config->id = look->id;
-		configfile_set_seen(k, &look->id);
 		configfile_enter(k, CONFIGFILE_SAME, "%s", "");
-		return;
-	}
-	configfile_set_seen(k, &look->id);
-	if (c->contents == CONFIGFILE_UNREAD ||
-	    !is_same_text(look->source.text, look->source.len, c->text, c->text_len)) {
-		configfile_take_text(c, &look->source, now_ns);
-		if (c->state < CONFIGFILE_WAITS)
-			configfile_enter(k, CONFIGFILE_CHANGED, "%s was changed", k->config->path);
-	} else if (now_ns - c->read_ns >= CONFIGFILE_REST_MS * NS_PER_MS) {
+	} else if (now_ns - c->seen_ns >= CONFIGFILE_REST_MS * NS_PER_MS) {
 		configfile_judge(k, look);
+	} else if (c->state < CONFIGFILE_WAITS) {
+		configfile_enter(k, CONFIGFILE_CHANGED, "%s was changed", k->config->path);
 	}
 }
 
@@ -248,7 +223,7 @@ static bool configfile_may_replace(const struct keeper *k, const struct config *
 
 	if (!look->fresh)
 		return false;
-	if (is_same_text(look->source.text, look->source.len, old->text, old->text_len))
+	if (is_same_text(&look->source, old))
 		return true;
 	if (!configfile_is_at_rest(&look->id) || !config_follows(old, look->fresh, why, sizeof(why)))
 		return false;
@@ -263,6 +238,7 @@ static int configfile_start_with(struct keeper *k, struct config *config, const 
 	k->config = config;
 	log_set_level(LOG_BY_CONFIGURATION, config->log_level);
 	c->seen = *seen;
+	c->seen_ns = clock_now_ns();
 	c->since = c->in_force_since = time(NULL);
 	return pagefile_publish(k->page, config, seen);
 }
@@ -349,7 +325,6 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 void configfile_free(struct keeper *k)
 {
 	config_free(k->config);
-	free(k->configfile->text);
 	free(k->configfile);
 }
 

@@ -2,7 +2,7 @@
  * Which rules are in force, and what the configuration file says meanwhile.
  *
  * The rules in force are those that the keeper accepted last. They stay in force until
- *   - the file has other contents, was read twice like that a second apart, and config_follows(): no file loses its
+ *   - the file has other contents, is in the same state for a second, and config_follows(): no file loses its
  *     protection or changes its name. Then the keeper takes the contents over by itself;
  *   - an operator says `dflock reload`, or `dflock stop`: the next keeper reads the file anew.
  * Every other state of the file (changed, invalid, empty, missing, unreadable) is reported once in the log, and by
@@ -40,22 +40,15 @@
 
 struct keeper;
 
-#define CONFIGFILE_REST_MS 1000 /* contents that were read twice, so far apart, are at rest */
+#define CONFIGFILE_REST_MS 1000 /* a file that was not changed for so long is at rest */
 
 enum configfile_state {
 	CONFIGFILE_SAME,    /* the file has the rules in force */
-	CONFIGFILE_CHANGED, /* it has others, and must be read once more */
+	CONFIGFILE_CHANGED, /* it has others, and is not at rest */
 	CONFIGFILE_WAITS,   /* it is valid, and an operator has to say `dflock reload` */
 	CONFIGFILE_STOP,    /* the same, but `dflock stop` */
 	CONFIGFILE_INVALID, /* it is invalid, or cannot be read */
 	CONFIGFILE_MISSING,
-};
-
-/* What was read of the file, if it is not what is in force. */
-enum configfile_contents {
-	CONFIGFILE_UNREAD, /* nothing is kept of it */
-	CONFIGFILE_READ,   /* once: to be read once more */
-	CONFIGFILE_JUDGED, /* it was at rest, and `state` says what becomes of it */
 };
 
 /* k->configfile. Others only read it: configfile.c alone sets it. */
@@ -65,13 +58,11 @@ struct configfile {
 	time_t since;                /* that state */
 	time_t in_force_since;       /* this keeper started, or took the rules over */
 	struct wire_config_id seen;  /* the file when it was looked at last */
-	enum configfile_contents contents;
-	char *text; /* NULL: unread */
-	size_t text_len;
-	int64_t read_ns; /* when `text` was read first */
+	int64_t seen_ns;             /* when it was looked at first in this state */
+	bool judged;                 /* it was at rest, and `state` says what becomes of it */
 };
 
-/* What a look at the file found. The caller frees `source` and `fresh`; a function that takes one of them over sets it
+/* What a look at the file found. The caller frees `source` and `fresh`; a function that takes `fresh` over sets it
  * to NULL. */
 struct configfile_look {
 	struct wire_config_id id;    /* all zero: the file is missing or cannot be examined */

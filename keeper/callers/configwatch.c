@@ -24,8 +24,7 @@
 
 struct configwatch {
 	struct keeper *k;
-	uv_timer_t timer; /* the next look */
-	uv_timer_t slow;  /* runs until runs until the first of `waiting` has waited for too long */
+	uv_timer_t timer; /* the next look; while there is one: when the first of `waiting` has waited for too long */
 	uv_signal_t hangup;
 	unsigned handles; /* not closed yet */
 	bool busy;
@@ -74,18 +73,6 @@ static void configwatch_answer(struct configwatch *w, struct configfile_look *lo
 	wait->cb(wait, look);
 }
 
-static void on_look_is_slow(uv_timer_t *timer)
-{
-	struct configwatch *w = timer->data;
-	int64_t now = clock_now_ns();
-
-	while (w->waiting && w->waiting->until_ns <= now)
-		configwatch_answer(w, NULL);
-	if (w->waiting)
-		uv_timer_start(timer, on_look_is_slow, (w->waiting->until_ns - now) / NS_PER_MS + 1, 0);
-	queue_settle(w->k);
-}
-
 /* Does a caller wait for a look that has not begun? *contents: the look must read the file. */
 static bool configwatch_is_wanted(const struct configwatch *w, bool *contents)
 {
@@ -110,6 +97,17 @@ static void configwatch_look_in(struct configwatch *w, uint64_t ms)
 {
 	if (w->k->configwatch == w)
 		uv_timer_start(&w->timer, on_configwatch_timer, ms, 0);
+}
+
+static void configwatch_time_out(struct configwatch *w)
+{
+	int64_t now = clock_now_ns();
+
+	while (w->waiting && w->waiting->until_ns <= now)
+		configwatch_answer(w, NULL);
+	if (w->waiting)
+		configwatch_look_in(w, (uint64_t)((w->waiting->until_ns - now) / NS_PER_MS + 1));
+	queue_settle(w->k);
 }
 
 static void configwatch_free_if_closed(struct configwatch *w)
@@ -149,8 +147,10 @@ static void on_configwatch_timer(uv_timer_t *timer)
 	const struct configfile *c = w->k->configfile;
 	bool contents;
 
-	if (w->busy)
+	if (w->busy) {
+		configwatch_time_out(w);
 		return;
+	}
 	(void)configwatch_is_wanted(w, &contents);
 	w->look = (struct configfile_look){.read = 0};
 	w->known = c->seen;
@@ -162,8 +162,11 @@ static void on_configwatch_timer(uv_timer_t *timer)
 	if (workers_start(w->k->workers, c->seen.dev, &w->work) < 0) {
 		w->busy = false;
 		w->begun--;
+		configwatch_time_out(w);
 		configwatch_look_in(w, LOOK_MS);
+		return;
 	}
+	configwatch_time_out(w);
 }
 
 void configwatch_wait(struct keeper *k, struct configwatch_wait *wait, bool contents, configwatch_cb *cb)
@@ -175,11 +178,11 @@ void configwatch_wait(struct keeper *k, struct configwatch_wait *wait, bool cont
 					  .contents = contents,
 					  .until_ns = clock_now_ns() + CONFIGWATCH_SLOW_MS * NS_PER_MS,
 					  .cb = cb};
-	if (!w->waiting)
-		uv_timer_start(&w->slow, on_look_is_slow, CONFIGWATCH_SLOW_MS, 0);
 	DL_APPEND(w->waiting, wait);
 	if (!w->busy)
 		configwatch_look_in(w, 0);
+	else if (w->waiting == wait)
+		configwatch_look_in(w, CONFIGWATCH_SLOW_MS);
 }
 
 static void on_hangup_looked_at(struct configwatch_wait *wait, struct configfile_look *look)
@@ -222,10 +225,9 @@ int configwatch_start(struct keeper *k)
 	w->work.done = configwatch_looked;
 	k->configwatch = w;
 	uv_timer_init(k->loop, &w->timer);
-	uv_timer_init(k->loop, &w->slow);
 	uv_signal_init(k->loop, &w->hangup);
-	w->timer.data = w->slow.data = w->hangup.data = w;
-	w->handles = 3;
+	w->timer.data = w->hangup.data = w;
+	w->handles = 2;
 	uv_signal_start(&w->hangup, on_hangup, SIGHUP);
 	sigemptyset(&handled);
 	sigaddset(&handled, SIGHUP);
@@ -251,6 +253,5 @@ void configwatch_close(struct keeper *k)
 	k->configwatch = NULL; /* no look begins any more */
 	configwatch_leave(&w->hung_up);
 	uv_close((uv_handle_t *)&w->hangup, on_configwatch_closed);
-	uv_close((uv_handle_t *)&w->slow, on_configwatch_closed);
 	uv_close((uv_handle_t *)&w->timer, on_configwatch_closed);
 }

@@ -12,6 +12,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "config/load.h"
+
 #define KEPT_MAGIC "dflock configuration in force, 1\n"
 #define KEPT_NEW   KEPT_NAME ".new"
 #define KEPT_MAX   ((2u << 20) + PATH_MAX)
@@ -46,52 +48,28 @@ int kept_write(int dir_fd, const struct config *config)
 	return ret;
 }
 
-static int kept_read_bytes(int dir_fd, char **bytes, size_t *len)
-{
-	struct stat st;
-	ssize_t n = -1;
-	int fd;
-
-	*bytes = NULL;
-	*len = 0;
-	fd = openat(dir_fd, KEPT_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return -errno;
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_size <= (off_t)KEPT_MAX) {
-		*len = (size_t)st.st_size;
-		*bytes = malloc(*len + 1);
-		n = *bytes ? read(fd, *bytes, *len) : -1;
-	}
-	close(fd);
-	if (n >= 0 && (size_t)n == *len) {
-		(*bytes)[*len] = '\0';
-		return 0;
-	}
-	free(*bytes);
-	return -EINVAL;
-}
-
 int kept_read(int dir_fd, const char *path, struct config_source *source)
 {
 	const size_t magic = sizeof(KEPT_MAGIC) - 1, path_bytes = strlen(path) + 1;
-	char *bytes;
+	char *bytes = NULL;
+	struct stat st;
 	size_t len;
-	int ret = kept_read_bytes(dir_fd, &bytes, &len);
+	int ret = load_file(dir_fd, KEPT_NAME, KEPT_MAX, &bytes, &len, &st);
 
 	*source = (struct config_source){.path = NULL};
 	if (ret < 0)
-		return ret;
-	if (len <= magic || memcmp(bytes, KEPT_MAGIC, magic) != 0 || !memchr(bytes + magic, '\0', len - magic))
+		return ret == -EFBIG ? -EINVAL : ret;
+	if (st.st_uid != geteuid() || len <= magic || memcmp(bytes, KEPT_MAGIC, magic) != 0 ||
+	    !memchr(bytes + magic, '\0', len - magic))
 		ret = -EINVAL;
 	else if (strcmp(bytes + magic, path) != 0)
 		ret = -ENOENT;
 	if (ret == 0) {
-		source->path = strdup(path);
 		source->len = len - magic - path_bytes;
+		source->path = strdup(path);
 		source->text = malloc(source->len + 1);
 		if (source->path && source->text) {
-			memcpy(source->text, bytes + magic + path_bytes, source->len);
-			source->text[source->len] = '\0';
+			memcpy(source->text, bytes + magic + path_bytes, source->len + 1);
 		} else {
 			config_source_free(source);
 			ret = -ENOMEM;
