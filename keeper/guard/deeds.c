@@ -18,7 +18,7 @@ struct deeds *deeds_new(void)
 
 	if (deeds == MAP_FAILED)
 		return NULL;
-	mlock(deeds, sizeof(*deeds)); /* or not: see resident.h */
+	mlock(deeds, sizeof(*deeds)); /* or not: see supervise.c */
 	return deeds;
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,6 @@
 #include "keeper/guard/leftover.h"
 #include "keeper/guard/manager.h"
 #include "keeper/guard/pulse.h"
-#include "keeper/guard/resident.h"
 #include "keeper/guard/table_file.h"
 #include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_words.h"
@@ -114,13 +114,70 @@ static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 	kill(pid, SIGTERM);
 }
 
-/* The table grows while the keeper works. */
+static const char *supervise_base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* The other libraries are the keeper's. What the linker has without rights ("---p") is only room. */
+bool supervise_needs(const struct procfs_map *map, const char *program)
+{
+	if (map->rights[0] != 'r')
+		return false;
+	return strcmp(map->name, program) == 0 || strcmp(map->name, "[heap]") == 0 ||
+	       strcmp(map->name, "[stack]") == 0 || strncmp(supervise_base_name(map->name), "libc.", 5) == 0 ||
+	       strncmp(supervise_base_name(map->name), "libc-", 5) == 0 ||
+	       strncmp(supervise_base_name(map->name), "ld-", 3) == 0;
+}
+
+static int supervise_lock_map(void *arg, const struct procfs_map *map)
+{
+	if (supervise_needs(map, arg) && mlock((const void *)(uintptr_t)map->from, map->to - map->from) != 0)
+		return -errno;
+	return 0;
+}
+
+static int supervise_lock_needed(const void *shared, size_t size)
+{
+	char program[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+	if (len <= 0 || mlock(shared, size) != 0)
+		return -errno;
+	program[len] = '\0';
+	return procfs_maps(getpid(), supervise_lock_map, program);
+}
+
+/*
+ * Locks all of the process, as it is now, into memory, so that it can stop holders in time on a machine that swaps; where the limit
+ * (RLIMIT_MEMLOCK, 8 MB for ordinary users) does not allow that, what is needed to stop processes: the table, which grows while the
+ * keeper works, the program, libc, the heap and the stack. Where even that is too much, the log says so, once. Not inherited by fork().
+ */
 static void supervise_stay_resident(struct supervisor *s, uint32_t *room)
 {
+	static bool said;
+	struct rlimit limit = {0};
+	int ret;
+
 	if (s->table.room == *room)
 		return;
 	*room = s->table.room;
-	resident_stay(s->table.head, table_file_bytes(&s->table));
+	if (mlockall(MCL_CURRENT) == 0)
+		return;
+	ret = supervise_lock_needed(s->table.head, table_file_bytes(&s->table));
+	if (ret == 0)
+		log_stay_resident();
+	if (ret == 0 || said)
+		return;
+	said = true;
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	log_event(
+		LINE_PARENT_SWAPPABLE,
+		"the keeper's parent cannot be locked into memory (%s; the limit is %llu kB): on a machine that swaps it "
+		"may stop the holders of locks too late; raise RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=) to 16 MB",
+		strerror(-ret), (unsigned long long)limit.rlim_cur / 1024);
 }
 
 static void supervise_tell_manager(struct supervisor *s)

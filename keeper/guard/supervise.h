@@ -9,7 +9,10 @@
 #ifndef DFLOCK_KEEPER_SUPERVISE_H
 #define DFLOCK_KEEPER_SUPERVISE_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "procfs/procfs.h"
 
 /* How a keeper ends. */
 enum keeper_exit {
@@ -55,5 +58,8 @@ int supervise(const struct supervise *options);
 
 /* In the keeper's process: programs are served. The service manager hears of it. */
 void supervise_serves(const struct table *table, uint32_t *serves);
+
+/* Must this part of the parent's memory stay resident, so that it can stop processes? program: the path of the program's file. Pure. */
+bool supervise_needs(const struct procfs_map *map, const char *program);
 
 #endif

@@ -1,6 +1,6 @@
 /* How long a keeper's loop may stand still, and which memory of its parent is locked. */
 #include "keeper/guard/table_notes.h"
-#include "keeper/guard/resident.h"
+#include "keeper/guard/supervise.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static bool is_needed(const char *text, const char *program)
 	ck_assert(procfs_map_line(line, &map));
 	ck_assert_uint_eq(map.from, 0x1000);
 	ck_assert_uint_eq(map.to, 0x3000);
-	return resident_is_needed(&map, program);
+	return supervise_needs(&map, program);
 }
 
 START_TEST(what_is_needed)
