@@ -43,8 +43,7 @@ static int ask_check_peer(struct ask *ask, char why[CLI_LINE_BYTES])
 	socklen_t len = sizeof(peer);
 
 	if (getsockopt(ask->fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-		return ask_fail(why, errno, "cannot find out which process answers at %s/" WIRE_SOCKET_NAME ": %s",
-				ask->dir, strerror(errno));
+		return ask_fail(why, errno, "%s", strerror(errno));
 	if (!rundir_owner_counts(ask->dir, peer.uid, geteuid()))
 		return ask_fail(why, EPERM,
 				"the keeper at %s/" WIRE_SOCKET_NAME
@@ -64,13 +63,10 @@ static int ask_open_socket(struct ask *ask, char why[CLI_LINE_BYTES])
 	_Static_assert(PLACE_DIR_BYTES + sizeof(WIRE_SOCKET_NAME) <= sizeof(address.sun_path), "the path fits");
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/" WIRE_SOCKET_NAME, ask->dir);
 	ask->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (ask->fd < 0)
-		return ask_fail(why, errno, "cannot make a socket: %s", strerror(errno));
 	/* The deadline for sending holds for connect() too, which waits while the queue of connections is full. */
-	if (setsockopt(ask->fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) ||
-	    setsockopt(ask->fd, SOL_SOCKET, SO_SNDTIMEO, &deadline, sizeof(deadline)))
-		return ask_fail(why, errno, "cannot set a deadline: %s", strerror(errno));
-	if (!connect(ask->fd, (struct sockaddr *)&address, sizeof(address)))
+	if (ask->fd >= 0 && !setsockopt(ask->fd, SOL_SOCKET, SO_RCVTIMEO, &deadline, sizeof(deadline)) &&
+	    !setsockopt(ask->fd, SOL_SOCKET, SO_SNDTIMEO, &deadline, sizeof(deadline)) &&
+	    !connect(ask->fd, (struct sockaddr *)&address, sizeof(address)))
 		return 0;
 	/* A killed keeper leaves a socket on which no process listens. */
 	if (errno == ENOENT || errno == ECONNREFUSED)
