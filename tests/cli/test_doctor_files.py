@@ -107,3 +107,18 @@ def test_the_mount_that_is_on_top(host, folder):
     done = subprocess.run(["unshare", "--mount", "sh", "-c", text, "-", host.files, CLI], env=env, capture_output=True,
                           text=True, timeout=60)
     assert Doctor(host, done=done).found[-1] == ("ok", f"tree {host.files}: ramfs{LOCAL}")
+
+
+@needs_root
+def test_a_file_that_does_not_exist_in_a_chroot(host, folder):
+    """The root there is no mount point, so the kernel lists no mount for what lies on it."""
+    protect(host, 'path = "/own/f";')
+    root = os.path.join(folder, "root")
+    os.makedirs(os.path.join(root, "own"))
+    text = """set -e; for d in /*; do if [ -L $d ]; then cp -d $d "$1"; elif [ -d $d ]; then mkdir "$1$d"; mount --rbind $d "$1$d"; fi; done
+exec chroot "$1" "$2" doctor"""
+    env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", text, "-", root, CLI], env=env, capture_output=True, text=True, timeout=60)
+    assert Doctor(host, done=done).found[-1] == (
+        "warning", "/own/f: does not exist yet; what its file system does with locks cannot be told: its mount is not in "
+                   "/proc/self/mountinfo, as in a chroot")
