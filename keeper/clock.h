@@ -18,6 +18,16 @@ static inline int64_t clock_now_ns(void)
 	return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
+/* For how long this thread has run on a processor. Waiting for one does not count: on a busy machine, pauses that follow from
+ * it would grow with that. */
+static inline int64_t clock_thread_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
 /* The boot that the clock counts from: its times mean nothing in another boot. 0 or -errno. */
 #define CLOCK_BOOT_BYTES 40
 static inline int clock_boot(char boot[CLOCK_BOOT_BYTES])

@@ -29,7 +29,7 @@
 
 #include "keeper/log.h"
 #include "keeper/callers/listener.h"
-#include "keeper/kernel/copies.h"
+#include "keeper/kernel/hook.h"
 #include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/main.h"

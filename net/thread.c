@@ -31,22 +31,12 @@ bool thread_is_in_call(const struct thread *t)
 	return ret == 0;
 }
 
-/* The process of a thread, by its status; -1: not known. */
-static pid_t thread_process(pid_t tid)
-{
-	char name[NAME_BYTES], text[4096], *line;
-
-	snprintf(name, sizeof(name), "/proc/%d/status", (int)tid);
-	if (procfs_head(AT_FDCWD, name, text, sizeof(text)) <= 0)
-		return -1;
-	line = strstr(text, "\nTgid:");
-	return line ? (pid_t)strtol(line + strlen("\nTgid:"), NULL, 10) : -1;
-}
-
 /* Before Linux 6.9 a pidfd is that of a process; thread_copy() says when it will do. */
 static long thread_open_process(struct thread *t)
 {
-	t->process = thread_process(t->tid);
+	struct procfs_status status;
+
+	t->process = procfs_status_read(t->tid, &status) ? status.process : -1;
 	return t->process < 0 ? -ESRCH : sys_raw(SYS_pidfd_open, t->process, 0);
 }
 

@@ -30,22 +30,13 @@ static int procfs_say(char *why, size_t size, int ret, const char *line)
  * numbers of this process in each namespace from that of /proc inwards: in the right /proc there is only one. (A kernel
  * without pid namespaces has no such line.)
  */
-static int procfs_is_ours(const char *self)
+static bool procfs_is_ours(const char *self)
 {
-	char status[4096], number[16];
-	const char *at, *end;
+	struct procfs_status status;
+	char number[16];
 
 	snprintf(number, sizeof(number), "%d", (int)getpid());
-	if (strcmp(self, number) != 0)
-		return 0;
-	if (procfs_head(AT_FDCWD, "/proc/self/status", status, sizeof(status)) <= 0)
-		return 0;
-	at = strstr(status, "\nNSpid:\t");
-	if (!at)
-		return 1;
-	at += strlen("\nNSpid:\t");
-	end = at + strcspn(at, "\n");
-	return (size_t)(end - at) == strlen(number) && strncmp(at, number, strlen(number)) == 0;
+	return strcmp(self, number) == 0 && procfs_status_read(getpid(), &status) && status.numbers <= 1;
 }
 
 int procfs_check(char *why, size_t why_size)
@@ -247,6 +238,15 @@ bool procfs_has_few(pid_t pid, unsigned most)
 	return tasks.st_nlink <= most && (fds.st_size ? fds.st_size <= most : procfs_lists_few(path, most));
 }
 
+bool procfs_is_deleted(const char *path, size_t *before)
+{
+	static const char deleted[] = " (deleted)";
+	size_t len = strlen(path), cut = strlen(deleted);
+
+	*before = len > cut && strcmp(path + len - cut, deleted) == 0 ? len - cut : len;
+	return *before < len;
+}
+
 enum procfs_kind procfs_kind(int fds, int number)
 {
 	static const struct {
@@ -301,6 +301,41 @@ bool procfs_stat_read(int dirfd, const char *name, struct procfs_stat *out)
 	char text[1024]; /* 52 numbers and a name of 15 bytes */
 
 	return procfs_head(dirfd, name, text, sizeof(text)) > 0 && procfs_stat(text, out);
+}
+
+/* The words of a line, as numbers. How many there are. */
+static unsigned procfs_status_line(const char *status, const char *name, unsigned long *numbers, unsigned most)
+{
+	const char *at = strstr(status, name);
+	unsigned count = 0;
+
+	for (at = at ? at + strlen(name) : ""; (*at == ' ' || *at == '\t') && isdigit((unsigned char)at[1]); count++) {
+		char *end;
+		unsigned long number = strtoul(at, &end, 10);
+
+		if (count < most)
+			numbers[count] = number;
+		at = end;
+	}
+	return count;
+}
+
+bool procfs_status_read(pid_t tid, struct procfs_status *out)
+{
+	char path[32], text[4096];
+	unsigned long process, tracer, uids[4], number;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	if (procfs_head(AT_FDCWD, path, text, sizeof(text)) <= 0 ||
+	    procfs_status_line(text, "\nTgid:", &process, 1) != 1 ||
+	    procfs_status_line(text, "\nTracerPid:", &tracer, 1) != 1 ||
+	    procfs_status_line(text, "\nUid:", uids, 4) != 4)
+		return false;
+	*out = (struct procfs_status){.process = (pid_t)process, .tracer = (pid_t)tracer};
+	for (int i = 0; i < 4; i++)
+		out->uids[i] = (uid_t)uids[i];
+	out->numbers = procfs_status_line(text, "\nNSpid:", &number, 1);
+	return true;
 }
 
 int64_t procfs_ran_ns(pid_t tid)

@@ -70,6 +70,10 @@ void procfs_walk_end(struct procfs_walk *walk);
 #define PROCFS_FEW_MAX 100
 bool procfs_has_few(pid_t pid, unsigned most);
 
+/* Does a path end as the kernel shows that of a file whose name was removed? A real name may end like that, too. *before: how long the
+ * path is without that. Pure. */
+bool procfs_is_deleted(const char *path, size_t *before);
+
 /* What kind of thing a descriptor refers to, by the link /proc/PID/fd/NUMBER. fds: that directory. */
 enum procfs_kind {
 	PROCFS_FILE, /* a file, directory, device or named pipe; or it cannot be told: the path is too long */
@@ -169,6 +173,19 @@ bool procfs_stat(const char *text, struct procfs_stat *out);
 /* Reads it: name is "/proc/PID/stat", or below dirfd. False: it is gone. Nothing here waits for the process: the kernel takes no
  * lock for this that a process may hold for long. */
 bool procfs_stat_read(int dirfd, const char *name, struct procfs_stat *out);
+
+/* What /proc/TID/status says of a thread. The command is in its first line, with its line feeds escaped, so that no other line can be
+ * made up. */
+struct procfs_status {
+	pid_t process; /* the thread's */
+	pid_t tracer;  /* the thread that traces it (ptrace); 0: none */
+	uid_t uids[4]; /* real, effective, saved, of the file system */
+	unsigned
+		numbers; /* in how many pid namespaces it has a number, from that of /proc inwards; 0: the kernel has none */
+};
+
+/* False: it is gone, or its status cannot be read. */
+bool procfs_status_read(pid_t tid, struct procfs_status *out);
 
 /* For how long a thread has run on a processor; -1: not known, or the thread is gone. */
 int64_t procfs_ran_ns(pid_t tid);

@@ -8,7 +8,7 @@
 #include <utlist.h>
 
 #include "keeper/array.h"
-#include "keeper/kernel/comm.h"
+#include "keeper/kernel/command.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/seeing.h"

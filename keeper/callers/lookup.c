@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "keeper/callers/configfile.h"
-#include "keeper/kernel/before_job.h"
+#include "keeper/kernel/before.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/fronts.h"
@@ -22,7 +22,7 @@
 #include "keeper/callers/serve.h"
 #include "keeper/callers/who.h"
 #include "keeper/leases/keeper.h"
-#include "keeper/kernel/sight.h"
+#include "keeper/kernel/holders.h"
 
 /* The mount of the file is gone, and with it its path. Of an inode that the keeper knows it knows the path, too. Any other file may be
  * protected, unless no rule has covered a file of its device and none names what the kernel shows now. */

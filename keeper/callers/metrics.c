@@ -125,7 +125,7 @@ static void set_past(json_t *doc, const struct keeper *k)
 	uint64_t count = 0;
 
 	DL_FOREACH (k->past.suspects, s)
-		count += s->reported && !s->before;
+		count += s->reported && !s->known->before;
 	set_number(doc, "locks_past", count);
 	set_number(doc, "taken_past_total", k->past.reported);
 }

@@ -15,7 +15,7 @@
 #include "keeper/callers/serve.h"
 #include "keeper/callers/session.h"
 #include "keeper/clock.h"
-#include "keeper/kernel/comm.h"
+#include "keeper/kernel/command.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
 #include "keeper/leases/grants.h"
@@ -390,14 +390,14 @@ static json_t *past_json(const struct keeper *k)
 			continue;
 		row = json_pack("{s:o,s:o,s:i,s:o,s:I,s:b}", "name", picture_text(s->name), "path",
 				picture_text(s->path), "pid", (int)s->pid, "command", picture_text(s->command), "since",
-				(json_int_t)s->since, "before", (int)s->before);
-		picture_add_range(row, &(struct store_range){s->space, s->mode, s->from, s->to});
+				(json_int_t)s->since, "before", (int)s->known->before);
+		picture_add_range(row,
+				  &(struct store_range){(enum wire_space)s->known->key.space, s->mode, s->from, s->to});
 		json_array_append_new(list, row);
 	}
 	return list;
 }
 
-/* The table of openers is the worker's while it looks: these numbers are of the last look. */
 static json_t *looks_json(const struct keeper *k)
 {
 	const struct past *p = &k->past;

@@ -15,7 +15,7 @@
 #include "keeper/callers/metrics.h"
 #include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"
-#include "keeper/kernel/comm.h"
+#include "keeper/kernel/command.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/survey.h"

@@ -24,7 +24,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/question.h"
-#include "keeper/kernel/before_job.h"
+#include "keeper/kernel/before.h"
 #include "keeper/kernel/getlk.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/kernel/onbehalf.h"

@@ -32,7 +32,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/kernel/comm.h"
+#include "keeper/kernel/command.h"
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"
 

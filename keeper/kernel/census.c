@@ -171,7 +171,7 @@ static int census_tell(const struct census *c, const struct procfs_lock *lock, c
 	while (!ret && (h.file = file_index_find(&c->index, lock->dev, lock->ino, h.file)) != FILE_NONE) {
 		size_t next = SIZE_MAX;
 
-		if (!claims_next(c->claims, h.file, h.space, h.from, h.to, &next))
+		if (c->claims->files[h.file].by_number || !claims_next(c->claims, h.file, h.space, h.from, h.to, &next))
 			continue;
 		ret = cb ? cb(c->ask->arg, &h) : 1;
 		ret = ret == HOLDERS_LATER ? 0 : ret;
@@ -264,6 +264,8 @@ static int census_run(struct census *c)
 	int ret = file_index_build(&c->index, c->claims->files, c->claims->file_count);
 
 	c->shown = calloc(count + 1, sizeof(*c->shown));
+	for (size_t i = 0; c->shown && i < count; i++)
+		c->shown_count += c->shown[i] = claims_at(c->claims, i)->file.by_number;
 	if (!ret)
 		ret = c->shown ? census_search(c, false) : -ENOMEM;
 	if (ret || c->shown_count == count)

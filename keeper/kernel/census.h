@@ -25,7 +25,7 @@
 
 /*
  * holders_search() for the files of the claims, which were built; then calls back for each lock under a claim that no
- * descriptor has shown. Those that descriptors show come whether they are under a claim or not. ask->files, count and seen
+ * descriptor has shown (a claim on a file by_number asks for no such locks). Those that descriptors show come whether they are under a claim or not. ask->files, count and seen
  * are set here. With HOLDERS_AT_ONCE, HOLDER_SHOWN may come twice for a lock. A caller that stops processes does it when
  * they come: the list of all locks is read after that.
  *

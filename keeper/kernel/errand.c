@@ -49,7 +49,7 @@ static void errand_let_go(struct errand *e)
 	free(e);
 }
 
-static void *errand_thread(void *arg)
+static void *errand_main(void *arg)
 {
 	struct errand *e = arg;
 
@@ -63,23 +63,24 @@ static void *errand_thread(void *arg)
 	return NULL;
 }
 
-/* Blocks all signals: other threads wait for them. */
-static bool errand_start_thread(struct errand *e)
+int errand_thread(size_t stack_bytes, int but_signal, void *(*run)(void *arg), void *arg)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
-	bool started;
+	int err;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (but_signal)
+		sigdelset(&all, but_signal);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	started = pthread_create(&thread, &attr, errand_thread, e) == 0;
-	pthread_attr_destroy(&attr);
+	pthread_attr_setstacksize(&attr, stack_bytes);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&thread, &attr, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return started;
+	pthread_attr_destroy(&attr);
+	return err;
 }
 
 struct errand *errand_start(void (*work)(void *memory), void (*done)(void *memory), void *memory)
@@ -97,7 +98,7 @@ struct errand *errand_start(void (*work)(void *memory), void (*done)(void *memor
 		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 		pthread_cond_init(&e->cond, &attr);
 		pthread_condattr_destroy(&attr);
-		if (errand_start_thread(e))
+		if (errand_thread(STACK_BYTES, 0, errand_main, e) == 0)
 			return e;
 		pthread_cond_destroy(&e->cond);
 		pthread_mutex_destroy(&e->mutex);

@@ -11,8 +11,12 @@
 #define DFLOCK_KEEPER_ERRAND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #define ERRANDS_MAX 32
+
+/* Starts a thread for which nobody waits; it blocks all signals but one (0: all), since other threads wait for them. 0 or an errno. */
+int errand_thread(size_t stack_bytes, int but_signal, void *(*run)(void *arg), void *arg);
 
 struct errand;
 

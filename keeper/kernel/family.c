@@ -166,21 +166,13 @@ uint64_t family_started(pid_t pid)
 	return family_stat(pid, &stat) ? stat.started : 0;
 }
 
-/* A number in /proc/TID/status; 0: the thread is gone. The name in its first line cannot show a line feed. */
-static pid_t family_status(pid_t tid, const char *field)
-{
-	char path[32], text[1024], *at; /* both fields are among the first lines */
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-	at = procfs_head(AT_FDCWD, path, text, sizeof(text)) > 0 ? strstr(text, field) : NULL;
-	return at ? (pid_t)strtol(at + strlen(field), NULL, 10) : 0;
-}
-
 pid_t family_tracer(pid_t tid)
 {
-	const pid_t tracer = family_status(tid, "\nTracerPid:");
+	struct procfs_status status;
 
-	return tracer ? family_status(tracer, "\nTgid:") : 0;
+	if (!procfs_status_read(tid, &status) || !status.tracer || !procfs_status_read(status.tracer, &status))
+		return 0;
+	return status.process;
 }
 
 bool family_has_ended(pid_t tid, uint64_t started)
@@ -230,57 +222,43 @@ int family_threads(pid_t pid, int (*cb)(void *arg, pid_t pid, pid_t tid), void *
 	return ret;
 }
 
-/* How many threads are in which state. */
-struct procfs_states {
-	unsigned stopped, traced, ended, waiting, others;
+struct family_states {
+	const char *allowed;
+	bool others;  /* a thread is in none of the states */
+	bool stopped; /* one was stopped by a signal */
 };
 
-static int family_count_state(void *arg, pid_t pid, pid_t tid)
+static int family_note_state(void *arg, pid_t pid, pid_t tid)
 {
-	struct procfs_states *states = arg;
+	struct family_states *states = arg;
+	const char state = family_state(tid);
 
 	(void)pid;
-	switch (family_state(tid)) {
-	case 'T':
-		states->stopped++;
-		break;
-	case 't':
-		states->traced++;
-		break;
-	case 'Z':
-	case 'X':
-	case 0:
-		states->ended++;
-		break;
-	case 'D':
-		states->waiting++;
-		break;
-	default:
-		states->others++;
-	}
-	return 0;
+	states->stopped |= state == 'T';
+	states->others |= !strchr(states->allowed, state); /* 0, of a thread that has gone, is found */
+	return states->others;
+}
+
+/* Are all threads in one of these states, or gone? */
+static bool family_is_in(pid_t pid, struct family_states *states)
+{
+	family_threads(pid, family_note_state, states);
+	return !states->others;
 }
 
 bool family_is_stopped(pid_t pid)
 {
-	struct procfs_states states = {0};
-
-	family_threads(pid, family_count_state, &states);
-	return !states.others && !states.waiting;
+	return family_is_in(pid, &(struct family_states){.allowed = "TtZX"});
 }
 
 bool family_is_held(pid_t pid)
 {
-	struct procfs_states states = {0};
-
-	family_threads(pid, family_count_state, &states);
-	return !states.others;
+	return family_is_in(pid, &(struct family_states){.allowed = "TtZXD"});
 }
 
 bool family_has_stop(pid_t pid)
 {
-	struct procfs_states states = {0};
+	struct family_states states = {.allowed = "TZX"};
 
-	family_threads(pid, family_count_state, &states);
-	return states.stopped && !states.traced && !states.waiting && !states.others;
+	return family_is_in(pid, &states) && states.stopped;
 }

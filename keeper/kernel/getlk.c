@@ -9,12 +9,17 @@
 #define GETLK_TRIES    20 /* a probe that waited has the lock for a moment (probe.c) */
 #define GETLK_PAUSE_NS 1000000
 
+struct flock getlk_flock(const struct getlk *lock)
+{
+	return (struct flock){.l_type = lock->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+			      .l_whence = SEEK_SET,
+			      .l_start = lock->from,
+			      .l_len = lock->to == WIRE_EOF ? 0 : lock->to - lock->from};
+}
+
 int getlk_ask(int fd, const struct getlk *wanted, struct getlk *found)
 {
-	struct flock lock = {.l_type = wanted->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
-			     .l_whence = SEEK_SET,
-			     .l_start = wanted->from,
-			     .l_len = wanted->to == WIRE_EOF ? 0 : wanted->to - wanted->from};
+	struct flock lock = getlk_flock(wanted);
 
 	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
 		return errno == EAGAIN ? -EIO : -errno;

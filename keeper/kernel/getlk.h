@@ -7,6 +7,7 @@
 #ifndef DFLOCK_KEEPER_GETLK_H
 #define DFLOCK_KEEPER_GETLK_H
 
+#include <fcntl.h>
 #include <stdint.h>
 
 #include "wire/msg.h"
@@ -16,6 +17,9 @@ struct getlk {
 	enum wire_mode mode;
 	int64_t from, to; /* WIRE_EOF: to the end of the file */
 };
+
+/* The same as fcntl() has it, to take it as well as to ask for it. */
+struct flock getlk_flock(const struct getlk *lock);
 
 /* 1: *found is the first lock in the kernel's list. 0: none. -EAGAIN: one of this process's own probes, which has the
  * lock for a moment. Else -errno. */

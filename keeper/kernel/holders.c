@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 
 #include "keeper/array.h"
 #include "keeper/clock.h"
-#include "keeper/kernel/comm.h"
+#include "keeper/kernel/command.h"
 #include "keeper/kernel/identity.h"
 #include "procfs/procfs.h"
 #include "wire/netmark.h"
@@ -77,12 +78,27 @@ static size_t holders_which_file(const struct holders_look *look, size_t first, 
 	const struct holders_file *files = s->ask->files;
 	struct identity id;
 
-	if (look->known || file_index_is_plain(&files[first]) || !identity_by_stat(look->fds, look->fd, &id))
+	while (first != FILE_NONE && files[first].by_number)
+		first = file_index_find(&s->index, lock->dev, lock->ino, first);
+	if (first == FILE_NONE || look->known || file_index_is_plain(&files[first]) ||
+	    !identity_by_stat(look->fds, look->fd, &id))
 		return first;
 	for (size_t f = first; f != FILE_NONE; f = file_index_find(&s->index, lock->dev, lock->ino, f))
-		if (files[f].dev == id.dev && files[f].ino == id.ino)
+		if (files[f].dev == id.dev && files[f].ino == id.ino && !files[f].by_number)
 			return f;
 	return FILE_NONE;
+}
+
+static int holders_tell(struct holders_look *look, const struct holder *h)
+{
+	struct holders_state *s = look->search;
+	int ret;
+
+	if (!(s->ask->how & HOLDERS_AT_ONCE))
+		return array_push(&s->found, h, sizeof(*h));
+	ret = s->ask->cb(s->ask->arg, h);
+	look->enough = look->enough || ret == HOLDERS_LATER;
+	return ret == HOLDERS_LATER ? 0 : ret;
 }
 
 #define OTHER_FILE (-4711) /* ends the reading of one fdinfo */
@@ -111,14 +127,11 @@ static int holders_on_lock(void *arg, const struct procfs_lock *lock)
 	if (!look->compared)
 		look->file = holders_which_file(look, first, lock);
 	look->compared = true;
-	if (look->file == FILE_NONE)
-		return 0;
-	h.file = look->file;
-	if (!(s->ask->how & HOLDERS_AT_ONCE))
-		return array_push(&s->found, &h, sizeof(h));
-	ret = s->ask->cb(s->ask->arg, &h);
-	look->enough = look->enough || ret == HOLDERS_LATER;
-	return ret == HOLDERS_LATER ? 0 : ret;
+	for (h.file = first; !ret && h.file != FILE_NONE;
+	     h.file = file_index_find(&s->index, lock->dev, lock->ino, h.file))
+		if (h.file == look->file || s->ask->files[h.file].by_number)
+			ret = holders_tell(look, &h);
+	return ret;
 }
 
 /* Is this process a supervisor of the net (wire/netmark.h)? Asked only where a lock was found. */
@@ -383,4 +396,25 @@ int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *c
 	int ret = holders_search(&ask);
 
 	return ret ? ret : ask.unseen ? -EACCES : 0;
+}
+
+enum sight sight_of(pid_t pid)
+{
+	static const char *const names[] = {"fd", "fdinfo"};
+	char path[40];
+
+	if (pid <= 0)
+		return SIGHT_GONE;
+	for (int i = 0; i < 2; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, names[i]);
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0 && (errno == EACCES || errno == EPERM))
+			return kill(pid, 0) == 0 ? SIGHT_SIGNAL : SIGHT_BEYOND;
+		if (fd < 0)
+			return SIGHT_GONE;
+		close(fd);
+	}
+	return SIGHT_OPEN;
 }

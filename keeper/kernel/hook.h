@@ -48,4 +48,17 @@ static inline bool hook_is_running(const struct hook *hook)
  * 0 or -errno; done() is called only after 0, and never from inside this call. */
 int hook_start(struct hook *hook, char *const words[], char *const env[], const char *text, size_t len);
 
+/*
+ * Has this process ever started another one? The other one has copies of all descriptors until exec() has closed them, and
+ * that may be some time after posix_spawn() has returned. While there is a copy, close() does not take a descriptor out of
+ * epoll.
+ *
+ * The processes that the keeper gives descriptors to on purpose (fronts.h) do not count, nor does the door, which the keeper
+ * forks before it has any connection. Loop only.
+ *
+ * copies_begin(): before a process is started. copies_are_possible(): false: no process has copies.
+ */
+void copies_begin(void);
+bool copies_are_possible(void);
+
 #endif

@@ -13,63 +13,35 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "keeper/array.h"
 #include "keeper/kernel/errand.h"
+#include "keeper/kernel/mountmap.h"
 #include "procfs/procfs.h"
 
 #define STAT_MS 20
 
 /* --- the kernel's number --- */
 
+static struct {
+	pthread_mutex_t mutex;
+	struct mountmap map;
+} ours = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static bool identity_find_ours(int id, uint64_t *dev)
+{
+	const struct mountmap_mount *found;
+
+	pthread_mutex_lock(&ours.mutex);
+	found = mountmap_refresh(&ours.map) >= 0 ? mountmap_find(&ours.map, id) : NULL;
+	if (found)
+		*dev = found->dev;
+	pthread_mutex_unlock(&ours.mutex);
+	return found != NULL;
+}
+
 struct identity_mount {
 	int id;
 	uint64_t dev;
 };
-
-static struct {
-	pthread_mutex_t mutex;
-	FILE *table;
-	UT_array mounts; /* by id */
-} ours = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-static int identity_add(void *arg, const struct procfs_mount *mount)
-{
-	const struct identity_mount item = {.id = mount->id, .dev = mount->dev};
-
-	(void)arg;
-	(void)!array_push(&ours.mounts, &item, sizeof(item)); /* without memory that mount is not known */
-	return 0;
-}
-
-static int identity_by_id(const void *a, const void *b)
-{
-	const struct identity_mount *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static bool identity_find_ours(int id, uint64_t *dev)
-{
-	const struct identity_mount *found = NULL, wanted = {.id = id};
-	bool fresh;
-
-	pthread_mutex_lock(&ours.mutex);
-	fresh = !ours.table;
-	if (fresh)
-		ours.table = procfs_mounts_open(0);
-	if (ours.table) {
-		if (procfs_mounts_changed(ours.table) || fresh) {
-			utarray_clear(&ours.mounts);
-			procfs_mounts(ours.table, identity_add, NULL);
-			array_sort(&ours.mounts, identity_by_id);
-		}
-		found = array_search(&ours.mounts, &wanted, identity_by_id);
-		if (found)
-			*dev = found->dev;
-	}
-	pthread_mutex_unlock(&ours.mutex);
-	return found != NULL;
-}
 
 static int identity_compare_id(void *arg, const struct procfs_mount *mount)
 {

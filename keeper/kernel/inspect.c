@@ -14,7 +14,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "keeper/kernel/getlk.h"
 #include "keeper/kernel/mounts.h"
+#include "keeper/kernel/refind.h"
 #include "wire/page.h"
 
 struct inspect {
@@ -54,16 +56,6 @@ static int inspect_read_link(const char *link, char name[PATH_MAX])
 	return 0;
 }
 
-/* How the kernel shows a file whose name was removed. A real name may end like that, too. */
-static bool inspect_ends_deleted(const char *name, size_t *before)
-{
-	static const char deleted[] = " (deleted)";
-	size_t len = strlen(name), cut = strlen(deleted);
-
-	*before = len > cut ? len - cut : len;
-	return len > cut && strcmp(name + *before, deleted) == 0;
-}
-
 /* Reads what the file is, and its name as the kernel has it. */
 static int inspect_read_name(const struct inspect_request *req, const char *link, struct stat *st, char name[PATH_MAX])
 {
@@ -75,7 +67,7 @@ static int inspect_read_name(const struct inspect_request *req, const char *link
 	*st = req->seen.st;
 	if (st->st_ino && st->st_nlink > 0) {
 		ret = inspect_read_link(link, name);
-		if (ret < 0 || !inspect_ends_deleted(name, &before))
+		if (ret < 0 || !procfs_is_deleted(name, &before))
 			return ret;
 	}
 	do { /* lock files are often deleted: the name of a deleted file must be read after the deletion */
@@ -93,7 +85,7 @@ static void inspect_cut_deleted(const struct stat *st, char *name)
 {
 	size_t before;
 
-	if (st->st_nlink == 0 && inspect_ends_deleted(name, &before))
+	if (st->st_nlink == 0 && procfs_is_deleted(name, &before))
 		name[before] = '\0';
 }
 
@@ -106,23 +98,13 @@ static bool inspect_is_temporary(const struct inspect_request *req, const struct
 	size_t before;
 	int flags, end = 0;
 
-	if (!inspect_ends_deleted(r->path, &before))
+	if (!procfs_is_deleted(r->path, &before))
 		return false;
 	flags = fcntl(req->fd, F_GETFL);
 	if (flags >= 0 && (flags & O_TMPFILE) == O_TMPFILE)
 		return true;
 	return name && sscanf(name, "/#%llu (deleted)%n", &inode, &end) == 1 && end && !name[end] &&
 	       inode == r->st.st_ino;
-}
-
-static int inspect_open_any(const char *link)
-{
-	int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	int fd = open(link, O_RDONLY | flags);
-
-	if (fd < 0 && errno == EACCES)
-		fd = open(link, O_WRONLY | flags);
-	return fd < 0 ? -errno : fd;
 }
 
 #ifdef SYS_setgroups32
@@ -146,13 +128,13 @@ static int inspect_own_groups(gid_t **groups)
 }
 
 /* Opens with the rights of the user who passed the descriptor: file system ids and groups belong to the thread. */
-static int inspect_reopen(const struct inspect_request *req, const char *link)
+static int inspect_reopen(const struct inspect_request *req)
 {
 	int ret = -EPERM, own_count;
 	gid_t *own;
 
 	if (!req->foreign || geteuid() != 0)
-		return inspect_open_any(link);
+		return refind_description(req->fd);
 	own_count = inspect_own_groups(&own);
 	if (own_count < 0 || inspect_set_groups(req->groups, req->group_count) < 0) {
 		free(own);
@@ -162,7 +144,7 @@ static int inspect_reopen(const struct inspect_request *req, const char *link)
 	setfsuid(req->peer.uid);
 	/* -1 only asks. Root without CAP_SETUID would open it with more rights than the user has. */
 	if ((uid_t)setfsuid(-1) == req->peer.uid && (gid_t)setfsgid(-1) == req->peer.gid)
-		ret = inspect_open_any(link);
+		ret = refind_description(req->fd);
 	setfsuid(geteuid());
 	setfsgid(getegid());
 	if (inspect_set_groups(own, (size_t)own_count) < 0)
@@ -183,26 +165,26 @@ static bool inspect_path_leads_there(const struct inspect_result *r, int mount_i
 }
 
 /* Would another lock be in the way of this one? */
-static bool inspect_record_in_the_way(int fd, short type, int64_t from, int64_t to)
+static bool inspect_record_in_the_way(int fd, const struct inspect_request *req, enum wire_mode mode)
 {
-	struct flock lock = {
-		.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = to == WIRE_EOF ? 0 : to - from};
+	struct getlk found;
+	int ret = getlk_ask(fd, &(struct getlk){.mode = mode, .from = req->from, .to = req->to}, &found);
 
-	return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+	return ret == 1 || ret == -EAGAIN;
 }
 
 /* flock: taken and dropped at once on a description of its own: shared works while others have it shared, exclusive
  * does not. Records: the kernel can be asked without taking anything. */
-static bool inspect_test_shared(const struct inspect_request *req, const char *link)
+static bool inspect_test_shared(const struct inspect_request *req)
 {
-	int fd = inspect_reopen(req, link);
+	int fd = inspect_reopen(req);
 	bool in_use = false;
 
 	if (fd < 0)
 		return false;
 	if (req->space == WIRE_RECORD)
-		in_use = !inspect_record_in_the_way(fd, F_RDLCK, req->from, req->to) &&
-			 inspect_record_in_the_way(fd, F_WRLCK, req->from, req->to);
+		in_use = !inspect_record_in_the_way(fd, req, WIRE_SHARED) &&
+			 inspect_record_in_the_way(fd, req, WIRE_EXCLUSIVE);
 	else if (flock(fd, LOCK_SH | LOCK_NB) == 0)
 		in_use = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 	close(fd);
@@ -242,49 +224,65 @@ static bool inspect_path(const struct inspect_request *req, struct inspect_resul
 	return r->gone_type != 0;
 }
 
-static void inspect_look(const struct inspect_request *req, struct inspect_result *r)
+/* The file's name, and what kind of file it is. False: it may not be served, or has no name. */
+static bool inspect_name(const struct inspect_request *req, struct inspect_result *r)
 {
 	char link[64];
-	struct procfs_fdinfo info = {.mount_id = -1};
-	bool gone = false;
 	int ret;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", req->fd);
+	ret = inspect_read_name(req, link, &r->st, r->path);
+	if (ret == -ENAMETOOLONG) {
+		r->path[0] = '\0';
+		r->nameless = true;
+	} else if (ret < 0) {
+		inspect_refuse(r, "its path cannot be read", -ret);
+	} else if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode)) {
+		inspect_refuse(r, "neither a regular file nor a directory", 0);
+	} else if (r->path[0] != '/') {
+		inspect_refuse(r, "its path cannot be read", EINVAL);
+	} else if (inspect_is_temporary(req, r)) {
+		r->named_late = r->st.st_nlink > 0;
+		r->nameless = !r->named_late;
+	}
+	if (r->nameless || *r->refused)
+		return false;
+	inspect_cut_deleted(&r->st, r->path);
+	return true;
+}
+
+/* Which file it is for the kernel, and what its description has. False: that cannot be seen. */
+static bool inspect_fdinfo(const struct inspect_request *req, struct inspect_result *r, int *mount_id, bool *gone)
+{
+	struct procfs_fdinfo info = {.mount_id = -1};
+	int ret = 0;
+
+	if (req->unused && !req->foreign && req->seen.id.ino) {
+		r->id = req->seen.id;
+	} else if (req->foreign || !req->known || req->space == WIRE_FLOCK) {
+		ret = procfs_fdinfo_of(req->fd, &info, inspect_on_lock, &r->holds);
+		if (ret < 0)
+			inspect_refuse(r, "its fdinfo cannot be read", -ret);
+		else
+			r->id = identity_from(&info, req->peer.pid, &r->st, gone);
+		if (req->unused)
+			r->holds = (struct caller_holds){0};
+	}
+	*mount_id = info.mount_id;
+	return ret >= 0;
+}
+
+static void inspect_look(const struct inspect_request *req, struct inspect_result *r)
+{
+	bool gone = false;
+	int mount_id, ret;
 
 	if (!inspect_may_lock(req))
 		return inspect_refuse(r,
 				      req->mode == WIRE_SHARED ? "the descriptor is not open for reading"
 							       : "the descriptor is not open for writing",
 				      0);
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", req->fd);
-	ret = inspect_read_name(req, link, &r->st, r->path);
-	if (ret == -ENAMETOOLONG) {
-		r->path[0] = '\0';
-		r->nameless = true;
-		return;
-	}
-	if (ret < 0)
-		return inspect_refuse(r, "its path cannot be read", -ret);
-	if (!S_ISREG(r->st.st_mode) && !S_ISDIR(r->st.st_mode))
-		return inspect_refuse(r, "neither a regular file nor a directory", 0);
-	if (r->path[0] != '/')
-		return inspect_refuse(r, "its path cannot be read", EINVAL);
-	if (inspect_is_temporary(req, r)) {
-		r->named_late = r->st.st_nlink > 0;
-		r->nameless = !r->named_late;
-		if (r->nameless)
-			return;
-	}
-	inspect_cut_deleted(&r->st, r->path);
-	if (req->unused && !req->foreign && req->seen.id.ino) {
-		r->id = req->seen.id;
-	} else if (req->foreign || !req->known || req->space == WIRE_FLOCK) {
-		ret = procfs_fdinfo_of(req->fd, &info, inspect_on_lock, &r->holds);
-		if (ret < 0)
-			return inspect_refuse(r, "its fdinfo cannot be read", -ret);
-		r->id = identity_from(&info, req->peer.pid, &r->st, &gone);
-		if (req->unused)
-			r->holds = (struct caller_holds){0};
-	}
-	if (!inspect_path(req, r, info.mount_id, gone))
+	if (!inspect_name(req, r) || !inspect_fdinfo(req, r, &mount_id, &gone) || !inspect_path(req, r, mount_id, gone))
 		return;
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
 		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
@@ -295,10 +293,10 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 				-ret);
 	}
 	if (req->test_shared)
-		r->shared_in_use = inspect_test_shared(req, link);
+		r->shared_in_use = inspect_test_shared(req);
 	if (req->known)
 		return;
-	ret = inspect_reopen(req, link);
+	ret = inspect_reopen(req);
 	if (ret < 0)
 		return inspect_refuse(r, "the keeper cannot open it again", -ret);
 	r->fd = ret;

@@ -32,9 +32,6 @@ enum listed_answer {
 	LISTED_SOME,    /* there is a lock on it, of whatever range */
 };
 
-/* Is st_dev, on a file system of this type, the number that the kernel's lists have? */
-bool listed_is_trusted_type(const char *type);
-
 struct listed;
 
 /* Reads the list now, once. NULL: no memory; listed_ask(NULL) is LISTED_UNKNOWN. */

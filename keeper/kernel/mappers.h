@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "keeper/kernel/file_index.h"
+#include "keeper/kernel/claims.h"
 
 /* file: its index in the search. A result other than 0 ends the search. */
 typedef int mappers_cb(void *arg, size_t file, pid_t pid);

@@ -2,27 +2,49 @@
 #include "keeper/kernel/mountmap.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper/kernel/listed.h"
 #include "procfs/procfs.h"
 
 #define THEIRS_MAX 256
 #define PATHS_MAX  16 /* at which one file is looked for */
 
+static bool mountmap_is_one_of(const char *type, const char *const *types)
+{
+	for (; *types; types++)
+		if (strcmp(type, *types) == 0)
+			return true;
+	return false;
+}
+
 static int mountmap_add(UT_array *mounts, const struct procfs_mount *read)
 {
+	static const char *const plain[] = {"ext2", "ext3", "ext4", "xfs", "tmpfs", "ramfs", "f2fs", "jfs", NULL};
+	static const char *const local[] = {"btrfs",    "zfs",   "bcachefs", "vfat", "exfat",
+					    "squashfs", "erofs", "reiserfs", NULL};
+	bool overlay = strcmp(read->type, "overlay") == 0;
 	struct mountmap_mount mount = {.id = read->id,
+				       .parent = read->parent,
 				       .dev = read->dev,
 				       .root = strdup(read->root),
 				       .point = strdup(read->point),
-				       .plain = listed_is_trusted_type(read->type)};
+				       .layers = overlay ? strdup(read->super_options) : NULL,
+				       .plain = mountmap_is_one_of(read->type, plain),
+				       .local = overlay ? MOUNTMAP_UNKNOWN : MOUNTMAP_AWAY};
 
-	if (mount.root && mount.point && array_push(mounts, &mount, sizeof(mount)) == 0)
+	if (mount.plain || mountmap_is_one_of(read->type, local))
+		mount.local = MOUNTMAP_LOCAL;
+	if (overlay)
+		mount.magic = OVERLAYFS_SUPER_MAGIC;
+	if (strcmp(read->type, "btrfs") == 0)
+		mount.magic = BTRFS_SUPER_MAGIC;
+	if (mount.root && mount.point && (mount.layers || !overlay) && array_push(mounts, &mount, sizeof(mount)) == 0)
 		return 0;
 	free(mount.root);
 	free(mount.point);
+	free(mount.layers);
 	return -ENOMEM;
 }
 
@@ -33,6 +55,7 @@ static void mountmap_clear(UT_array *mounts)
 
 		free(mount->root);
 		free(mount->point);
+		free(mount->layers);
 	}
 	array_cut(mounts, 0);
 }
@@ -58,8 +81,9 @@ int mountmap_refresh(struct mountmap *map)
 	mountmap_clear(&map->ours);
 	ret = procfs_mounts(map->table, mountmap_add_ours, map);
 	if (ret == 0)
-		return 0;
+		return 1;
 	/* Half a table would say that mounts are not there. */
+	mountmap_clear(&map->ours);
 	fclose(map->table);
 	map->table = NULL;
 	return ret;
@@ -76,7 +100,7 @@ void mountmap_free(struct mountmap *map)
 	*map = (struct mountmap){0};
 }
 
-static struct mountmap_mount *mountmap_find(const UT_array *mounts, int id)
+static struct mountmap_mount *mountmap_find_in(const UT_array *mounts, int id)
 {
 	for (size_t i = 0; i < utarray_len(mounts); i++) {
 		struct mountmap_mount *mount = array_at(mounts, i);
@@ -85,6 +109,11 @@ static struct mountmap_mount *mountmap_find(const UT_array *mounts, int id)
 			return mount;
 	}
 	return NULL;
+}
+
+struct mountmap_mount *mountmap_find(const struct mountmap *map, int id)
+{
+	return mountmap_find_in(&map->ours, id);
 }
 
 struct mountmap_search {
@@ -103,17 +132,16 @@ static int mountmap_add_their(void *arg, const struct procfs_mount *mount)
 	return mountmap_add(&search->map->theirs, mount) < 0 ? -ENOMEM : 1;
 }
 
-/* A mount's number is unique among all namespaces for as long as it exists. */
 static const struct mountmap_mount *mountmap_find_theirs(struct mountmap *map, pid_t pid, int id)
 {
 	struct mountmap_search search = {.map = map, .id = id};
-	const struct mountmap_mount *known = mountmap_find(&map->theirs, id);
+	const struct mountmap_mount *known = mountmap_find_in(&map->theirs, id);
 	FILE *table = known ? NULL : procfs_mounts_open(pid);
 
 	if (table) {
 		procfs_mounts(table, mountmap_add_their, &search);
 		fclose(table);
-		known = mountmap_find(&map->theirs, id);
+		known = mountmap_find_in(&map->theirs, id);
 	}
 	return known;
 }
@@ -161,7 +189,7 @@ static int mountmap_translate(struct mountmap *map, const struct mountmap_mount 
 {
 	char inside[2 * PATH_MAX];
 	const char *rest = mountmap_below(theirs->point, path);
-	unsigned found = mountmap_find(&map->ours, theirs->id) == theirs;
+	unsigned found = mountmap_find(map, theirs->id) == theirs;
 	size_t len = 0;
 	int n;
 
@@ -192,7 +220,7 @@ static int mountmap_translate(struct mountmap *map, const struct mountmap_mount 
 
 int mountmap_paths(struct mountmap *map, pid_t pid, int mount_id, const char *path, char **paths, bool *plain)
 {
-	const struct mountmap_mount *mount = mountmap_find(&map->ours, mount_id);
+	const struct mountmap_mount *mount = mountmap_find(map, mount_id);
 	int ret;
 
 	*paths = NULL;

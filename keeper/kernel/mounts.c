@@ -1,5 +1,5 @@
 /*
- * See mounts.h. The table is read again when the kernel says that it has changed. The id of a mount may be
+ * See mounts.h. The table (mountmap.h) is read again when the kernel says that it has changed. The id of a mount may be
  * used again after an unmount; but an open descriptor keeps the id of its own mount in use, so a table that was read
  * after the descriptor was opened is right about it.
  *
@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,119 +25,56 @@
 #define NESTED_MAX     4  /* overlays over overlays; the kernel has 2 */
 #define UNKNOWN_DEVICE (UINT64_C(1) << 63)
 
-enum local { LOCAL_UNKNOWN, LOCAL_YES, LOCAL_NO };
-
-struct mount {
-	int id, parent;
-	uint64_t dev;
-	enum local local; /* LOCAL_UNKNOWN: an overlay that was not asked about yet */
-	char *point;
-	char *options; /* of an overlay, else NULL */
-	uint64_t type; /* PAGE_COVERED_TYPE and the type, if st_dev of its files is another number than dev; else 0 */
-};
-
 struct mounts {
-	FILE *table;
-	UT_array all;               /* struct mount, in the order in which they lie on each other */
+	struct mountmap map;
 	const struct rule *covered; /* the rules of the last mounts_covered(); NULL: the table has changed since */
 };
 
-static bool mounts_is_local(struct mounts *m, struct mount *mount, unsigned nested);
+static bool mounts_is_local(struct mounts *m, struct mountmap_mount *mount, unsigned nested);
 
 /* --- the table --- */
 
-static struct mount *mounts_begin(const struct mounts *m)
+/* In the order in which they lie on each other. */
+static struct mountmap_mount *mounts_begin(const struct mounts *m)
 {
-	return array_items(&m->all);
+	return array_items(&m->map.ours);
 }
 
-static struct mount *mounts_end(const struct mounts *m)
+static struct mountmap_mount *mounts_end(const struct mounts *m)
 {
-	return array_end(&m->all);
+	return array_end(&m->map.ours);
 }
 
-static bool mounts_is_local_type(const char *type)
+/* What cannot be read is not known to be local: slower, not wrong. */
+static void mounts_refresh(struct mounts *m)
 {
-	static const char *const types[] = {"ext2",     "ext3",     "ext4",  "xfs",     "btrfs", "zfs",
-					    "bcachefs", "tmpfs",    "ramfs", "f2fs",    "jfs",   "vfat",
-					    "exfat",    "squashfs", "erofs", "reiserfs"};
-
-	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-		if (strcmp(type, types[i]) == 0)
-			return true;
-	return false;
-}
-
-static void mounts_forget(struct mounts *m)
-{
-	for (struct mount *mount = mounts_begin(m); mount != mounts_end(m); mount++) {
-		free(mount->point);
-		free(mount->options);
-	}
-	array_cut(&m->all, 0);
-}
-
-/* A file system that cannot be added is not known to be local: slower, not wrong. */
-static int mounts_add(void *arg, const struct procfs_mount *read)
-{
-	struct mounts *m = arg;
-	struct mount mount = {.id = read->id, .parent = read->parent, .dev = read->dev, .local = LOCAL_NO};
-
-	if (mounts_is_local_type(read->type))
-		mount.local = LOCAL_YES;
-	mount.point = strdup(read->point);
-	if (strcmp(read->type, "overlay") == 0) {
-		mount.options = strdup(read->super_options);
-		mount.local = mount.options ? LOCAL_UNKNOWN : LOCAL_NO;
-		mount.type = PAGE_COVERED_TYPE | OVERLAYFS_SUPER_MAGIC;
-	}
-	if (strcmp(read->type, "btrfs") == 0)
-		mount.type = PAGE_COVERED_TYPE | BTRFS_SUPER_MAGIC;
-	if (mount.point && array_push(&m->all, &mount, sizeof(mount)) == 0)
-		return 0;
-	free(mount.point);
-	free(mount.options);
-	return 0;
-}
-
-static void mounts_read(struct mounts *m)
-{
-	mounts_forget(m);
-	procfs_mounts(m->table, mounts_add, m);
-	m->covered = NULL;
+	if (mountmap_refresh(&m->map) != 0)
+		m->covered = NULL;
 }
 
 struct mounts *mounts_new(void)
 {
 	struct mounts *m = calloc(1, sizeof(*m));
 
-	if (!m)
-		return NULL;
-	m->table = procfs_mounts_open(0);
-	if (!m->table) {
-		free(m);
-		return NULL;
-	}
-	mounts_read(m);
-	return m;
+	if (m && mountmap_refresh(&m->map) >= 0)
+		return m;
+	free(m);
+	return NULL;
 }
 
 void mounts_free(struct mounts *m)
 {
-	if (!m)
-		return;
-	fclose(m->table);
-	mounts_forget(m);
-	utarray_done(&m->all);
+	if (m)
+		mountmap_free(&m->map);
 	free(m);
 }
 
 /* --- overlays --- */
 
 /* What is mounted at this path of the mount, on top of all else that is mounted there; or itself. */
-static struct mount *mounts_top_at(struct mounts *m, struct mount *mount, const char *path)
+static struct mountmap_mount *mounts_top_at(struct mounts *m, struct mountmap_mount *mount, const char *path)
 {
-	struct mount *at = mounts_begin(m);
+	struct mountmap_mount *at = mounts_begin(m);
 
 	while (at != mounts_end(m)) {
 		if (at->parent == mount->id && at->id != mount->id && strcmp(at->point, path) == 0) {
@@ -152,9 +88,9 @@ static struct mount *mounts_top_at(struct mounts *m, struct mount *mount, const 
 }
 
 /* The root mount, which is the first one at "/": further mounts at "/" lie on top of it. */
-static struct mount *mounts_root(struct mounts *m)
+static struct mountmap_mount *mounts_root(struct mounts *m)
 {
-	for (struct mount *mount = mounts_begin(m); mount != mounts_end(m); mount++)
+	for (struct mountmap_mount *mount = mounts_begin(m); mount != mounts_end(m); mount++)
 		if (strcmp(mount->point, "/") == 0)
 			return mounts_top_at(m, mount, "/");
 	return NULL;
@@ -197,7 +133,7 @@ static int mounts_read_link(char path[PATH_MAX], char *end)
 static bool mounts_path_is_local(struct mounts *m, const char *start, unsigned nested)
 {
 	char path[PATH_MAX], *end;
-	struct mount *mount;
+	struct mountmap_mount *mount;
 	unsigned links = 0;
 
 	if (*start != '/' || strlen(start) >= sizeof(path))
@@ -209,7 +145,7 @@ again:
 		return false;
 	for (end = path; *end;) {
 		const char *name = end + 1;
-		struct mount *above = mount;
+		struct mountmap_mount *above = mount;
 		char kept;
 
 		end += 1 + strcspn(name, "/");
@@ -270,23 +206,14 @@ static bool mounts_layers_are_local(struct mounts *m, const char *options, unsig
 	return local && layers;
 }
 
-static bool mounts_is_local(struct mounts *m, struct mount *mount, unsigned nested)
+static bool mounts_is_local(struct mounts *m, struct mountmap_mount *mount, unsigned nested)
 {
-	if (mount->local != LOCAL_UNKNOWN)
-		return mount->local == LOCAL_YES;
-	if (nested >= NESTED_MAX)
-		return false;
-	mount->local = mounts_layers_are_local(m, mount->options, nested + 1) ? LOCAL_YES : LOCAL_NO;
-	return mount->local == LOCAL_YES;
+	if (mount->local == MOUNTMAP_UNKNOWN && nested < NESTED_MAX)
+		mount->local = mounts_layers_are_local(m, mount->layers, nested + 1) ? MOUNTMAP_LOCAL : MOUNTMAP_AWAY;
+	return mount->local == MOUNTMAP_LOCAL;
 }
 
 /* --- files --- */
-
-static void mounts_refresh(struct mounts *m)
-{
-	if (procfs_mounts_changed(m->table))
-		mounts_read(m);
-}
 
 /*
  * One system call, where fdinfo takes three. The kernel says which mount it is although there is no room for a handle: it asks
@@ -306,11 +233,11 @@ static int mounts_id_of(int fd)
 
 /* Where stat says another number than the kernel has: an overlay shows that of a layer; and a kernel of 32 bits has no room
  * for more. */
-static uint64_t mounts_kernel_ino(const struct mount *mount, int fd)
+static uint64_t mounts_kernel_ino(const struct mountmap_mount *mount, int fd)
 {
 	struct procfs_fdinfo head = {.ino = 0};
 
-	if (mount->options || sizeof(long) < sizeof(uint64_t))
+	if (mount->layers || sizeof(long) < sizeof(uint64_t))
 		procfs_fdinfo_head(fd, &head);
 	return head.ino;
 }
@@ -318,22 +245,21 @@ static uint64_t mounts_kernel_ino(const struct mount *mount, int fd)
 bool mounts_local(struct mounts *m, int fd, uint64_t *device, uint64_t *ino)
 {
 	int id = mounts_id_of(fd);
+	struct mountmap_mount *mount;
 
 	*device = UNKNOWN_DEVICE | (unsigned)id;
 	*ino = 0;
 	if (!m)
 		return false;
 	mounts_refresh(m);
-	for (struct mount *mount = mounts_begin(m); mount != mounts_end(m); mount++) {
-		if (mount->id != id)
-			continue;
-		*device = mount->dev;
-		if (!mounts_is_local(m, mount, 0))
-			return false;
-		*ino = mounts_kernel_ino(mount, fd);
-		return true;
-	}
-	return false;
+	mount = mountmap_find(&m->map, id);
+	if (!mount)
+		return false;
+	*device = mount->dev;
+	if (!mounts_is_local(m, mount, 0))
+		return false;
+	*ino = mounts_kernel_ino(mount, fd);
+	return true;
 }
 
 bool mounts_local_path(struct mounts *m, const char *path)
@@ -349,7 +275,7 @@ bool mounts_local_device(struct mounts *m, uint64_t device)
 	if (!m)
 		return false;
 	mounts_refresh(m);
-	for (struct mount *mount = mounts_begin(m); mount != mounts_end(m); mount++)
+	for (struct mountmap_mount *mount = mounts_begin(m); mount != mounts_end(m); mount++)
 		if (mount->dev == device)
 			return mounts_is_local(m, mount, 0);
 	return false;
@@ -360,21 +286,21 @@ bool mounts_local_device(struct mounts *m, uint64_t device)
 static void mounts_covered_by(struct mounts *m, const struct rule *rule, void (*cover)(void *arg, uint64_t dev),
 			      void *arg)
 {
-	const struct mount *holder = NULL;
+	const struct mountmap_mount *holder = NULL;
 	char *fixed = strndup(rule->pattern, rule->fixed_len);
 
 	/* The mount on which this path lies, and then the mounts below it. */
-	for (struct mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++)
+	for (struct mountmap_mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++)
 		if (mountmap_below(mount->point, fixed) && (!holder || strlen(mount->point) >= strlen(holder->point)))
 			holder = mount;
-	for (struct mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++) {
+	for (struct mountmap_mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++) {
 		if (mount != holder && !mountmap_below(fixed, mount->point))
 			continue;
 		cover(arg, mount->dev);
-		if (mount->type)
+		if (mount->magic) {
 			cover(arg, PAGE_COVERED_TYPE);
-		if (mount->type)
-			cover(arg, mount->type);
+			cover(arg, PAGE_COVERED_TYPE | mount->magic);
+		}
 	}
 	free(fixed);
 }

@@ -27,6 +27,9 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "keeper/kernel/errand.h"
+#include "keeper/kernel/getlk.h"
+
 #define RESIGNAL_MS  5
 #define THREAD_STACK (128u << 10)
 #define PARKED_MAX   4
@@ -141,19 +144,14 @@ static int wait_flock(const struct probe *probe, enum probe_answer *answer)
 
 /* --- records --- */
 
-static struct flock record(const struct probe *probe, short type)
+static struct flock record(const struct probe *probe, enum wire_mode mode)
 {
-	const struct probe_want *w = &probe->want;
-
-	return (struct flock){.l_type = type,
-			      .l_whence = SEEK_SET,
-			      .l_start = w->from,
-			      .l_len = w->to == WIRE_EOF ? 0 : w->to - w->from};
+	return getlk_flock(&(struct getlk){.mode = mode, .from = probe->want.from, .to = probe->want.to});
 }
 
 static int test_record(const struct probe *probe, int fd, enum probe_answer *answer)
 {
-	struct flock lock = record(probe, F_WRLCK);
+	struct flock lock = record(probe, WIRE_EXCLUSIVE);
 
 	*answer = PROBE_FREE;
 	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
@@ -163,7 +161,7 @@ static int test_record(const struct probe *probe, int fd, enum probe_answer *ans
 	if (!probe->want.shared_will_do)
 		return 0;
 	*answer = PROBE_SHARED;
-	lock = record(probe, F_RDLCK);
+	lock = record(probe, WIRE_SHARED);
 	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
 		return -errno;
 	return lock.l_type == F_UNLCK;
@@ -209,8 +207,8 @@ static int open_anew(const struct probe *probe, int mode)
 
 static int wait_record(const struct probe *probe, enum probe_answer *answer)
 {
-	struct flock lock = record(probe, F_UNLCK);
-	short type = probe->want.shared_will_do ? F_RDLCK : F_WRLCK;
+	struct flock lock = record(probe, probe->want.shared_will_do ? WIRE_SHARED : WIRE_EXCLUSIVE);
+	const short type = lock.l_type;
 	int fd, ret;
 
 	if (leave_table(probe) < 0)
@@ -319,25 +317,6 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-static int start_thread(struct probes *probes)
-{
-	pthread_attr_t attr;
-	sigset_t all, old;
-	pthread_t thread;
-	int err;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, THREAD_STACK);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	sigdelset(&all, SIGUSR2);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, thread_main, probes);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
-}
-
 /* 0 or an errno: then no thread will come. */
 static int add_job(struct probe *probe)
 {
@@ -352,7 +331,7 @@ static int add_job(struct probe *probe)
 	if (needs_thread) {
 		/* Under the mutex: no other thread takes the job meanwhile, so it can be taken back. */
 		probes->users++;
-		err = start_thread(probes);
+		err = errand_thread(THREAD_STACK, SIGUSR2, thread_main, probes);
 	}
 	if (err) {
 		DL_DELETE2(probes->jobs, probe, job_prev, job_next);

@@ -47,14 +47,13 @@ static bool refind_is_file(int fd, uint64_t dev, uint64_t ino)
 	       makedev(st.stx_dev_major, st.stx_dev_minor) == dev;
 }
 
-/* A new description of what the O_PATH descriptor names. */
-static int open_description(int path_fd)
+int refind_description(int any_fd)
 {
 	const int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
 	char link[32];
 	int fd;
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", path_fd);
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", any_fd);
 	fd = open(link, O_RDONLY | flags);
 	if (fd < 0 && errno == EACCES)
 		fd = open(link, O_WRONLY | flags);
@@ -74,14 +73,14 @@ int refind_at_once(uint64_t dev, uint64_t ino, const char *path)
 	if (path_fd < 0)
 		return -1;
 	if (refind_is_file(path_fd, dev, ino))
-		fd = open_description(path_fd);
+		fd = refind_description(path_fd);
 	close(path_fd);
 	return fd < 0 ? -1 : fd;
 }
 
 void refind_open(struct refind *r)
 {
-	int ret = open_description(r->path_fd);
+	int ret = refind_description(r->path_fd);
 
 	refind_end(r);
 	r->fd = ret < 0 ? -1 : ret;

@@ -44,6 +44,9 @@ void refind_open(struct refind *r);
 /* Closes path_fd: no file server is told. */
 void refind_end(struct refind *r);
 
+/* A new description of what a descriptor, of whatever kind, refers to: to read, or else to write. A descriptor or -errno. */
+int refind_description(int any_fd);
+
 /* For a file of a local file system: opens it if the kernel has all of the path in memory, so without waiting. A descriptor,
  * or -1. */
 int refind_at_once(uint64_t dev, uint64_t ino, const char *path);

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <utlist.h>
 
+#include "keeper/kernel/errand.h"
 #include "keeper/kernel/family.h"
 #include "procfs/procfs.h"
 
@@ -232,25 +233,6 @@ static bool seeouts_have_room(const struct seeouts *all, uid_t uid, enum seeout_
 	return users < SEEOUT_USER_MAX / part && count < (uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX) / part;
 }
 
-/* No signal is for these threads. */
-static int seeout_thread(struct seeout_job *job)
-{
-	pthread_attr_t attr;
-	sigset_t all, before;
-	pthread_t thread;
-	int ret;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, SEEOUT_STACK);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&thread, &attr, seeout_main, job);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return ret;
-}
-
 int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag)
 {
 	struct seeout_job *job = seeouts_have_room(all, uid, how) ? calloc(1, sizeof(*job)) : NULL;
@@ -261,7 +243,7 @@ int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_h
 	pthread_mutex_lock(&all->mutex);
 	all->users++;
 	pthread_mutex_unlock(&all->mutex);
-	if (seeout_thread(job) != 0) {
+	if (errand_thread(SEEOUT_STACK, 0, seeout_main, job) != 0) {
 		seeouts_unuse(all);
 		free(job);
 		return -EAGAIN;

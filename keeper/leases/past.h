@@ -8,12 +8,22 @@
  *   past_cover.c    what covers a lock
  *   past_suspects.c what is found uncovered again and again, is confirmed and reported
  *
- * A look: a worker reads /proc/locks and finds out which files those are (openers.h); the loop compares with rules and
- * leases, a few milliseconds at a time. After a look the keeper rests for SHARE times what it took, and for past_look_ms at
- * the least.
+ * A look, of which one goes on at a time:
  *
- * Why no alarm is false. A lock is reported after PAST_LOOKS looks one after the other in which
- *  - the lock was listed, a process that may be looked into has it on a descriptor, and the path of that descriptor
+ *   a worker   reads /proc/locks (several times in the first look: a lock may be missing in one reading)
+ *   the loop   compares with the leases, a few milliseconds at a time. Most locks are covered
+ *   a survey   finds a descriptor that shows a lock which was not covered in two looks one after the other, and under which
+ *              path our mount namespace has that file. What it found is kept while the lock is listed, and looked for again
+ *              after some minutes: a file may be renamed
+ *   the loop   compares with the rules, and with the leases of that name
+ *   suspects   are confirmed
+ *
+ * After a look the keeper rests for SHARE times what it took, and for past_look_ms at the least. Looks go on without a survey for
+ * SURVEY_SHARE times what the last one took.
+ *
+ * Why no alarm is false. A lock is reported after PAST_LOOKS looks one after the other in which the lock was listed and not
+ * covered, and in the last PAST_SURE of them
+ *  - a process that may be looked into has it on a descriptor, and the path of that descriptor
  *    leads to a protected file in the keeper's own mount namespace (a container's own file of that name is another one), by
  *    itself or by way of another mount of the same file system; or its inode is that of a file with several links that a
  *    caller has named by a protected path, which still leads to it;
@@ -22,7 +32,6 @@
  *  - no question about the lock was under way, and no question of that process of which the keeper does not know so
  *    far what it is about; and the process was not stopped: a stopped one may be between its kernel lock and its
  *    question (shim/acquire.c, places 2 and 4);
- * and in the last PAST_SURE of them also
  *  - the store has no lease and no waiter of another keeper of this machine that touches this range, while the descriptor
  *    showed the lock both right before the store was asked and right after it had answered. A keeper's host id says on
  *    which machine it is (hostid.h). Without the store's answer nothing is reported.
@@ -45,38 +54,66 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
+#include <uthash.h>
 #include <uv.h>
 
 #include "keeper/kernel/command.h"
 #include "keeper/kernel/identity.h"
-#include "keeper/kernel/openers.h"
+#include "keeper/kernel/mountmap.h"
+#include "keeper/leases/survey.h"
+#include "procfs/procfs.h"
 #include "wire/msg.h"
 
-#define PAST_MAX   256 /* locks that are watched or reported; more are counted */
-#define PAST_LOOKS 4
-#define PAST_SURE  3
-#define PAST_LINKS 1024 /* protected files with several links that are remembered */
+#define PAST_MAX    256 /* locks that are watched or reported; more are counted */
+#define PAST_LOOKS  4
+#define PAST_SURE   3
+#define PAST_LINKS  1024  /* protected files with several links that are remembered */
+#define PAST_LISTED 65536 /* locks in one look */
 
 struct keeper;
 
 /* The locks of one process, or of all that have its descriptor, on one file and in one space. */
+struct past_key {
+	uint64_t dev, ino; /* the kernel's number (procfs.h) */
+	int32_t locker;    /* the process that took them; -1: OFD locks, of whatever process */
+	int32_t space;
+};
+
+static inline struct past_key past_key_of(const struct procfs_lock *lock)
+{
+	return (struct past_key){.dev = lock->dev, .ino = lock->ino, .locker = lock->locker, .space = (int)lock->space};
+}
+
+/* What is known of such locks while they are listed. */
+struct past_known {
+	struct past_key key;
+	struct suspect *suspect;
+	unsigned listed;   /* the last look that had one of them listed */
+	unsigned naked;    /* ... and not covered by its number */
+	unsigned looks;    /* in how many one after the other that was so */
+	int64_t sought_ns; /* when a survey looked for it; 0: not yet */
+	bool before;       /* listed in the first look: nobody knows since when */
+	bool unused;       /* a survey found no protected path of it */
+	bool nowhere;      /* ... since no descriptor that may be looked at shows it */
+	bool crowded;      /* there was no room to watch it */
+	UT_hash_handle hh;
+};
+
+/* Locks of a protected file that nothing covers. */
 struct suspect {
 	struct keeper *keeper;
-	struct opener_key key;
-	enum wire_space space;
+	struct past_known *known;
 	enum wire_mode mode; /* of one of the locks that are not covered, with its range */
 	int64_t from, to;
 	char *name, *path;
 	char *linked; /* the protected path that must lead to the inode, since `path` is not protected; else NULL */
-	bool plain;   /* opener.h */
+	bool plain;   /* mountmap_paths() */
 	pid_t pid;    /* a process that has it */
 	int fd;
 	char command[COMMAND_BYTES];
-	time_t since;   /* the first look that found it */
-	unsigned look;  /* the last one that did */
-	unsigned looks; /* in how many one after the other it was not covered */
-	unsigned sure;  /* in how many of them the store has confirmed that */
-	bool before;    /* it was there before the keeper or the rule */
+	time_t since;  /* the first look that found it */
+	unsigned look; /* the last one that did */
+	unsigned sure; /* in how many one after the other that was confirmed */
 	bool reported;
 	struct suspect *prev, *next;
 };
@@ -85,28 +122,39 @@ struct suspect {
 struct past_link {
 	struct identity id;
 	char *path;
+	int64_t since_ns;
 	UT_hash_handle hh;
 };
 
 /* Part of struct keeper. */
 struct past {
 	struct past_link *links;
-	struct openers openers; /* the worker's while `looking` */
+	struct past_known *known;
 	struct suspect *suspects;
 	unsigned suspect_count;
-	/* The last look that was judged: how many locks were listed, of how many openers no descriptor was found, for how
-	 * many locks there was no room. */
+	uv_work_t work;         /* reads the list, into the next two */
+	UT_array locks;         /* struct procfs_lock */
+	size_t lines;           /* ... in the last reading */
+	size_t next;            /* of the locks, to be compared */
+	struct survey survey;   /* looks for the next */
+	UT_array wanted;        /* struct past_wanted */
+	struct mountmap mounts; /* the survey's */
+	int error;
+	int64_t ran_ns;        /* processor time of the look that goes on */
+	int64_t not_before_ns; /* the next survey */
+	size_t left_out;       /* ... locks for which there is no room */
+	/* The last look that ended: how many locks were listed, of how many no descriptor was found, for how many there was no
+	 * room. */
 	size_t listed, nowhere, over;
 	bool on;      /* past_start() was called */
-	bool looking; /* a worker does */
-	bool judging; /* its result is being judged */
-	bool leave;   /* atomic: the worker is to end */
+	bool looking; /* a look has begun, and the rest after it has not */
+	bool began;   /* a look has seen the whole list: what is new now is new */
 	bool rules_changed;
-	bool confirming;   /* some suspects are looked at once more */
-	unsigned looks;    /* that were judged */
+	unsigned look;     /* the number of the look */
+	unsigned looks;    /* that came to an end */
 	uint64_t reported; /* locks, since the start; never goes back */
 	int64_t took_ns;   /* processor time of the last look */
-	uv_timer_t timer;  /* the next look; the next part of the judgement */
+	uv_timer_t timer;  /* the next look; the next part of the comparison */
 	/* Is a question of this process under way? */
 	bool (*is_asking)(const struct keeper *k, pid_t pid);
 };

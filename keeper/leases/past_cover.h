@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "keeper/kernel/openers.h"
+#include "procfs/procfs.h"
 #include "store/store.h"
 
 struct keeper;
@@ -16,14 +16,15 @@ enum past_cover {
 	PAST_NAKED,
 };
 
-/* Do the leases of a file that the kernel's number leads to cover the lock? The quick way, since most locks are
+/* Do the leases of the file that the kernel's number leads to cover the lock? The quick way, since most locks are
  * covered; false: ask past_cover_of(). */
-bool past_is_covered(struct keeper *k, const struct openers_lock *lock);
-/* name: the lock name of the opener's path. */
-enum past_cover past_cover_of(struct keeper *k, const struct openers_lock *lock, const char *name);
+bool past_is_covered(struct keeper *k, const struct procfs_lock *lock);
+/* name: the lock name of the file. plain: the kernel's number is the keeper's number of it, too. */
+enum past_cover past_cover_of(struct keeper *k, const struct procfs_lock *lock, const char *name, bool plain);
 
-/* Do these ranges together cover all of the lock, each at least in its mode? Pure. */
-bool past_ranges_cover(const struct store_range *ranges, size_t count, const struct procfs_lock *lock);
+/* Everything of the lock before *at is covered. If this range, at least in the lock's mode, covers more: true, and *at is behind
+ * that. Pure. */
+bool past_extend(int64_t *at, const struct store_range *range, const struct procfs_lock *lock);
 
 /*
  * Is one of these entries of the store from another keeper on the machine of the host `own`, and of this file and a part of

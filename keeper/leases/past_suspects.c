@@ -14,77 +14,98 @@
 #include "procfs/procfs.h"
 
 #define CONFIRMS_MAX 16 /* in one look */
-#define PATIENCE     10 /* looks: then a lock is reported without the command of its process */
 
-static bool suspects_is_key(const struct opener_key *a, const struct opener_key *b)
+static int suspects_on_shown(void *arg, const struct procfs_lock *lock)
 {
-	return a->dev == b->dev && a->ino == b->ino && a->locker == b->locker;
+	const struct past_key key = past_key_of(lock);
+
+	return memcmp(arg, &key, sizeof(key)) == 0;
 }
 
-static struct suspect *suspects_find(struct keeper *k, const struct openers_lock *lock)
+bool suspects_are_shown(pid_t pid, int fd, const struct past_key *key, int *mount_id)
 {
-	struct suspect *s;
+	struct past_key wanted = *key;
+	struct procfs_text text = {0};
+	struct procfs_fdinfo info;
+	char name[64];
+	bool shown;
 
-	DL_FOREACH (k->past.suspects, s)
-		if (s->space == lock->lock.space && suspects_is_key(&s->key, &lock->opener->key))
-			return s;
-	return NULL;
+	snprintf(name, sizeof(name), "/proc/%d/fdinfo/%d", (int)pid, fd);
+	shown = procfs_read(AT_FDCWD, name, &text) == 0 &&
+		procfs_fdinfo(text.text, &info, suspects_on_shown, &wanted) == 1;
+	procfs_free(&text);
+	if (shown && mount_id)
+		*mount_id = info.mount_id;
+	return shown;
 }
 
-static void suspects_remove(struct keeper *k, struct suspect *s)
+void suspects_remove(struct suspect *s)
 {
-	DL_DELETE(k->past.suspects, s);
-	k->past.suspect_count--;
+	struct past *p = &s->keeper->past;
+
+	DL_DELETE(p->suspects, s);
+	p->suspect_count--;
+	s->known->suspect = NULL;
+	s->known->sought_ns = 0;
 	free(s->name);
 	free(s->path);
 	free(s->linked);
 	free(s);
 }
 
-static struct suspect *suspects_add(struct keeper *k, const struct openers_lock *lock, const char *name,
-				    const char *path, const char *linked)
+static struct suspect *suspects_add(const struct suspect *found, const char *name, const char *path, const char *linked)
 {
-	struct suspect *s = k->past.suspect_count < PAST_MAX ? calloc(1, sizeof(*s)) : NULL;
+	struct past *p = &found->keeper->past;
+	struct suspect *s = p->suspect_count < PAST_MAX ? malloc(sizeof(*s)) : NULL;
 
 	if (!s)
 		return NULL;
-	s->keeper = k;
-	s->key = lock->opener->key;
-	s->space = lock->lock.space;
+	*s = *found;
 	s->since = time(NULL);
 	s->name = strdup(name);
 	s->path = strdup(path);
 	s->linked = linked ? strdup(linked) : NULL;
-	DL_APPEND(k->past.suspects, s);
-	k->past.suspect_count++;
+	s->known->suspect = s;
+	DL_APPEND(p->suspects, s);
+	p->suspect_count++;
 	if (s->name && s->path && (s->linked || !linked))
 		return s;
-	suspects_remove(k, s);
+	suspects_remove(s);
 	return NULL;
 }
 
-void suspects_found(struct keeper *k, const struct openers_lock *lock, const char *name, const char *path,
-		    const char *linked, bool sure)
+void suspects_watch(const struct suspect *found, const struct procfs_lock *lock, const char *name, const char *path,
+		    const char *linked)
 {
-	struct suspect *s = suspects_find(k, lock);
+	struct suspect *s = found->known->suspect;
 
-	if (!s && sure) {
-		s = suspects_add(k, lock, name, path, linked);
-		k->past.over += !s;
-	}
+	if (!s)
+		s = suspects_add(found, name, path, linked);
+	found->known->crowded = !s;
 	if (!s)
 		return;
-	if (sure && s->look != k->past.openers.look) {
-		s->looks++;
-		s->mode = lock->lock.mode;
-		s->from = lock->lock.from;
-		s->to = lock->lock.to;
-	}
-	s->look = k->past.openers.look;
-	s->before = lock->opener->before;
-	s->plain = lock->opener->plain;
-	s->pid = lock->opener->pid;
-	s->fd = lock->opener->fd;
+	s->plain = found->plain;
+	s->pid = found->pid;
+	s->fd = found->fd;
+	memcpy(s->command, found->command, sizeof(s->command));
+	suspects_see(s, lock);
+}
+
+bool suspects_is(const struct suspect *s, const char *name, const char *path)
+{
+	return name && strcmp(s->name, name) == 0 && strcmp(s->path, path) == 0;
+}
+
+void suspects_see(struct suspect *s, const struct procfs_lock *lock)
+{
+	enum past_cover cover = past_cover_of(s->keeper, lock, s->name, s->plain);
+
+	if (cover == PAST_COVERED)
+		return;
+	s->look = s->keeper->past.look;
+	s->mode = lock->mode;
+	s->from = lock->from;
+	s->to = lock->to;
 }
 
 /* --- reports --- */
@@ -101,12 +122,13 @@ static void suspects_describe(const struct suspect *s, char *out, size_t size)
 
 static void suspects_report(struct suspect *s)
 {
-	const struct store_range range = {.space = s->space, .mode = s->mode, .from = s->from, .to = s->to};
+	const struct store_range range = {
+		.space = (enum wire_space)s->known->key.space, .mode = s->mode, .from = s->from, .to = s->to};
 	char what[LOCK_NAME_BYTES + 2 * PATH_MAX];
 
 	s->reported = true;
 	suspects_describe(s, what, sizeof(what));
-	if (s->before)
+	if (s->known->before)
 		log_about(
 			LINE_TAKEN_BEFORE, &(struct log_about){.lock = s->name, .pid = s->pid},
 			"%s: locked by pid %d (%s) since before the keeper or the rule came; no lease covers this lock",
@@ -129,17 +151,17 @@ static void suspects_report(struct suspect *s)
 	}
 }
 
-static void suspects_gone(struct keeper *k, struct suspect *s)
+void suspects_gone(struct suspect *s)
 {
 	char what[LOCK_NAME_BYTES + 2 * PATH_MAX];
 
-	if (s->reported && !s->before) {
+	if (s->reported && !s->known->before) {
 		suspects_describe(s, what, sizeof(what));
 		log_about(LINE_TAKEN_PAST_OVER, &(struct log_about){.lock = s->name, .pid = s->pid},
 			  "%s: the lock that pid %d had taken past dflock has gone, or a lease covers it", what,
 			  (int)s->pid);
 	}
-	suspects_remove(k, s);
+	suspects_remove(s);
 }
 
 /* --- confirming --- */
@@ -147,19 +169,15 @@ static void suspects_gone(struct keeper *k, struct suspect *s)
 /* Some suspects at a time: a worker looks whether the lock is there, the store is asked, a worker looks again. */
 struct suspects_item {
 	struct suspects_batch *batch;
-	struct suspect *suspect;
-	struct opener_key key; /* for the worker, with the next three: the suspect is the loop's */
-	enum wire_space space;
-	pid_t pid;
-	int fd;
-	bool shown, stopped; /* what the worker saw last */
-	bool bare;           /* the store has nothing that covers it */
+	struct suspect *suspect; /* the loop's, which changes nothing of it meanwhile */
+	bool shown, stopped;     /* what the worker saw last */
+	bool bare;               /* the store has nothing that covers it */
 };
 
 struct suspects_batch {
 	uv_work_t work;
 	struct keeper *keeper;
-	void (*confirmed)(struct keeper *k);
+	void (*done)(struct keeper *k);
 	struct suspects_item items[CONFIRMS_MAX];
 	unsigned count, asked;
 };
@@ -178,68 +196,62 @@ static bool suspects_is_linked(const struct suspect *s)
 {
 	struct stat st;
 
-	return !s->linked || (stat(s->linked, &st) == 0 && st.st_ino == s->key.ino);
+	return !s->linked || (stat(s->linked, &st) == 0 && st.st_ino == s->known->key.ino);
 }
 
-/* In a worker: fdinfo is as long as its process wants. */
 static void suspects_work(uv_work_t *work)
 {
 	struct suspects_batch *batch = work->data;
 
 	for (struct suspects_item *item = batch->items; item < batch->items + batch->count; item++) {
-		item->shown = openers_shown(item->pid, item->fd, &item->key, item->space) &&
-			      suspects_is_linked(item->suspect);
-		item->stopped = suspects_is_stopped(item->pid);
+		const struct suspect *s = item->suspect;
+
+		item->shown = suspects_are_shown(s->pid, s->fd, &s->known->key, NULL) && suspects_is_linked(s);
+		item->stopped = suspects_is_stopped(s->pid);
 	}
 }
 
 /* May it stand between its kernel lock and its question? */
 static bool suspects_may_ask(const struct suspects_item *item)
 {
-	const struct keeper *k = item->batch->keeper;
+	const struct suspect *s = item->suspect;
+	const struct past *p = &s->keeper->past;
 
-	return item->stopped || k->past.is_asking(k, item->pid) ||
-	       (item->key.locker > 0 && k->past.is_asking(k, (pid_t)item->key.locker));
+	return item->stopped || p->is_asking(s->keeper, s->pid) ||
+	       (s->known->key.locker > 0 && p->is_asking(s->keeper, s->known->key.locker));
 }
 
 static struct procfs_lock suspects_lock(const struct suspect *s)
 {
-	return (struct procfs_lock){
-		.dev = s->key.dev, .ino = s->key.ino, .space = s->space, .mode = s->mode, .from = s->from, .to = s->to};
-}
-
-static bool suspects_is_naked(const struct suspect *s)
-{
-	struct opener opener = {.key = s->key, .plain = s->plain};
-	const struct openers_lock lock = {.opener = &opener, .lock = suspects_lock(s)};
-
-	return past_cover_of(s->keeper, &lock, s->name) == PAST_NAKED;
+	return (struct procfs_lock){.dev = s->known->key.dev,
+				    .ino = s->known->key.ino,
+				    .space = (enum wire_space)s->known->key.space,
+				    .mode = s->mode,
+				    .from = s->from,
+				    .to = s->to};
 }
 
 static void suspects_finish(struct suspects_batch *batch)
 {
-	struct keeper *k = batch->keeper;
-
-	k->past.confirming = false;
-	batch->confirmed(k);
+	batch->done(batch->keeper);
 	free(batch);
 }
 
 static void suspects_judge(struct suspects_item *item)
 {
 	struct suspect *s = item->suspect;
-	struct opener *opener;
+	const struct procfs_lock lock = suspects_lock(s);
 
-	if (item->bare && item->shown && !suspects_may_ask(item) && suspects_is_naked(s))
+	if (item->bare && item->shown && !suspects_may_ask(item) &&
+	    past_cover_of(s->keeper, &lock, s->name, s->plain) == PAST_NAKED)
 		s->sure++;
 	else
 		s->sure = 0;
-	if (s->sure >= PAST_SURE && s->looks >= PAST_LOOKS)
+	if (s->sure >= PAST_SURE && s->known->looks >= PAST_LOOKS)
 		suspects_report(s);
 	/* The descriptor was closed; another one, or another process, may have the lock. */
-	opener = item->shown ? NULL : openers_find(&s->keeper->past.openers, &s->key);
-	if (opener)
-		openers_seek_again(opener);
+	if (!item->shown)
+		s->known->sought_ns = 0;
 }
 
 static void on_suspects_seen_again(uv_work_t *work, int status)
@@ -294,49 +306,35 @@ static void on_suspects_seen(uv_work_t *work, int status)
 		on_suspects_seen_again(work, 0);
 }
 
-/* The command comes with the next look but one; without it a report is of little use. */
-static bool suspects_is_due(const struct suspect *s)
-{
-	return !s->reported && s->looks > PAST_LOOKS - PAST_SURE && (*s->command || s->looks > PATIENCE);
-}
-
-static void suspects_confirm(struct keeper *k, void (*confirmed)(struct keeper *k))
+void suspects_confirm(struct keeper *k, void (*done)(struct keeper *k))
 {
 	struct suspects_batch *batch = calloc(1, sizeof(*batch));
 	struct suspect *s, *next, *last = k->past.suspects ? k->past.suspects->prev : NULL;
 
 	for (s = k->past.suspects; batch && s && batch->count < CONFIRMS_MAX; s = s == last ? NULL : next) {
 		next = s->next;
-		if (!suspects_is_due(s))
+		if (s->reported)
 			continue;
-		batch->items[batch->count++] = (struct suspects_item){
-			.batch = batch, .suspect = s, .key = s->key, .space = s->space, .pid = s->pid, .fd = s->fd};
+		batch->items[batch->count++] = (struct suspects_item){.batch = batch, .suspect = s};
 		/* The others come first the next time. */
 		DL_DELETE(k->past.suspects, s);
 		DL_APPEND(k->past.suspects, s);
 	}
 	if (!batch || !batch->count) {
 		free(batch);
+		done(k);
 		return;
 	}
 	batch->keeper = k;
-	batch->confirmed = confirmed;
-	k->past.confirming = true;
+	batch->done = done;
 	suspects_look(batch, on_suspects_seen);
 }
 
-void suspects_judged(struct keeper *k, void (*confirmed)(struct keeper *k))
+void suspects_forget(struct keeper *k)
 {
 	struct suspect *s, *next;
 
 	DL_FOREACH_SAFE (k->past.suspects, s, next)
-		if (s->look != k->past.openers.look)
-			suspects_gone(k, s);
-	suspects_confirm(k, confirmed);
-}
-
-void suspects_free(struct keeper *k)
-{
-	while (k->past.suspects)
-		suspects_remove(k, k->past.suspects);
+		if (s->look != k->past.look)
+			suspects_gone(s);
 }

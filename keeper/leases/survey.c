@@ -2,7 +2,6 @@
 #include "keeper/leases/survey.h"
 
 #include <errno.h>
-#include <time.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -41,20 +40,11 @@ static int survey_on_holder(void *arg, const struct holder *holder)
 	return 0;
 }
 
-/* Waiting for a processor does not count: on a busy machine the pauses would grow with it. */
-static int64_t survey_ran_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
-
 static void survey_work(uv_work_t *req)
 {
 	struct surveys *h = req->data;
 	struct holders_search ask = {.ignore_pid = h->self, .cb = survey_on_holder, .arg = h};
-	int64_t before = survey_ran_ns();
+	int64_t before = clock_thread_ns();
 	struct survey *s;
 	int ret;
 
@@ -68,7 +58,7 @@ static void survey_work(uv_work_t *req)
 		if (!s->error && s->end)
 			s->error = s->end(s);
 		s->unseen = ask.unseen;
-		s->ran_ns = survey_ran_ns() - before;
+		s->ran_ns = clock_thread_ns() - before;
 	}
 }
 

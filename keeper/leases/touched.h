@@ -1,31 +1,30 @@
 /*
  * What leases and questions were there during a look at the machine's locks (past.h). A lock that the look found may have
  * been under a lease, or been asked for with a question, that is gone when the look is judged. So the names whose leases
- * or questions end meanwhile are noted, and such locks are not judged. Loop only.
+ * or questions end meanwhile are noted, and such locks are not judged. Other names that have the same bit are not judged
+ * either. Loop only.
  */
 #ifndef DFLOCK_KEEPER_TOUCHED_H
 #define DFLOCK_KEEPER_TOUCHED_H
 
 #include <stdbool.h>
-#include <stddef.h>
+#include <stdint.h>
 
 #include "wire/msg.h"
 
-#define TOUCHED_MAX 4096 /* names; if there are more, all count as noted */
+#define TOUCHED_BITS 65536
 
 struct keeper;
 struct lock;
-struct touched_name;
 
 /* Part of struct keeper. */
 struct touched {
-	bool on, over;
-	struct touched_name *names;
+	bool on;
+	uint8_t bits[TOUCHED_BITS / 8];
 };
 
-/* Begins to note which names' leases and questions end. None is noted so far. */
-void touched_begin(struct keeper *k);
-void touched_end(struct keeper *k);
+/* Begins, or ends, to note which names' leases and questions end. None is noted then. */
+void touched_set(struct keeper *k, bool on);
 
 /* A lease of the lock has ended or covers less than before, or a question about it has ended. */
 void touched_add(const struct lock *lock);

@@ -110,9 +110,9 @@ PAGE = {
 
 # Alarms that are false: cluster/test_past.py.
 PAST = {
-    "leases cover nothing": [condition("past-one", "false"), condition("past-lease", "false")],
+    "leases cover nothing": [condition("past-lease", "false")],
     "other keepers' leases cover nothing": [become("past-store", "item->bare = true;")],
-    "what was there before is new": [put("past-before", "!o->began", "false")],
+    "what was there before is new": [put("past-before", "!p->began", "false")],
 }
 
 # Found by the test that is named: harness/test_program_mistakes.py.

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 
-#include "keeper/kernel/comm.h"
+#include "keeper/kernel/command.h"
 #include "tests/sim/sim.h"
 
 struct probes {

@@ -56,7 +56,8 @@ static inline bool is_whole_file(unsigned n, enum table_state state)
 		struct table_view view;
 
 		table_view(&parent, i, &view);
-		found = found || (view.state == state && memcmp(&view.file, &file, sizeof(file)) == 0 &&
+		found = found || (view.state == state && view.file.dev == file.dev && view.file.ino == file.ino &&
+				  view.file.kernel_dev == file.kernel_dev && view.file.kernel_ino == file.kernel_ino &&
 				  view.any_space && view.from == 0 && view.to == WIRE_EOF);
 	}
 	return found;

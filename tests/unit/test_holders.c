@@ -219,6 +219,26 @@ START_TEST(finds_flock_once_with_mode_and_process)
 }
 END_TEST
 
+/* Another search wants every file with that number, beside those that stat tells apart. */
+START_TEST(finds_a_lock_by_number_too)
+{
+	struct child a = start(flock_shared);
+	struct seen seen = {.count = 0};
+	struct holders_file both[] = {files[1], files[1], files[1]};
+	struct holders_search ask = {.files = both, .count = 3, .cb = see, .arg = &seen};
+
+	both[0].by_number = true;
+	both[1].kernel_dev = both[0].dev, both[1].kernel_ino = both[0].ino;
+	both[1].ino++; /* as a twin in another subvolume */
+	both[2].kernel_dev = both[0].dev, both[2].kernel_ino = both[0].ino;
+	ck_assert_int_eq(holders_search(&ask), 0);
+	ck_assert_uint_eq(seen.count, 2);
+	ck_assert_uint_eq(of(&seen, a.pid, 0)->file, 0);
+	ck_assert_uint_eq(of(&seen, a.pid, 1)->file, 2);
+	end(a);
+}
+END_TEST
+
 START_TEST(finds_record_locks_with_their_ranges)
 {
 	struct child a = start(ranges);
@@ -403,6 +423,7 @@ int main(void)
 	tcase_add_unchecked_fixture(search, make_files, remove_files);
 	tcase_set_timeout(search, 30);
 	tcase_add_test(search, finds_flock_once_with_mode_and_process);
+	tcase_add_test(search, finds_a_lock_by_number_too);
 	tcase_add_test(search, finds_record_locks_with_their_ranges);
 	tcase_add_test(search, leaves_out_one_process_and_stops_when_told);
 	tcase_add_test(search, finds_the_process_that_inherited_the_lock);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "keeper/callers/session.h"
-#include "keeper/kernel/copies.h"
+#include "keeper/kernel/hook.h"
 #include "keeper/leases/keeper.h"
 #include "tests/unit/suite.h"
 
