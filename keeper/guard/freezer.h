@@ -7,7 +7,7 @@
  *   freezer.c   what is due; processes are stopped, told and killed (leases that are lost or taken away)
  *   orders.h    locks that are held too long: processes are asked to end, and killed later
  *   freeze.h    leases run out: freezing, by rounds of search and stop, and their limits; or asking to end (on_lost = "kill")
- *   relying.h   which processes rely on locks; look.h searches for them
+ *   relying.h   which processes rely on locks
  *   stopped.h   stopping and letting go; threads.h, signalled.h
  *   slots.h     what the table of leases says
  */

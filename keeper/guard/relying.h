@@ -1,5 +1,17 @@
 /*
- * The processes that rely on locks under leases: those that hold them (look.h), and all that these started.
+ * The processes that rely on locks under leases: those that hold them and count, and all that these started.
+ *
+ * Which holders count: all processes that hold a lock that overlaps a lease's range, but for those that rely on
+ * nothing. A process relies on nothing if
+ *   - it is not one of the first: the processes that held locks when the leases ceased to be sure, and those that they
+ *     started; and
+ *   - it is in a lock call that the keeper has not answered (table_has_caller()).
+ * Such a process got the kernel lock only because the holder ended, and has not been told that it holds the lock. Every
+ * process that relies on the lock is one of the first, or inherited the lock from one of these and asked no question.
+ *
+ * A lock that no descriptor shows (census.h) counts for each process that may have it, whatever that waits for. If no process is
+ * known to have it, or if that cannot be signalled, the holder cannot be stopped: the log says so, once for each outage, and
+ * the slot is marked for `dflock status`.
  *
  * It remembers the first: the processes that held locks, or had a call under way, when the leases ceased to be sure. It searches
  * for them before anything is done to any process, and forgets them when the leases are sure again, or another deadline has come.
@@ -14,8 +26,28 @@
 #include <sys/types.h>
 
 #include "keeper/guard/table.h"
-#include "keeper/guard/look.h"
+#include "keeper/kernel/claims.h"
 #include "keeper/kernel/family.h"
+#include "keeper/kernel/holders.h"
+
+/* Called for each process at the moment it is found. */
+struct look_found {
+	void (*cb)(void *arg, pid_t pid);
+	void *arg;
+};
+
+/* One look for the processes that hold locks under some slots. */
+struct look {
+	/* Set by the caller, and not owned: */
+	struct table *table;
+	pid_t keeper;                   /* never counts */
+	const struct family *first;     /* NULL: not known; then all holders count */
+	const struct look_found *found; /* NULL: nothing is done at once */
+	struct family *family;          /* processes that count are added here */
+	struct claims claims;           /* slots_claims() */
+	pid_t last;                     /* the process that was found last */
+	bool *beyond;                   /* of each claim: a lock on it has a holder that cannot be stopped */
+};
 
 struct relying {
 	struct table *table; /* not owned */
@@ -46,5 +78,9 @@ void relying_find_calls(struct relying *relying, struct family *family, unsigned
  * called `found` (unless NULL) for each.
  */
 bool relying_find_first(struct relying *relying, bool due, int64_t freeze_at_ns, const struct look_found *found);
+
+/* Looks at one lock of one process: a holders_cb. And the end of a look. For tests. */
+int look_holder(void *look, const struct holder *holder);
+void look_end(struct look *look);
 
 #endif

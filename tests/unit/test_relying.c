@@ -1,5 +1,5 @@
-/* keeper/guard/look.c: which holders count when leases run out. Made-up holders. */
-#include "keeper/guard/look.h"
+/* keeper/guard/relying.c: which holders count when leases run out. Made-up holders. */
+#include "keeper/guard/relying.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -138,5 +138,5 @@ int main(void)
 	tcase_add_test(tc, one_of_the_first_counts_also_in_a_call);
 	tcase_add_test(tc, a_call_on_another_file_is_no_excuse);
 	tcase_add_test(tc, a_lease_that_was_broken_for_a_user);
-	return suite_run_case("look", tc);
+	return suite_run_case("relying", tc);
 }
