@@ -1,8 +1,8 @@
 /*
  * What the files of the store share. Each file calls only files above it in this list:
  *
- *   words.c                        words and fields: what messages and answers are made of (pure)
- *   reply.c, explain.c, message.c  what the server sends, made into what store.h promises (pure)
+ *   words.c                        words and fields: what messages and answers are made of; messages (pure)
+ *   reply.c, explain.c             what the server sends, made into what store.h promises (pure)
  *   histogram.c                    how long things took, counted (pure)
  *   scripts.c                      the texts of the Lua scripts
  *   fit.c                          which servers will do (pure)
@@ -31,7 +31,6 @@
 #include "store/credentials.h"
 #include "store/fit.h"
 #include "store/link.h"
-#include "store/message.h"
 #include "store/reply.h"
 #include "store/scripts.h"
 #include "store/store.h"

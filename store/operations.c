@@ -205,12 +205,12 @@ static void on_beat_answer(struct query *q, const redisReply *reply, enum store_
 	struct store_reply answer = {.status = STORE_OK};
 	struct store_key_news *keys;
 
-	if (reply && reply_is_twice(reply)) {
+	if (reply_is(reply, "TWICE")) {
 		q->cb.reply(q->arg, &(struct store_reply){.status = STORE_UNREACHABLE});
 		query_twice(q);
 		return;
 	}
-	if (!reply || !reply_has_keys(reply)) {
+	if (!reply_is(reply, "KEYS")) {
 		on_verdict(q, reply, status, error);
 		return;
 	}
@@ -360,16 +360,6 @@ void store_tell(struct store *s, const char *host, const struct store_message *m
 
 /* ---- grace ---- */
 
-/* The text of the answer KNOWN: what the store knows of an earlier memory. NULL: this is another answer. */
-static const char *known_text(const redisReply *reply)
-{
-	if (!reply || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-	    reply->element[0]->type != REDIS_REPLY_STRING || reply->element[1]->type != REDIS_REPLY_STRING ||
-	    strcmp(reply->element[0]->str, "KNOWN") != 0)
-		return NULL;
-	return reply->element[1]->str;
-}
-
 static void on_opened(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	struct store *s = q->store;
@@ -377,9 +367,9 @@ static void on_opened(struct query *q, const redisReply *reply, enum store_statu
 	struct reply_record record;
 	char line[REPLY_LINE_BYTES];
 
-	if (known_text(reply)) {
+	if (reply_is(reply, "KNOWN") && reply_text(reply, 1)) { /* what the store knows of an earlier memory */
 		answer.status = STORE_ERROR;
-		answer.error = known_text(reply);
+		answer.error = reply_text(reply, 1);
 		q->cb.reply(q->arg, &answer);
 		return;
 	}

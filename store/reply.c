@@ -61,7 +61,14 @@ const char *reply_text(const redisReply *list, size_t i)
 
 static const char *verdict_of(const redisReply *reply)
 {
-	return reply->type == REDIS_REPLY_ARRAY ? reply_text(reply, 0) : NULL;
+	return reply && reply->type == REDIS_REPLY_ARRAY ? reply_text(reply, 0) : NULL;
+}
+
+bool reply_is(const redisReply *reply, const char *verdict)
+{
+	const char *said = verdict_of(reply);
+
+	return said && strcmp(said, verdict) == 0;
 }
 
 /* Reads the words of a list from `first` on. False: one is missing, or is none of its kind. */
@@ -76,22 +83,10 @@ static bool reply_take(const redisReply *list, size_t first, const struct word_f
 	return true;
 }
 
-#define HOST(kind, member)                                                                                             \
-	{                                                                                                              \
-		kind, offsetof(struct store_blocker, member)                                                           \
-	}
-#define REPLY(kind, member)                                                                                            \
-	{                                                                                                              \
-		kind, offsetof(struct store_reply, member)                                                             \
-	}
-#define ENTRY(kind, member)                                                                                            \
-	{                                                                                                              \
-		kind, offsetof(struct store_entry, member)                                                             \
-	}
-#define KEY(kind, member)                                                                                              \
-	{                                                                                                              \
-		kind, offsetof(struct store_key_news, member)                                                          \
-	}
+#define HOST(kind, member)  WORD_FIELD(kind, struct store_blocker, member)
+#define REPLY(kind, member) WORD_FIELD(kind, struct store_reply, member)
+#define ENTRY(kind, member) WORD_FIELD(kind, struct store_entry, member)
+#define KEY(kind, member)   WORD_FIELD(kind, struct store_key_news, member)
 
 /* ---- answers ---- */
 
@@ -163,13 +158,6 @@ int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out)
 	return -EPROTO;
 }
 
-bool reply_has_keys(const redisReply *reply)
-{
-	const char *verdict = verdict_of(reply);
-
-	return verdict && strcmp(verdict, "KEYS") == 0;
-}
-
 /* The rows of a list from its second element on, `words` each, as items of `size` bytes. 0, -EPROTO or -ENOMEM. */
 static int reply_parse_rows(const redisReply *reply, const struct word_field *row, size_t words, size_t size,
 			    void **items, size_t *count)
@@ -200,33 +188,26 @@ int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size
 	return reply_parse_rows(reply, row, 3, sizeof(**keys), (void **)keys, count);
 }
 
-bool reply_is_twice(const redisReply *reply)
-{
-	const char *verdict = verdict_of(reply);
-
-	return verdict && strcmp(verdict, "TWICE") == 0;
-}
-
 int reply_parse_record(const redisReply *reply, struct reply_record *out)
 {
 	static const struct word_field incarnation = {WORD_INCARNATION, offsetof(struct reply_record, incarnation)},
 				       ttl = {WORD_SIGNED, offsetof(struct reply_record, ttl_ms)},
 				       fence[] = {{WORD_NUMBER, offsetof(struct reply_record, fence)}, {WORD_END, 0}};
-	const char *verdict = verdict_of(reply);
-	const char *first = verdict ? reply_text(reply, 1) : NULL, *second = verdict ? reply_text(reply, 2) : NULL;
+	const char *first = verdict_of(reply) ? reply_text(reply, 1) : NULL,
+		   *second = first ? reply_text(reply, 2) : NULL;
 
-	*out = (struct reply_record){.twice = reply_is_twice(reply)};
+	*out = (struct reply_record){.twice = reply_is(reply, "TWICE")};
 	if (out->twice)
 		return 0;
 	if (!first)
 		return -EPROTO;
-	if (strcmp(verdict, "TTL") == 0) {
+	if (reply_is(reply, "TTL")) {
 		out->refused_ttl = true;
 		for (size_t i = 0; second && second[i] && i < sizeof(out->used_by) - 1; i++)
 			out->used_by[i] = (char)(second[i] >= ' ' && second[i] <= '~' ? second[i] : '?');
 		return word_take(&ttl, first, out) ? 0 : -EPROTO;
 	}
-	if (strcmp(verdict, "OK") != 0 || !word_take(&incarnation, first, out) || !second ||
+	if (!reply_is(reply, "OK") || !word_take(&incarnation, first, out) || !second ||
 	    (reply->elements > 3 && !reply_take(reply, 3, fence, out)))
 		return -EPROTO;
 	out->open = strcmp(second, "1") == 0;
@@ -237,13 +218,11 @@ int reply_parse_hosts(const redisReply *reply, struct store_blocker **hosts, siz
 {
 	static const struct word_field row[] = {
 		HOST(WORD_HOST, host), HOST(WORD_NUMBER, beat), HOST(WORD_SIGNED, age_ms), {WORD_END, 0}};
-	const char *verdict = verdict_of(reply);
 
 	*hosts = NULL;
 	*count = 0;
-	return verdict && strcmp(verdict, "OK") == 0
-		       ? reply_parse_rows(reply, row, 3, sizeof(**hosts), (void **)hosts, count)
-		       : -EPROTO;
+	return reply_is(reply, "OK") ? reply_parse_rows(reply, row, 3, sizeof(**hosts), (void **)hosts, count)
+				     : -EPROTO;
 }
 
 static bool reply_parse_entry(const redisReply *list, bool waiter, struct store_entry *out)
@@ -281,12 +260,11 @@ static bool reply_parse_aside(const redisReply *rests, const redisReply *client,
 
 int reply_parse_entries(const redisReply *reply, struct store_entry **entries, size_t *count, struct store_aside *aside)
 {
-	const char *verdict = verdict_of(reply);
 	const redisReply *leases, *waiters;
 
 	*entries = NULL;
 	*count = 0;
-	if (!verdict || strcmp(verdict, "OK") != 0 || reply->elements != 5)
+	if (!reply_is(reply, "OK") || reply->elements != 5)
 		return -EPROTO;
 	leases = reply->element[1];
 	waiters = reply->element[2];

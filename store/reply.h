@@ -30,9 +30,10 @@ redisReader *reply_reader_new(void);
  */
 int reply_parse(const redisReply *reply, unsigned may, struct store_reply *out);
 
-/* Is this the beat script's answer KEYS? Then reply_parse_keys(): 0, -EPROTO or -ENOMEM. The caller frees *keys, which is
- * NULL on failure. */
-bool reply_has_keys(const redisReply *reply);
+/* Is it a list that starts with this verdict? NULL is none. */
+bool reply_is(const redisReply *reply, const char *verdict);
+
+/* The beat script's answer KEYS. 0, -EPROTO or -ENOMEM. The caller frees *keys, which is NULL on failure. */
 int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size_t *count);
 
 struct reply_record {
@@ -44,8 +45,6 @@ struct reply_record {
 	int64_t ttl_ms;    /* only with refused_ttl: the record's; */
 	char used_by[256]; /* and some hosts that use it, for people; "": not asked for */
 };
-/* The answer TWICE, of the store script and of the beat. */
-bool reply_is_twice(const redisReply *reply);
 /* The store script's answers OK, TWICE and TTL. 0, or -EPROTO for every other answer, INC and KNOWN included. */
 int reply_parse_record(const redisReply *reply, struct reply_record *out);
 

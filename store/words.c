@@ -1,6 +1,7 @@
 /* See words.h. */
 #include "store/words.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -248,4 +249,91 @@ int word_put(const struct word_field *field, const void *in, char *text, size_t 
 	memcpy(&listed, at, field->kind == WORD_FLAG || field->kind == WORD_WAITS ? sizeof(bool) : sizeof(listed));
 	return snprintf(text, size, "%s",
 			listed < word_lists[field->kind].count ? word_lists[field->kind].words[listed] : "?");
+}
+
+/* ---- messages ---- */
+
+#define MESSAGE(kind, member) WORD_FIELD(kind, struct store_message, member)
+#define RANGE(member)                                                                                                  \
+	MESSAGE(WORD_SPACE, member.space), MESSAGE(WORD_MODE, member.mode), MESSAGE(WORD_FROM, member.from),           \
+		MESSAGE(WORD_TO, member.to)
+
+/* One blank stands between words. The last one is the rest of the text, since a name or a job may have blanks. */
+static const struct {
+	const char *word;
+	struct word_field fields[12];
+} message_rows[STORE_MSG_KINDS] = {
+	[STORE_MSG_RECALL] = {"recall",
+			      {MESSAGE(WORD_TOKEN, token), MESSAGE(WORD_HOST, asker), MESSAGE(WORD_TOKEN, asker_token),
+			       RANGE(range), MESSAGE(WORD_FLAG, ask), MESSAGE(WORD_NAME, name)}},
+	[STORE_MSG_GRANTED] = {"granted",
+			       {MESSAGE(WORD_TOKEN, token), MESSAGE(WORD_NUMBER, fence),
+				MESSAGE(WORD_INCARNATION, incarnation), MESSAGE(WORD_NAME, name)}},
+	[STORE_MSG_AGAIN] = {"again", {MESSAGE(WORD_TOKEN, token), MESSAGE(WORD_NAME, name)}},
+	[STORE_MSG_IN_USE] = {"inuse",
+			      {MESSAGE(WORD_TOKEN, token), RANGE(range), MESSAGE(WORD_HOST, holder),
+			       MESSAGE(WORD_NAME, name)}},
+	[STORE_MSG_CHASE] = {"chase",
+			     {MESSAGE(WORD_HOST, chase.host), MESSAGE(WORD_TOKEN, chase.token),
+			      MESSAGE(WORD_PID, chase.pid), MESSAGE(WORD_NUMBER, chase.youngest),
+			      MESSAGE(WORD_COUNT, chase.hops), RANGE(chase.range), MESSAGE(WORD_NAME, name)}},
+	[STORE_MSG_BREAK] = {"break",
+			     {MESSAGE(WORD_TOKEN, token), MESSAGE(WORD_FENCE, fence), MESSAGE(WORD_NUMBER, limit),
+			      MESSAGE(WORD_HOST, asker), MESSAGE(WORD_NUMBER, question), MESSAGE(WORD_NAME, name)}},
+	[STORE_MSG_BROKEN] = {"broken",
+			      {MESSAGE(WORD_NUMBER, question), MESSAGE(WORD_BROKEN, broken), MESSAGE(WORD_PID_ANY, pid),
+			       MESSAGE(WORD_HOST, holder)}},
+	[STORE_MSG_WHO] = {"who", {MESSAGE(WORD_TOKEN, token), MESSAGE(WORD_HOST, asker), MESSAGE(WORD_NAME, name)}},
+	[STORE_MSG_HOLDER] = {"holder",
+			      {MESSAGE(WORD_TOKEN, token), MESSAGE(WORD_HOST, holder), RANGE(range),
+			       MESSAGE(WORD_JOB, job)}},
+	[STORE_MSG_HOLDERS] = {"holders",
+			       {MESSAGE(WORD_TOKEN, token), MESSAGE(WORD_HOST, holder), MESSAGE(WORD_NUMBER, count)}},
+	[STORE_MSG_TWICE] = {"twice", {MESSAGE(WORD_HOST, holder)}},
+};
+
+/* Cuts a word off the front of the text, which changes. Returns the rest; NULL: there is no blank. */
+static char *message_cut(char *text)
+{
+	char *blank = strchr(text, ' ');
+
+	if (!blank)
+		return NULL;
+	*blank = '\0';
+	return blank + 1;
+}
+
+int message_parse(const char *text, size_t len, const char *incarnation, struct store_message *out)
+{
+	char copy[MESSAGE_BYTES], *word = copy, *rest;
+
+	memset(out, 0, sizeof(*out));
+	if (len >= sizeof(copy) || memchr(text, '\0', len))
+		return -EINVAL;
+	memcpy(copy, text, len);
+	copy[len] = '\0';
+	rest = message_cut(copy);
+	while (out->kind < STORE_MSG_KINDS && strcmp(copy, message_rows[out->kind].word) != 0)
+		out->kind++;
+	if (!rest || out->kind == STORE_MSG_KINDS)
+		return -EINVAL;
+	for (const struct word_field *f = message_rows[out->kind].fields; f->kind; f++) {
+		word = rest;
+		rest = f[1].kind ? message_cut(word) : word;
+		if (!rest || !word_take(f, word, out))
+			return -EINVAL;
+	}
+	return out->kind == STORE_MSG_GRANTED && strcmp(out->incarnation, incarnation) != 0 ? -ESTALE : 0;
+}
+
+int message_format(char text[MESSAGE_BYTES], const struct store_message *m)
+{
+	size_t len = strlen(strcpy(text, message_rows[m->kind].word));
+	struct store_message again;
+
+	for (const struct word_field *f = message_rows[m->kind].fields; f->kind && len + 2 < MESSAGE_BYTES; f++) {
+		text[len++] = ' ';
+		len += (size_t)word_put(f, m, text + len, MESSAGE_BYTES - len);
+	}
+	return len < MESSAGE_BYTES && message_parse(text, len, m->incarnation, &again) == 0 ? 0 : -EINVAL;
 }

@@ -45,6 +45,11 @@ struct word_field {
 	unsigned at; /* offset in the struct */
 };
 
+#define WORD_FIELD(kind, type, member)                                                                                 \
+	{                                                                                                              \
+		kind, offsetof(type, member)                                                                           \
+	}
+
 /* Reads one word into its field. False: it is none of this kind. */
 bool word_take(const struct word_field *field, const char *text, void *out);
 /* The way back: as snprintf(). */
@@ -69,5 +74,17 @@ bool word_number(const char *text, uint64_t *out);
 void job_format(char text[JOB_TEXT_BYTES], const struct store_job *job);
 /* The way back; false, and *out empty: the text is no such text. */
 bool job_parse(const char *text, struct store_job *out);
+
+/* ---- messages: through the store, from scripts or hosts to one host. Text to struct store_message and back ---- */
+
+/*
+ * The message in the `len` bytes of `text`, of a keeper that knows this incarnation. 0; -EINVAL: it is malformed;
+ * -ESTALE: it is a grant of another incarnation. `provisional` is false: the text does not say it.
+ */
+int message_parse(const char *text, size_t len, const char *incarnation, struct store_message *out);
+
+/* The way back. 0, or -EINVAL: message_parse() would not take it. */
+#define MESSAGE_BYTES (LOCK_NAME_BYTES + 512)
+int message_format(char text[MESSAGE_BYTES], const struct store_message *message);
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "store/address.h"
 #include "store/fit.h"
-#include "store/message.h"
 #include "store/reply.h"
 #include "store/internal.h"
 #include "store/words.h"

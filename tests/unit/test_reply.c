@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/message.h"
 #include "store/reply.h"
 #include "store/words.h"
 #include "tests/unit/suite.h"
