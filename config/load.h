@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 /*
- * Reads a regular file, in the directory `dir` (where it may be no link) or anywhere (AT_FDCWD), into *bytes, which the caller frees, with a NUL behind them that *len does not count; *st is the
- * file's. -EFBIG: more than `max` bytes. -EINVAL: not a regular file. Else -errno.
+ * Reads a regular file into *bytes, which the caller frees, with a NUL behind them that *len does not count; *st is the file's. In the
+ * directory `dir` it may be no link; anywhere (AT_FDCWD) it may. -EFBIG: more than `max` bytes. -EINVAL: not a regular file. Else -errno.
  */
 int load_file(int dir, const char *path, size_t max, char **bytes, size_t *len, struct stat *st);
 

@@ -174,7 +174,8 @@ static void dispatch_answer(struct session *s, const struct front_answer *a, con
 	if (dispatch_is_in_turn(s, a->n)) {
 		if (!a->looked) {
 			session_ask_for(s, &(struct onbehalf){.thread = 0});
-			return dispatch_other(s, &a->request, a->path, question_check(&a->request, a->n, a->has_fd));
+			return dispatch_other(s, &a->request, a->file.path,
+					      question_check(&a->request, a->n, a->has_fd));
 		}
 		if (dispatch_believes(s, &a->request)) {
 			s->request = a->request;

@@ -252,7 +252,7 @@ static int listener_bind(struct keeper *k, struct listener *l)
 	if (bind(l->fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
 	    chmod(address.sun_path, k->system ? 0666 : 0600) != 0 || listen(l->fd, LISTEN_BACKLOG) != 0)
 		return -errno;
-	return k->fronts ? fronts_listen(k->fronts, l->fd) : 0;
+	return k->fronts ? fronts_leave_open(k->fronts, l->fd) : 0;
 }
 
 int listener_start(struct keeper *k, unsigned limit)
@@ -315,7 +315,7 @@ void listener_abandon(struct keeper *k)
 	shutdown(l->fd, SHUT_RDWR); /* connecting fails from now on */
 	while ((fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
 		shutdown(fd, SHUT_RDWR);
-		if (!k->fronts || fronts_abandon(k->fronts, fd) == 0)
+		if (!k->fronts || fronts_leave_open(k->fronts, fd) == 0)
 			close(fd);
 	}
 	DL_FOREACH (k->sessions->all, s)

@@ -66,15 +66,8 @@ static void look_up(struct session *s)
 
 static bool copy_answer(struct inspect_result *r, const struct front_answer *a, const struct held *before, int fd)
 {
-	*r = (struct inspect_result){.st = a->st,
-				     .id = a->id,
-				     .fd = fd,
-				     .holds = a->holds,
-				     .nameless = a->nameless,
-				     .named_late = a->named_late,
-				     .gone_type = a->gone_type};
-	memcpy(r->refused, a->refused, sizeof(r->refused));
-	memcpy(r->path, a->path, sizeof(r->path));
+	*r = a->file;
+	r->fd = fd;
 	if (before_copy(&r->before, before, a->before_count) == 0)
 		return true;
 	before_free(&r->before);

@@ -235,7 +235,7 @@ static void front_close_and_say(const int *fds, unsigned count)
 
 static void front_refuse(struct front_answer *a, const char *why, int fd)
 {
-	snprintf(a->refused, sizeof(a->refused), "%s", why);
+	snprintf(a->file.refused, sizeof(a->file.refused), "%s", why);
 	front_say(a, NULL, -1);
 	front_close_and_say(&fd, 1);
 }
@@ -290,19 +290,13 @@ static void front_look_at(struct front_answer *a, struct inspect_request *reques
 	if (inspect_now(request, &result) == 0 && !result.nameless && a->request.space == WIRE_RECORD &&
 	    a->request.owner == WIRE_OWNER_PROCESS)
 		front_read_before(request->peer.pid, &result);
-	a->st = result.st;
-	a->id = result.id;
-	a->nameless = result.nameless;
-	a->named_late = result.named_late;
-	a->gone_type = result.gone_type;
-	a->holds = result.holds;
-	memcpy(a->refused, result.refused, sizeof(a->refused));
-	memcpy(a->path, result.path, sizeof(a->path));
+	a->file = result;
+	a->file.before = (struct before){0};
 	if (result.fd < 0) { /* refused, or nameless */
 		a->ready = true;
 		return front_say(a, NULL, -1);
 	}
-	if (*a->refused) {
+	if (*result.refused) {
 		front_say(a, NULL, -1);
 		return front_close_and_say(&result.fd, 1);
 	}
@@ -357,8 +351,8 @@ static void front_receive(const struct front_ask *ask, int socket)
 
 	a.n = question_receive(socket, &question, &came);
 	a.request = question.request;
-	_Static_assert(sizeof(a.path) >= sizeof(question.text), "a text has room where else a path is");
-	memcpy(a.path, question.text, sizeof(question.text));
+	_Static_assert(sizeof(a.file.path) >= sizeof(question.text), "a text has room where else a path is");
+	memcpy(a.file.path, question.text, sizeof(question.text));
 	a.received_ns = clock_now_ns();
 	a.has_fd = came.count > 0;
 	ret = getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &request.peer, &len);

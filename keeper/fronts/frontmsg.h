@@ -84,14 +84,8 @@ struct front_answer {
 	int64_t received_ns; /* CLOCK_BOOTTIME after it was received */
 	uint64_t dev;
 	struct wire_request request;
-	struct stat st;
-	struct identity id;
-	bool nameless, named_late;
-	uint64_t gone_type;
-	struct caller_holds holds;
 	uint32_t before_count;
-	char refused[256];
-	char path[PATH_MAX]; /* if not looked: the question's text */
+	struct inspect_result file; /* without `fd` and `before`. If not looked: `path` is the question's text */
 };
 
 #define FRONT_ANSWER_MAX (sizeof(struct front_answer) + BEFORE_MAX * sizeof(struct held))

@@ -320,12 +320,7 @@ static void fronts_on_look(struct fronts *fronts)
 
 /* --- connections that end --- */
 
-int fronts_listen(struct fronts *fronts, int listen_fd)
-{
-	return door_leave(fronts->door, listen_fd);
-}
-
-int fronts_abandon(struct fronts *fronts, int fd)
+int fronts_leave_open(struct fronts *fronts, int fd)
 {
 	return door_leave(fronts->door, fd);
 }

@@ -64,12 +64,9 @@ struct fronts_news {
 struct fronts *fronts_new(uv_loop_t *loop, int door, const struct fronts_news *news);
 /* Ends all fronts that can be ended. No connection may exist any more. */
 void fronts_free(struct fronts *fronts);
-/* Gives the door a copy of the listening socket. 0 or -errno. */
-int fronts_listen(struct fronts *fronts, int listen_fd);
-
-/* For a process that ends at once. fd: a connection that may have unread descriptors in it. Gives the door a copy, so
- * that the last close is not the keeper's. 0 (the caller may close fd) or -errno. */
-int fronts_abandon(struct fronts *fronts, int fd);
+/* Gives the door a copy of the listening socket, or, in a process that ends at once, of a connection that may have unread
+ * descriptors in it: so the last close is not the keeper's. 0 (the caller may close fd) or -errno. */
+int fronts_leave_open(struct fronts *fronts, int fd);
 /* Closes a connection of this user, which may have unread descriptors in it. */
 void fronts_bury(struct fronts *fronts, uid_t uid, int fd);
 
