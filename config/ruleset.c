@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RULESET_VERSION "1\n"
+#define RULESET_VERSION "2\n"
 
 static const char *const ruleset_kinds[] = {
 	[PAGE_RULE_PATH] = "path", [PAGE_RULE_GLOB] = "glob", [PAGE_RULE_TREE] = "tree"};
@@ -17,13 +17,12 @@ static const char *const ruleset_kinds[] = {
 
 /* ---- to text ---- */
 
-static void ruleset_write_word(FILE *f, const char *word)
+/* A byte that is none of text would end a word: what it stands for in a path is compared as '?'. */
+static void ruleset_write_word(FILE *f, const char *word, char end)
 {
 	for (; *word; word++)
-		if (*word > ' ' && *word <= '~' && *word != '%')
-			fputc(*word, f);
-		else
-			fprintf(f, "%%%02X", (unsigned char)*word);
+		fputc((unsigned char)*word < ' ' ? '?' : *word, f);
+	fputc(end, f);
 }
 
 char *ruleset_text(const struct config *config)
@@ -39,15 +38,10 @@ char *ruleset_text(const struct config *config)
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rule *rule = &config->rules[i];
 
-		fprintf(f, "%s %zu ", ruleset_kinds[rule->kind], rule->fixed_len);
-		ruleset_write_word(f, rule->pattern);
-		fputc(' ', f);
-		ruleset_write_word(f, rule->name);
-		if (rule->redis_key) {
-			fputc(' ', f);
-			ruleset_write_word(f, rule->redis_key);
-		}
-		fputc('\n', f);
+		fprintf(f, "%s\t%zu\t", ruleset_kinds[rule->kind], rule->fixed_len);
+		ruleset_write_word(f, rule->pattern, '\t');
+		ruleset_write_word(f, rule->name, '\t');
+		ruleset_write_word(f, rule->redis_key ? rule->redis_key : "", '\n');
 	}
 	good = !ferror(f);
 	if (fclose(f) != 0 || !good) {
@@ -69,39 +63,6 @@ void ruleset_digest(const char *text, char digest[RULESET_DIGEST_BYTES])
 }
 
 /* ---- from text ---- */
-
-static int hex_digit(char c)
-{
-	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* Copies the word at *text up to the byte `end`, which must follow, and moves *text behind that. At most size - 1 bytes;
- * none of them is NUL. */
-static bool ruleset_read_word(const char **text, char end, char *out, size_t size)
-{
-	const char *p = *text;
-	size_t len = 0;
-
-	while (*p > ' ' && *p <= '~') {
-		int high, low;
-
-		if (len + 1 >= size)
-			return false;
-		if (*p != '%') {
-			out[len++] = *p++;
-			continue;
-		}
-		high = hex_digit(p[1]);
-		low = high < 0 ? -1 : hex_digit(p[2]);
-		if (low < 0 || high + low == 0)
-			return false;
-		out[len++] = (char)(high * 16 + low);
-		p += 3;
-	}
-	out[len] = '\0';
-	*text = p + 1;
-	return *p == end;
-}
 
 /* The fixed part must be a part of the paths that the pattern matches: config_lock_name() counts on it. */
 static bool ruleset_is_sound(const struct rule *rule, const char *pattern)
@@ -130,44 +91,36 @@ static bool ruleset_is_key(const char *key)
 	return (strncmp(key, "string ", 7) == 0 && key[7]) || (strncmp(key, "redisson ", 9) == 0 && key[9]);
 }
 
-static int ruleset_read_rule(const char **text, struct rule *rule)
+/* `line` changes. */
+static int ruleset_read_rule(char *line, struct rule *rule)
 {
-	char kind[8], fixed[8], pattern[PATH_MAX], name[LOCK_NAME_BYTES], key[CONFIG_KEY_BYTES + 16], *end;
-	const char *at;
+	char *words[5], *end;
 	size_t k = 0;
 
-	if (!ruleset_read_word(text, ' ', kind, sizeof(kind)) || !ruleset_read_word(text, ' ', fixed, sizeof(fixed)) ||
-	    !ruleset_read_word(text, ' ', pattern, sizeof(pattern)))
+	for (size_t i = 0; i < 5; i++)
+		words[i] = strsep(&line, "\t");
+	if (!words[4] || line || !*words[1] || strlen(words[1]) > 7 || strlen(words[2]) >= PATH_MAX ||
+	    strlen(words[3]) >= LOCK_NAME_BYTES || (*words[4] && !ruleset_is_key(words[4])))
 		return -EINVAL;
-	at = *text;
-	*key = '\0';
-	if (!ruleset_read_word(text, '\n', name, sizeof(name))) {
-		*text = at;
-		if (!ruleset_read_word(text, ' ', name, sizeof(name)) ||
-		    !ruleset_read_word(text, '\n', key, sizeof(key)) || !ruleset_is_key(key))
-			return -EINVAL;
-	}
-	while (k < RULESET_KINDS && strcmp(kind, ruleset_kinds[k]) != 0)
+	while (k < RULESET_KINDS && strcmp(words[0], ruleset_kinds[k]) != 0)
 		k++;
-	if (k == RULESET_KINDS || fixed[0] < '0' || fixed[0] > '9')
-		return -EINVAL;
 	rule->kind = (enum page_rule_kind)k;
-	rule->fixed_len = strtoul(fixed, &end, 10);
-	if (*end || !ruleset_is_sound(rule, pattern))
+	rule->fixed_len = strtoul(words[1], &end, 10);
+	if (k == RULESET_KINDS || *end || !ruleset_is_sound(rule, words[2]))
 		return -EINVAL;
-	rule->pattern = strdup(pattern);
-	rule->name = strdup(name);
-	rule->redis_key = *key ? strdup(key) : NULL;
-	return rule->pattern && rule->name && (rule->redis_key || !*key) ? 0 : -ENOMEM;
+	rule->pattern = strdup(words[2]);
+	rule->name = strdup(words[3]);
+	rule->redis_key = *words[4] ? strdup(words[4]) : NULL;
+	return rule->pattern && rule->name && (rule->redis_key || !*words[4]) ? 0 : -ENOMEM;
 }
 
-/* `text` ends with NUL. */
-static int ruleset_read(const char *text, struct config *config)
+/* `text` ends with NUL, and changes. */
+static int ruleset_read(char *text, struct config *config)
 {
 	size_t lines = 0;
 	int ret = 0;
 
-	if (strncmp(text, RULESET_VERSION, strlen(RULESET_VERSION)) != 0)
+	if (strncmp(text, RULESET_VERSION, strlen(RULESET_VERSION)) != 0 || text[strlen(text) - 1] != '\n')
 		return -EINVAL;
 	text += strlen(RULESET_VERSION);
 	for (const char *p = text; *p; p++)
@@ -175,11 +128,8 @@ static int ruleset_read(const char *text, struct config *config)
 	config->rules = calloc(lines + 1, sizeof(*config->rules));
 	if (!config->rules)
 		return -ENOMEM;
-	while (*text && ret == 0) {
-		if (config->rule_count == lines)
-			return -EINVAL; /* the last line has no end */
-		ret = ruleset_read_rule(&text, &config->rules[config->rule_count++]);
-	}
+	while (*text && ret == 0)
+		ret = ruleset_read_rule(strsep(&text, "\n"), &config->rules[config->rule_count++]);
 	return ret;
 }
 

@@ -2,10 +2,8 @@
  * The rules of a host as text. Hosts put it into the store, so that people learn what two hosts name or protect
  * differently (differ.h, keeper/leases/posting.h); no lease depends on it. Pure, but for malloc().
  *
- * The text is printable ASCII: the line "1", then one line for each rule, in their order: "path", "glob" or "tree", the
- * length of the fixed part, the resolved pattern, the name and, if the rule has one, the redis_key with its format, with one blank
- * between two of them. A host that does not know redis_key takes such a text for none. Blanks, '%' and bytes
- * that are not printable ASCII are %XX.
+ * The text: the line "2", then one line for each rule, in their order, of five words with tabs between them: "path", "glob" or
+ * "tree"; the length of the fixed part; the resolved pattern; the name; and the redis_key with its format, or nothing.
  */
 #ifndef DFLOCK_CONFIG_RULESET_H
 #define DFLOCK_CONFIG_RULESET_H

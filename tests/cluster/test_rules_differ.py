@@ -197,12 +197,13 @@ def hostile(redis, texts):
 def test_hostile_text(make_host, redis):
     a = make_host("a", rules='{ tree = "%s"; name = "t"; }, { path = "/srv/x"; name = "x"; }', lease=LEASE)
     posted(redis, 1)
-    hostile(redis, ["", "x" * 20000, "1\npath 6 /srv/x %1B[2Jnot%0Aok:%20x\n", "1\npath 99999 /srv/x y\n", "2\n",
-                    "1\nglob 0 /" + "*a" * 2000 + " t\n", "\n" * 1000, "%s%n" * 100, "1\ntree 0 / \n" + "path 2 /a b\n" * 1300])
+    hostile(redis, ["", "x" * 20000, "2\npath\t6\t/srv/x\t\x1b[2Jnot\rok: x\t\n", "2\npath\t99999\t/srv/x\ty\t\n", "1\n",
+                    "2\nglob\t0\t/" + "*a" * 2000 + "\tt\t\n", "\n" * 1000, "%s%n" * 100,
+                    "2\ntree\t0\t/\t\t\n" + "path\t2\t/a\tb\t\n" * 1200])
     redis.command("HSET", RULES, "p", "not a record", "q", "0" * 16 + " 1 2 3 4 5")
     doctor = Doctor(a)
     found = doctor.has("warning", "on host evil-2")
-    assert r'named differently: path /srv/x as "x" here, and path /srv/x as "\x1b[2Jnot\x0aok: x" on host evil-2 (' in found
+    assert r'named differently: path /srv/x as "x" here, and path /srv/x as "\x1b[2Jnot\x0dok: x" on host evil-2 (' in found
     assert "\x1b" not in doctor.done.stdout
     doctor.has("ok", r"the rules of \d+ other keepers are not known")
     assert "NAMED DIFFERENTLY" in a.cli("status").stdout
@@ -245,7 +246,7 @@ def test_many_hosts(make_host, redis):
     for i in range(200):
         digest = "%016x" % (i if i % 10 == 0 else 5)
         redis.command("HSET", RULES, f"place{i}", f"{digest} 1 99999999999999999 h{i:03}")
-        redis.command("SET", f"{RULES}:{digest}", f"1\npath 6 /srv/x n{digest}\npath 6 /srv/y x\n")
+        redis.command("SET", f"{RULES}:{digest}", f"2\npath\t6\t/srv/x\tn{digest}\t\npath\t6\t/srv/y\tx\t\n")
     said = elsewhere(a)
     assert len(said["differences"]) == 16 and said["unknown"] == 5
     first = said["differences"][0]

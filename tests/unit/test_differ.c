@@ -16,7 +16,7 @@
 static struct config *made(const char *rules)
 {
 	struct config *parsed;
-	char list[1024], *rest = list, *one, text[2048] = "1\n";
+	char list[1024], *rest = list, *one, text[2048] = "2\n";
 
 	snprintf(list, sizeof(list), "%s", rules);
 	while ((one = strsep(&rest, ";"))) {
@@ -29,8 +29,8 @@ static struct config *made(const char *rules)
 		if (strcmp(kind, "glob") == 0)
 			for (fixed = strcspn(pattern, "*?[\\"); pattern[fixed] != '/';)
 				fixed--;
-		sprintf(text + strlen(text), "%s %zu %s %.*s%s%s\n", kind, fixed, pattern,
-			*name ? (int)strlen(name) : (int)fixed, *name ? name : pattern, *key ? " string%20" : "", key);
+		sprintf(text + strlen(text), "%s\t%zu\t%s\t%.*s\t%s%s\n", kind, fixed, pattern,
+			*name ? (int)strlen(name) : (int)fixed, *name ? name : pattern, *key ? "string " : "", key);
 	}
 	ck_assert_msg(ruleset_parse(text, strlen(text), &parsed) == 0, "%s", text);
 	return parsed;
@@ -140,16 +140,15 @@ END_TEST
 
 START_TEST(keys_in_texts)
 {
-	static const char *const bad[] = {"path 2 /a x ", "path 2 /a x k", "path 2 /a x string%20",
-					  "path 2 /a x list%20k", "path 2 /a x string%20k more"};
+	static const char *const bad[] = {"k", "string ", "list k", "string k\tmore"};
 	struct config *parsed;
 	char text[128], *again;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		snprintf(text, sizeof(text), "1\n%s\n", bad[i]);
+		snprintf(text, sizeof(text), "2\npath\t2\t/a\tx\t%s\n", bad[i]);
 		ck_assert_msg(ruleset_parse(text, strlen(text), &parsed) == -EINVAL, "%s", text);
 	}
-	strcpy(text, "1\npath 2 /a x redisson%20k%20%25\npath 2 /b y\n");
+	strcpy(text, "2\npath\t2\t/a\tx\tredisson k %\npath\t2\t/b\ty\t\n");
 	ck_assert_int_eq(ruleset_parse(text, strlen(text), &parsed), 0);
 	ck_assert_str_eq(parsed->rules[0].redis_key, "redisson k %");
 	ck_assert_ptr_null(parsed->rules[1].redis_key);
@@ -180,12 +179,12 @@ START_TEST(text_and_back)
 	struct config from = {.rules = rules, .rule_count = 3}, *to;
 	char *text = ruleset_text(&from), digest[RULESET_DIGEST_BYTES];
 
-	ck_assert_str_eq(text, "1\npath 8 /a%20b/%25%0A%FF \nglob 3 /\\[x/y* n%20m\ntree 0 / all\n");
+	ck_assert_str_eq(text, "2\npath\t8\t/a b/%?\xff\t\t\nglob\t3\t/\\[x/y*\tn m\t\ntree\t0\t/\tall\t\n");
 	ck_assert_int_eq(ruleset_parse(text, strlen(text), &to), 0);
 	ck_assert_uint_eq(to->rule_count, 3);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_int_eq(to->rules[i].kind, rules[i].kind);
-		ck_assert_str_eq(to->rules[i].pattern, rules[i].pattern);
+		ck_assert_str_eq(to->rules[i].pattern, i ? rules[i].pattern : "/a b/%?\xff");
 		ck_assert_str_eq(to->rules[i].name, rules[i].name);
 		ck_assert_uint_eq(to->rules[i].fixed_len, rules[i].fixed_len);
 	}
@@ -197,32 +196,29 @@ START_TEST(text_and_back)
 END_TEST
 
 static const char *const nonsense[] = {"",
-				       "1",
-				       "2\n",
-				       "1\npath",
-				       "1\npath 2 /a x",
-				       "1\nfile 2 /a x\n",
-				       "1\npath x /a x\n",
-				       "1\npath 3 /a x\n",
-				       "1\npath 1 a x\n",
-				       "1\npath 2 /a  x\n",
-				       "1\npath 2 /a x y\n",
-				       "1\npath -2 /a x\n",
-				       "1\npath 2 /a x\n\n",
-				       "1\npath 5 /a%00 x\n",
-				       "1\npath 3 /a%2 x\n",
-				       "1\npath 3 /a%g0 x\n",
-				       "1\npath 3 /a\x01 x\n",
-				       "1\npath 3 /a\xff x\n",
-				       "1\nglob 9999999 /a/* x\n",
-				       "1\nglob 99999 /a/* x\n",
-				       "1\nglob 4 /a/* x\n",
-				       "1\nglob 1 /a/* x\n",
-				       "1\nglob 3 /a\\ x\n",
-				       "1\nglob 5 /a/*/b x\n",
-				       "1\ntree 1 / x\n",
-				       "1\ntree 1 /a x\n",
-				       "1\npath 2 /a x\r\n"};
+				       "2",
+				       "1\n",
+				       "2\npath",
+				       "2\npath\t2\t/a\tx\t",
+				       "2\npath\t2\t/a\tx\n",
+				       "2\nfile\t2\t/a\tx\t\n",
+				       "2\npath\tx\t/a\tx\t\n",
+				       "2\npath\t\t/a\tx\t\n",
+				       "2\npath\t3\t/a\tx\t\n",
+				       "2\npath\t1\ta\tx\t\n",
+				       "2\npath\t2\t/a\t\tx\t\n",
+				       "2\npath\t2\t/a\tx\t\ty\n",
+				       "2\npath\t-2\t/a\tx\t\n",
+				       "2\npath\t2\t/a\tx\t\n\n",
+				       "2\nglob\t9999999\t/a/*\tx\t\n",
+				       "2\nglob\t99999\t/a/*\tx\t\n",
+				       "2\nglob\t4\t/a/*\tx\t\n",
+				       "2\nglob\t1\t/a/*\tx\t\n",
+				       "2\nglob\t3\t/a\\\tx\t\n",
+				       "2\nglob\t5\t/a/*/b\tx\t\n",
+				       "2\ntree\t1\t/\tx\t\n",
+				       "2\ntree\t1\t/a\tx\t\n",
+				       "2\npath\t2\t/a\tx\t\r\n"};
 
 START_TEST(nonsense_is_refused)
 {
@@ -235,14 +231,14 @@ END_TEST
 
 START_TEST(too_long_is_refused)
 {
-	char text[RULESET_BYTES + 1], path[6000] = "1\npath 5000 /";
+	char text[RULESET_BYTES + 1], path[6000] = "2\npath\t5000\t/";
 	struct config *to;
 
 	memset(text, 'a', sizeof(text));
 	ck_assert_int_eq(ruleset_parse(text, sizeof(text), &to), -EINVAL);
-	ck_assert_int_eq(ruleset_parse("1\n\0", 3, &to), -EINVAL);
+	ck_assert_int_eq(ruleset_parse("2\n\0", 3, &to), -EINVAL);
 	memset(path + 13, 'a', 4999);
-	strcat(path, " x\n");
+	strcat(path, "\tx\t\n");
 	ck_assert_int_eq(ruleset_parse(path, strlen(path), &to), -EINVAL);
 }
 END_TEST
@@ -250,20 +246,20 @@ END_TEST
 /* Whatever the text is, parsing and comparing end, and touch nothing else (run with the sanitizers, or valgrind). */
 START_TEST(random_texts)
 {
-	static const char alphabet[] = "/ab*?[]\\!%20 \n";
+	static const char alphabet[] = "/ab*?[]\\!%20 \t\n";
 	unsigned seed = 11, good = 0;
 
 	for (int round = 0; round < suite_rounds(200000); round++) {
-		static const char *const heads[] = {"path ", "glob ", "tree "};
-		char text[256] = "1\n";
+		static const char *const heads[] = {"path\t", "glob\t", "tree\t"};
+		char text[256] = "2\n";
 		size_t len = 2;
 		struct config *to;
 
 		for (int rules = 1 + rand_r(&seed) % 3; rules; rules--) {
-			len += (size_t)sprintf(text + len, "%s%d /", heads[rand_r(&seed) % 3], rand_r(&seed) % 6);
+			len += (size_t)sprintf(text + len, "%s%d\t/", heads[rand_r(&seed) % 3], rand_r(&seed) % 6);
 			for (int i = rand_r(&seed) % 8; i; i--)
 				text[len++] = alphabet[rand_r(&seed) % (sizeof(alphabet) - 1)];
-			len += (size_t)sprintf(text + len, " %c\n", "xyz"[rand_r(&seed) % 3]);
+			len += (size_t)sprintf(text + len, "\t%c\t\n", "xyz"[rand_r(&seed) % 3]);
 		}
 		if (ruleset_parse(text, len, &to) == 0) {
 			struct config *other = made("tree / x; path /a x");
