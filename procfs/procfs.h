@@ -135,7 +135,7 @@ typedef int procfs_lock_cb(void *arg, const struct procfs_lock *lock);
 
 /*
  * Calls back for every lock in /proc/locks. 0, what cb returned, or -errno. The kernel's time for it grows with the square
- * of the number of locks, and no lock can be taken or dropped on the machine meanwhile (listed.h, census.c).
+ * of the number of locks, and no lock can be taken or dropped on the machine meanwhile (refind.h, census.c).
  */
 int procfs_locks(procfs_lock_cb *cb, void *arg);
 /* The same for every call in /proc/locks that waits. */

@@ -24,7 +24,7 @@ struct mountmap_mount {
 	uint64_t dev;
 	char *root, *point; /* as procfs_mount has them */
 	char *layers;       /* of an overlay: its options; else NULL */
-	bool plain;         /* st_dev is the number that the kernel's lists of locks have (listed.h) */
+	bool plain;         /* st_dev is the number that the kernel's lists of locks have (refind.h) */
 	uint32_t magic;     /* the type, where st_dev of its files is another number than dev: overlay, btrfs; else 0 */
 	enum mountmap_local local; /* an overlay is MOUNTMAP_UNKNOWN: see mounts.c */
 };

@@ -3,7 +3,7 @@
  * finds out without a description that no process uses them.
  *
  * A lease without a description is confirmed, renewed and held like others. But it cannot be probed: it goes back only
- * when the kernel's list of locks (listed.h), read after the lease was closed and its pins had ended, has no lock on
+ * when the kernel's list of locks (refind.h), read after the lease was closed and its pins had ended, has no lock on
  * the file. If the list cannot tell, the lease stays, and status and log say what it waits for. A caller that locks the
  * file brings a description.
  *

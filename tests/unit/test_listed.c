@@ -1,5 +1,5 @@
 /* What /proc/locks says of a file, and where it says nothing. */
-#include "keeper/kernel/listed.h"
+#include "keeper/kernel/refind.h"
 
 #include <check.h>
 #include <fcntl.h>

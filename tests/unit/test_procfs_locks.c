@@ -139,7 +139,7 @@ static size_t count_listed(void)
 }
 
 /* More than fits into the first piece of memory: each of these ranges has a line. While other locks of the machine come
- * and go, one reading of /proc/locks may have a line twice, or not at all (keeper/kernel/listed.h). */
+ * and go, one reading of /proc/locks may have a line twice, or not at all (keeper/kernel/refind.h). */
 START_TEST(many_locks)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
