@@ -78,9 +78,8 @@ static void break_host_show(const json_t *cluster, const char *host, int64_t age
 		json_array_foreach (json_object_get(lock, "leases"), n, entry) {
 			if (strcmp(field_text(entry, "host"), host) != 0)
 				continue;
-			fputs("    ", stdout);
-			show_text(stdout, field_text(lock, "name"));
-			printf(", %s, fence %" PRId64 "\n", field_text(entry, "mode"), field_number(entry, "fence"));
+			show_row(stdout, lock, "    {name}");
+			show_row(stdout, entry, ", {mode}, fence {fence}\n");
 		}
 }
 
@@ -140,7 +139,6 @@ static void break_name(const char *word, const struct place *place, const json_t
 static void break_show_holders(const json_t *who, const char *name)
 {
 	const json_t *host, *found = NULL, *p;
-	char since[SHOW_TIME_BYTES];
 	int64_t count;
 	size_t i;
 
@@ -153,10 +151,7 @@ static void break_show_holders(const json_t *who, const char *name)
 	}
 	count = field_number(found, "count");
 	json_array_foreach (json_object_get(found, "holders"), i, p) {
-		printf("        pid %" PRId64 ", since %s: ", field_number(p, "pid"),
-		       show_when(field_number(p, "since"), since));
-		show_text(stdout, field_text(p, "command"));
-		putchar('\n');
+		show_row(stdout, p, "        pid {pid}, since {since:when}: {command}\n");
 		count--;
 	}
 	if (count > 0)
@@ -169,8 +164,7 @@ static void break_show_holders(const json_t *who, const char *name)
 static void break_show(const struct break_lock *b, const json_t *status)
 {
 	const char *own = field_text(status, "host"), *space;
-	char range[STATUS_RANGE_BYTES], left[SHOW_TIME_BYTES];
-	char why[CLI_LINE_BYTES];
+	char left[SHOW_TIME_BYTES], why[CLI_LINE_BYTES];
 	json_t *rest, *who = who_ask(b->ask, b->name, why);
 	const json_t *e;
 	size_t i;
@@ -178,11 +172,11 @@ static void break_show(const struct break_lock *b, const json_t *status)
 	show_text(stdout, b->name);
 	puts(" is held by");
 	json_array_foreach (json_object_get(b->lock, "leases"), i, e) {
-		fputs("    host ", stdout);
-		show_text(stdout, field_text(e, "host"));
-		printf("%s, %s %s, %s, fence %" PRId64 "\n", strcmp(field_text(e, "host"), own) ? "" : " (this host)",
-		       field_text(e, "space"), field_text(e, "mode"), status_leases_range(e, range),
-		       field_number(e, "fence"));
+		show_row(stdout, e, "    host {host}");
+		show_row(stdout, e,
+			 strcmp(field_text(e, "host"), own)
+				 ? ", {space} {mode}, {from:range}, fence {fence}\n"
+				 : " (this host), {space} {mode}, {from:range}, fence {fence}\n");
 		break_show_holders(who, field_text(e, "host"));
 	}
 	json_object_foreach (json_object_get(b->lock, "resting"), space, rest)
@@ -203,9 +197,7 @@ static void break_lease(struct break_lock *b, const json_t *e)
 	b->ask->to = b->limit;
 	ret = ask_about(b->ask, WIRE_BREAK, b->name, NULL, why);
 	if (!ret) {
-		printf("taken away: fence %" PRId64 " of host ", fence);
-		show_text(stdout, field_text(e, "host"));
-		putchar('\n');
+		show_row(stdout, e, "taken away: fence {fence} of host {host}\n");
 		return;
 	}
 	b->gone += ret == -EAGAIN;

@@ -11,6 +11,8 @@
 #include <wchar.h>
 #include <wctype.h>
 
+#include "cli/field.h"
+
 /* Format characters that turn the direction of text or are invisible: a name must look like what it is. */
 static bool is_hidden(wchar_t c)
 {
@@ -104,6 +106,137 @@ const char *show_ms(int64_t ms, char out[SHOW_TIME_BYTES])
 	return out;
 }
 
+const char *show_range(const json_t *row, char out[SHOW_RANGE_BYTES])
+{
+	int64_t to = field_number(row, "to"); /* null: to the end */
+
+	if (!strcmp(field_text(row, "space"), "flock"))
+		snprintf(out, SHOW_RANGE_BYTES, "whole file");
+	else if (to > 0 && to != INT64_MAX)
+		snprintf(out, SHOW_RANGE_BYTES, "%" PRId64 "-%" PRId64, field_number(row, "from"), to - 1);
+	else
+		snprintf(out, SHOW_RANGE_BYTES, "%" PRId64 "-end", field_number(row, "from"));
+	return out;
+}
+
+/* --- templates --- */
+
+#define FIELD_BYTES 64
+
+/* What stands in braces: {PATH}, or {PATH}'s value, and what is to become of it. */
+struct show_field {
+	const json_t *of, *value; /* of: the object that has it */
+	const char *text;         /* of the value; "": it has none */
+	char number[24], what;    /* what: behind the path; '#' for "!=" */
+	char word[FIELD_BYTES];   /* behind that */
+};
+
+/* t: behind the brace. Returns what is behind the other one. */
+static const char *read_field(const json_t *row, const char *t, struct show_field *field)
+{
+	char key[FIELD_BYTES];
+
+	for (field->value = row;; t++) {
+		size_t n = strcspn(t, ".:|?!=}");
+
+		snprintf(key, sizeof(key), "%.*s", (int)n, t);
+		field->of = field->value;
+		field->value = json_object_get(field->of, key);
+		t += n;
+		if (*t != '.')
+			break;
+	}
+	field->what = t[0] == '!' && t[1] == '=' ? '#' : *t;
+	t += *t == '}' ? 0 : field->what == '#' ? 2 : 1;
+	snprintf(field->word, sizeof(field->word), "%.*s", (int)strcspn(t, "}"), t);
+	snprintf(field->number, sizeof(field->number), "%" PRId64, (int64_t)json_integer_value(field->value));
+	field->text = json_is_integer(field->value) ? field->number : json_string_value(field->value);
+	if (!field->text)
+		field->text = "";
+	return t + strcspn(t, "}") + 1;
+}
+
+static bool is_empty(const json_t *value)
+{
+	return !json_is_true(value) && !json_integer_value(value) && !json_array_size(value) &&
+	       !json_object_size(value) && !(json_is_string(value) && *json_string_value(value));
+}
+
+static bool is_true(const struct show_field *field)
+{
+	switch (field->what) {
+	case '?':
+		return !is_empty(field->value);
+	case '!':
+		return is_empty(field->value);
+	case '=':
+		return !strcmp(field->text, field->word);
+	case '#':
+		return strcmp(field->text, field->word) != 0;
+	default:
+		return true;
+	}
+}
+
+static void show_field(FILE *f, const struct show_field *field)
+{
+	char made[SHOW_TIME_BYTES];
+
+	if (field->what == '}')
+		show_text(f, field->text);
+	else if (field->what == '|')
+		show_text(f, is_empty(field->value) ? field->word : field->text);
+	else if (field->what == ':')
+		fputs(!strcmp(field->word, "when") ? show_when(json_integer_value(field->value), made)
+		      : !strcmp(field->word, "ms") ? show_ms(json_integer_value(field->value), made)
+						   : show_range(field->of, made),
+		      f);
+}
+
+/* t: behind its bracket. */
+static bool part_is_true(const json_t *row, const char *t)
+{
+	struct show_field field;
+
+	for (int depth = 0; *t && depth >= 0;) {
+		char c = *t++;
+
+		depth += (c == '[') - (c == ']');
+		if (c != '{')
+			continue;
+		t = read_field(row, t, &field);
+		if (depth == 0 && !is_true(&field))
+			return false;
+	}
+	return true;
+}
+
+/* Returns where it ends: at "]", "\t" or the end. */
+static const char *show_part(FILE *f, const json_t *row, const char *t, bool shown)
+{
+	struct show_field field;
+
+	while (*t && *t != ']' && *t != '\t') {
+		if (*t == '[') {
+			t = show_part(f, row, t + 1, shown && part_is_true(row, t + 1)) + 1;
+		} else if (*t == '{') {
+			t = read_field(row, t + 1, &field);
+			if (shown)
+				show_field(f, &field);
+		} else {
+			if (shown)
+				fputc(*t, f);
+			t++;
+		}
+	}
+	return t;
+}
+
+void show_row(FILE *f, const json_t *row, const char *template)
+{
+	show_part(f, row, template, true);
+}
+
 /*
  * --- a table ---
  *
@@ -163,16 +296,8 @@ __attribute__((format(printf, 2, 0))) static void grid_format(char text[TEXT_BYT
 	show_escape(raw, text, TEXT_BYTES);
 }
 
-void grid_cell(struct grid *grid, const char *format, ...)
+static void add_cell(struct grid *grid, const char *text)
 {
-	char text[TEXT_BYTES];
-	va_list args;
-
-	if (!grid || grid->failed)
-		return;
-	va_start(args, format);
-	grid_format(text, format, args);
-	va_end(args);
 	if (grid->cells == grid->width) {
 		grid->row = scols_table_new_line(grid->columns, NULL);
 		grid->failed = !grid->row;
@@ -184,10 +309,21 @@ void grid_cell(struct grid *grid, const char *format, ...)
 	grid->failed = scols_line_set_data(grid->row, grid->cells++, text) != 0;
 }
 
-void grid_note(struct grid *grid, const char *format, ...)
+static void add_note(struct grid *grid, const char *text)
+{
+	struct note *note = malloc(sizeof(*note) + strlen(text) + 1);
+
+	grid->failed = !note;
+	if (!note)
+		return;
+	note->below = grid->rows;
+	strcpy(note->text, text);
+	DL_APPEND(grid->notes, note);
+}
+
+void grid_cell(struct grid *grid, const char *format, ...)
 {
 	char text[TEXT_BYTES];
-	struct note *note;
 	va_list args;
 
 	if (!grid || grid->failed)
@@ -195,13 +331,51 @@ void grid_note(struct grid *grid, const char *format, ...)
 	va_start(args, format);
 	grid_format(text, format, args);
 	va_end(args);
-	note = malloc(sizeof(*note) + strlen(text) + 1);
-	grid->failed = !note;
-	if (!note)
+	add_cell(grid, text);
+}
+
+void grid_note(struct grid *grid, const char *format, ...)
+{
+	char text[TEXT_BYTES];
+	va_list args;
+
+	if (!grid || grid->failed)
 		return;
-	note->below = grid->rows;
-	strcpy(note->text, text);
-	DL_APPEND(grid->notes, note);
+	va_start(args, format);
+	grid_format(text, format, args);
+	va_end(args);
+	add_note(grid, text);
+}
+
+static void add_row(struct grid *grid, const json_t *row, const char *template,
+		    void (*add)(struct grid *grid, const char *text))
+{
+	char *text;
+	size_t size;
+	FILE *f;
+
+	for (const char *t = template; t && grid && !grid->failed;) {
+		f = open_memstream(&text, &size);
+		grid->failed = !f;
+		if (!f)
+			return;
+		t = show_part(f, row, t, true);
+		t = *t == '\t' ? t + 1 : NULL;
+		grid->failed = fclose(f) != 0;
+		if (!grid->failed)
+			add(grid, text);
+		free(text);
+	}
+}
+
+void grid_row(struct grid *grid, const json_t *row, const char *template)
+{
+	add_row(grid, row, template, add_cell);
+}
+
+void grid_row_note(struct grid *grid, const json_t *row, const char *template)
+{
+	add_row(grid, row, template, add_note);
 }
 
 void grid_print(struct grid *grid, FILE *f)

@@ -3,6 +3,7 @@
 #ifndef DFLOCK_CLI_SHOW_H
 #define DFLOCK_CLI_SHOW_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +20,22 @@ size_t show_escape(const char *text, char *out, size_t size);
 const char *show_when(int64_t unix_s, char out[SHOW_TIME_BYTES]);
 /* "250 ms", "26 s", "3 min 20 s", "5 h 12 min", "3 d 4 h". */
 const char *show_ms(int64_t ms, char out[SHOW_TIME_BYTES]);
+
+/* "10-14" for the half-open range "from" to "to" of a row, "10-end"; "whole file" for flock. */
+#define SHOW_RANGE_BYTES 48
+const char *show_range(const json_t *row, char out[SHOW_RANGE_BYTES]);
+
+/*
+ * The fields of an object that a keeper has sent, as the template says:
+ *
+ *   {a.b}                        the text or number; {a.b|else}: "else" if it is empty
+ *   {a:when} {a:ms} {a:range}    show_when(), show_ms(); show_range() of the object that has the field
+ *   [ ... ]                      a part that is left out unless all conditions in it are true (parts in it have their own):
+ *   {a?} {a!} {a=word} {a!=word} a is not empty; is empty; is this word or number; is not
+ *
+ * Empty is "", 0, false, null, [], {}, and what is missing. Fields are escaped as by show_text().
+ */
+void show_row(FILE *f, const json_t *row, const char *template);
 
 /*
  * A table for people. (It is called grid because "table" is the table of leases, keeper/guard/table.h.) Columns are
@@ -37,6 +54,9 @@ struct grid;
 struct grid *grid_new(size_t columns);
 void grid_cell(struct grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void grid_note(struct grid *grid, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* show_row() of one object: the next cells, with "\t" between them in the template; a note. */
+void grid_row(struct grid *grid, const json_t *row, const char *template);
+void grid_row_note(struct grid *grid, const json_t *row, const char *template);
 /* Cells that are missing in the last row are empty. */
 void grid_print(struct grid *grid, FILE *f);
 void grid_free(struct grid *grid);

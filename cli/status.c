@@ -13,170 +13,172 @@
 #include "cli/status.h"
 #include "wire/rundir.h"
 
-/* Which rules are in force, if not those that the file had when the keeper started. */
-static void print_rules(const json_t *status, FILE *f)
+static const char status_head[] =
+	"keeper  pid {pid}, uid {uid}, host {host}, since {started:when}, configuration {config|none}\n"
+	"        in {runtime_dir}"
+	"[{version!=" DFLOCK_VERSION "}, version {version} (this dflock is " DFLOCK_VERSION ")]\n"
+	"[{taken_over?}        its configuration was taken over {rules.in_force_since:when}: {rules.count} "
+	"rule[{rules.count!=1}s]\n]"
+	"[{rules.why?}        OLDER RULES ARE IN FORCE, since {rules.since:when}: {rules.why}\n]"
+	"[{log.level?}{log.level!=info}        log level {log.level}, set by {log.by}\n]"
+	"[{log.unwritten?}        {log.unwritten} LINES of its log could not be written: is there a journal or syslog "
+	"(/dev/log)?\n]"
+	"[{unsupervised?}        UNSUPERVISED: its parent was killed and no other can be started; see the log. "
+	"No process would stop holders whose leases cannot be renewed\n]"
+	"[{twin?}        TWICE: another keeper had the same host id, and one of the two is another host now: see the log. "
+	"It is the copy of a machine or of a runtime directory; the other host is {twin}\n]"
+	"[{ending?}        told to end: waits until the locks below are not held any more\n]"
+	"store   {store.server}[{store.up?}, up, version {store.version}]"
+	"[{store.up!}, DOWN: {store.error|not connected yet}]\n"
+	"[{store.up?}{store.refuses?}        NO NEW LOCKS: {store.refuses}\n]"
+	"[{store.up?}{store.grace?}        in grace: it is new or lost its memory, and nothing new is granted for another "
+	"{store.grace_left_ms:ms}\n]"
+	/* How long this host may count on its leases, and what happens then. */
+	"[{frozen?}        FROZEN until it answers: {frozen} processes (holders of locks, and what they started); "
+	"[{store.deadline_left_ms?}no other host can have the locks for another {store.deadline_left_ms:ms}\n]"
+	"[{store.deadline_left_ms!}they are killed if another host has had the locks, or if it comes back without its "
+	"memory (a restart, a failover): then it cannot be known which host had them\n]]"
+	"[{frozen!}{store.up!}{leases?}{store.deadline_left_ms?}        leases cannot be renewed: in "
+	"[{store.on_lost=warn}{store.deadline_left_ms:ms}][{store.on_lost!=warn}{store.sure_left_ms:ms}] their holders "
+	"[{store.on_lost=freeze}are frozen until it answers][{store.on_lost=kill}are ended]"
+	"[{store.on_lost=warn}go on unprotected] (on_lost)\n]"
+	"[{frozen!}{store.up?}{store.deadline_left_ms?}        this host's leases are sure for another "
+	"{store.deadline_left_ms:ms} (ttl {store.ttl_ms:ms})\n]";
+
+struct status_options {
+	bool json, html, check;
+	bool all;           /* also lock names that only silent hosts have, and all hosts */
+	bool expect_keeper; /* with check */
+	int watch_s;        /* 0: once */
+};
+
+/* Adds "renamed" and "differing": rules that other hosts name differently; all that differs. */
+static void count_differences(json_t *status)
 {
-	const json_t *rules = json_object_get(status, "rules");
-	int64_t in_force = field_number(rules, "in_force_since"), count = field_number(rules, "count");
-	char since[SHOW_TIME_BYTES];
+	const json_t *elsewhere = json_object_get(status, "elsewhere"), *difference;
+	json_int_t renamed = 0;
+	size_t i;
 
-	if (in_force > field_number(status, "started") + 1)
-		fprintf(f, "        its configuration was taken over %s: %" PRId64 " rule%s\n",
-			show_when(in_force, since), count, count == 1 ? "" : "s");
-	if (!*field_text(rules, "why"))
-		return;
-	fprintf(f, "        OLDER RULES ARE IN FORCE, since %s: ", show_when(field_number(rules, "since"), since));
-	show_text(f, field_text(rules, "why"));
-	fputc('\n', f);
-}
-
-static void print_keeper(const json_t *status, FILE *f)
-{
-	char since[SHOW_TIME_BYTES];
-
-	fprintf(f, "keeper  pid %" PRId64 ", uid %" PRId64 ", host ", field_number(status, "pid"),
-		field_number(status, "uid"));
-	show_text(f, field_text(status, "host"));
-	fprintf(f, ", since %s, configuration ", show_when(field_number(status, "started"), since));
-	show_text(f, *field_text(status, "config") ? field_text(status, "config") : "none");
-	fprintf(f, "\n        in ");
-	show_text(f, field_text(status, "runtime_dir"));
-	if (strcmp(field_text(status, "version"), DFLOCK_VERSION)) {
-		fprintf(f, ", version ");
-		show_text(f, field_text(status, "version"));
-		fprintf(f, " (this dflock is %s)", DFLOCK_VERSION);
-	}
-	fputc('\n', f);
-}
-
-/* Nothing if all is as usual. */
-static void print_log(const json_t *status, FILE *f)
-{
-	const json_t *log = json_object_get(status, "log");
-
-	if (*field_text(log, "level") && strcmp(field_text(log, "level"), "info")) {
-		fprintf(f, "        log level ");
-		show_text(f, field_text(log, "level"));
-		fprintf(f, ", set by ");
-		show_text(f, field_text(log, "by"));
-		fputc('\n', f);
-	}
-	if (field_number(log, "unwritten"))
-		fprintf(f,
-			"        %" PRId64
-			" LINES of its log could not be written: is there a journal or syslog (/dev/log)?\n",
-			field_number(log, "unwritten"));
-}
-
-/* How long this host may count on its leases, and what happens then. */
-static void print_deadline(const json_t *status, FILE *f)
-{
-	const json_t *store = json_object_get(status, "store");
-	const char *on_lost = field_text(store, "on_lost");
-	int64_t left = field_number(store, "deadline_left_ms"), frozen = field_number(status, "frozen");
-	bool leases = json_array_size(json_object_get(status, "leases")), up = field_flag(store, "up");
-	char time[SHOW_TIME_BYTES], ttl[SHOW_TIME_BYTES];
-
-	show_ms(left, time);
-	if (frozen)
-		fprintf(f,
-			"        FROZEN until it answers: %" PRId64
-			" processes (holders of locks, and what they started); ",
-			frozen);
-	if (frozen && left > 0)
-		fprintf(f, "no other host can have the locks for another %s\n", time);
-	else if (frozen)
-		fprintf(f,
-			"they are killed if another host has had the locks, or if it comes back without its memory (a "
-			"restart, a failover): then it cannot be known which host had them\n");
-	else if (!up && leases && left > 0)
-		fprintf(f, "        leases cannot be renewed: in %s their holders %s (on_lost)\n",
-			show_ms(strcmp(on_lost, "warn") ? field_number(store, "sure_left_ms") : left, time),
-			!strcmp(on_lost, "freeze") ? "are frozen until it answers"
-			: !strcmp(on_lost, "kill") ? "are ended"
-						   : "go on unprotected");
-	else if (up && left > 0)
-		fprintf(f, "        this host's leases are sure for another %s (ttl %s)\n", time,
-			show_ms(field_number(store, "ttl_ms"), ttl));
-}
-
-static void print_store(const json_t *status, FILE *f)
-{
-	const json_t *store = json_object_get(status, "store");
-	char time[SHOW_TIME_BYTES];
-	bool up = field_flag(store, "up");
-	const char *error = field_text(store, "error"), *refuses = field_text(store, "refuses");
-
-	fprintf(f, "store   ");
-	show_text(f, field_text(store, "server"));
-	fprintf(f, up ? ", up, version " : ", DOWN: ");
-	show_text(f, up ? field_text(store, "version") : *error ? error : "not connected yet");
-	fputc('\n', f);
-	if (up && *refuses) {
-		fprintf(f, "        NO NEW LOCKS: ");
-		show_text(f, refuses);
-		fputc('\n', f);
-	}
-	if (up && field_flag(store, "grace"))
-		fprintf(f,
-			"        in grace: it is new or lost its memory, and nothing new is granted for another %s\n",
-			show_ms(field_number(store, "grace_left_ms"), time));
-	print_deadline(status, f);
-}
-
-/* One line if other hosts name or protect differently. */
-static void elsewhere_print(const json_t *elsewhere, FILE *f)
-{
-	const json_t *list = json_object_get(elsewhere, "differences"), *difference;
-	size_t i, renamed = 0;
-
-	json_array_foreach (list, i, difference)
+	json_array_foreach (json_object_get(elsewhere, "differences"), i, difference)
 		renamed += !strcmp(field_text(difference, "what"), "renamed");
-	if (renamed)
-		fprintf(f,
-			"\nNAMED DIFFERENTLY on other hosts: %zu rule%s; these locks do not exclude each other. "
-			"`dflock doctor` shows them\n",
-			renamed, renamed == 1 ? "" : "s");
-	else if (json_array_size(list) + (size_t)field_number(elsewhere, "alone"))
-		fprintf(f, "\nrules differ: of hosts that share lock names, not all protect the same; `dflock doctor` "
-			   "shows what\n");
+	json_object_set_new(status, "renamed", json_integer(renamed));
+	json_object_set_new(status, "differing", json_integer((json_int_t)i + field_number(elsewhere, "left_out")));
 }
 
 /* Every field may be missing, of another type, or hostile text. */
-static void status_print(const json_t *status, const struct status_options *options, FILE *f)
+static void status_print(json_t *status, const struct status_options *options, FILE *f)
 {
-	const json_t *cluster = json_object_get(status, "cluster");
+	int64_t in_force = field_number(json_object_get(status, "rules"), "in_force_since");
 
-	print_keeper(status, f);
-	print_rules(status, f);
-	print_log(status, f);
-	if (field_flag(status, "unsupervised"))
-		fprintf(f, "        UNSUPERVISED: its parent was killed and no other can be started; see the log. "
-			   "No process would stop holders whose leases cannot be renewed\n");
-	if (*field_text(status, "twin")) {
-		fprintf(f,
-			"        TWICE: another keeper had the same host id, and one of the two is another host now: see the "
-			"log. It is the copy of a machine or of a runtime directory; the other host is ");
-		show_text(f, field_text(status, "twin"));
-		fputc('\n', f);
-	}
-	if (field_flag(status, "ending"))
-		fprintf(f, "        told to end: waits until the locks below are not held any more\n");
-	print_store(status, f);
-	status_toolong_print(json_object_get(status, "too_long"), f);
-	status_past_print(status, f);
-	status_leases_print_lost(json_object_get(status, "lost"), f);
-	status_leases_print(json_object_get(status, "leases"), f);
-	if (json_is_object(cluster)) {
-		status_cluster_print(cluster, field_text(status, "host"), options->all, f);
-		elsewhere_print(json_object_get(status, "elsewhere"), f);
+	json_object_set_new(status, "taken_over", json_boolean(in_force > field_number(status, "started") + 1));
+	count_differences(status);
+	show_row(f, status, status_head);
+	status_leases_print(status, f);
+	if (json_is_object(json_object_get(status, "cluster"))) {
+		status_cluster_print(status, options->all, f);
+		show_row(
+			f, status,
+			"[{renamed?}\nNAMED DIFFERENTLY on other hosts: {renamed} rule[{renamed!=1}s]; these locks do not "
+			"exclude each other. `dflock doctor` shows them\n]"
+			"[{renamed!}{differing?}\nrules differ: of hosts that share lock names, not all protect the same; "
+			"`dflock doctor` shows what\n]");
 	} else {
-		const char *error = field_text(status, "cluster_error");
-
-		fprintf(f, "\nthe rest of the cluster cannot be shown: ");
-		show_text(f, *error ? error : "the store is not reachable");
-		fputc('\n', f);
+		show_row(f, status,
+			 "\nthe rest of the cluster cannot be shown: {cluster_error|the store is not reachable}\n");
 	}
+}
+
+/* --- --check: one line for monitoring systems --- */
+
+/* Why it is critical: locks are refused, or holders are stopped or unguarded. Then why it is a warning. */
+static const struct {
+	int level;
+	const char *row; /* shows nothing if the reason does not hold */
+} status_reasons[] = {
+	{2, "[{frozen?}; {frozen} processes are frozen until the store {store.server} answers]"},
+	{2,
+	 "[{store.up!}; the store {store.server} {store.trouble|is not reachable}: {store.error|not connected yet}]"},
+	{2, "[{store.up?}{store.refuses?}; no new locks: {store.refuses}]"},
+	{2, "[{unsupervised?}; the keeper's parent was killed, and none can be started]"},
+	{1, "[{n.lost?}; {n.lost} [{n.lost=1}lease was][{n.lost!=1}leases were] lost]"},
+	{1, "[{twin?}; the host {twin} had the same id: a machine or a runtime directory was copied]"},
+	{1, "[{n.past?}; {n.past} [{n.past=1}lock was][{n.past!=1}locks were] taken past dflock]"},
+	{1, "[{n.long?}; {n.long} [{n.long=1}lock is][{n.long!=1}locks are] held too long]"},
+	{1, "[{n.beyond?}; {n.beyond} holder[{n.beyond!=1}s] cannot be stopped]"},
+	{1, "[{store.up?}{store.grace?}; the store is in grace and grants no new locks]"},
+	{1, "[{rules.why?}{rules.file!=changed}; older rules are in force: {rules.why}]"},
+	{1,
+	 "[{renamed?}; {renamed} [{renamed=1}rule is][{renamed!=1}rules are] named differently on other hosts (dflock "
+	 "doctor)]"},
+	/* A setting, which is not over after a while: a warning would be one for ever. What comes of it is critical. */
+	{0,
+	 "; the store is up, {n.used} of {n.leases} leases in use, {n.waiting} waiting[{store.risk?}; note: {store.risk}]"},
+};
+
+/* Adds "n", the figures. */
+static void check_count(json_t *status)
+{
+	json_int_t leases = 0, used = 0, waiting = 0, lost = 0, beyond = 0;
+	const json_t *lease, *holder;
+	size_t i, j;
+
+	/* What an operator took away is no surprise. */
+	json_array_foreach (json_object_get(status, "lost"), i, lease)
+		lost += !field_flag(lease, "broken");
+	json_array_foreach (json_object_get(status, "leases"), i, lease) {
+		bool asking = !strcmp(field_text(lease, "state"), "asking");
+		const json_t *holders = asking ? NULL : json_object_get(lease, "holders");
+
+		leases += !asking;
+		used += json_array_size(holders) > 0;
+		waiting += (json_int_t)json_array_size(json_object_get(lease, "waiting"));
+		json_array_foreach (holders, j, holder)
+			beyond += field_flag(holder, "unstoppable");
+	}
+	json_object_set_new(status, "n",
+			    json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "leases", leases, "used", used, "waiting",
+				      waiting, "lost", lost, "beyond", beyond, "past",
+				      (json_int_t)json_array_size(json_object_get(status, "taken_past")), "long",
+				      (json_int_t)json_array_size(json_object_get(status, "too_long"))));
+	count_differences(status);
+}
+
+/* Behind '|' stand the figures. */
+static void check_print(int level, char *why)
+{
+	static const char *const words[] = {"OK", "WARNING", "CRITICAL"};
+
+	for (char *bar = why; (bar = strchr(bar, '|'));)
+		*bar = '/';
+	printf("DFLOCK %s: %s", words[level], why);
+}
+
+/* With all reasons, the worst first. */
+static int check_status(json_t *status)
+{
+	char *why = NULL;
+	size_t size;
+	FILE *f = open_memstream(&why, &size);
+	int level = 0;
+
+	if (!f)
+		return 2;
+	check_count(status);
+	for (size_t i = 0; i < sizeof(status_reasons) / sizeof(*status_reasons); i++) {
+		long before = ftell(f);
+
+		if (!status_reasons[i].level && level)
+			continue;
+		show_row(f, status, status_reasons[i].row);
+		if (ftell(f) > before && status_reasons[i].level > level)
+			level = status_reasons[i].level;
+	}
+	if (fclose(f) == 0)
+		check_print(level, why + 2);
+	free(why);
+	show_row(stdout, status,
+		 " | leases={n.leases} used={n.used} waiting={n.waiting} frozen={frozen|0} lost={n.lost}\n");
+	return level;
 }
 
 /* --- the command --- */
@@ -287,11 +289,14 @@ static int status_check_once(const struct status_options *options)
 		level = 2;
 	}
 	if (ret) {
-		status_check_line(level, why, stdout);
+		char shown[4 * CLI_LINE_BYTES];
+
+		show_escape(why, shown, sizeof(shown));
+		check_print(level, shown);
 		putchar('\n');
 		return level;
 	}
-	level = status_check(status, stdout);
+	level = check_status(status);
 	json_decref(status);
 	return level;
 }

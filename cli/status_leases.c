@@ -1,136 +1,79 @@
-/* dflock status: this host's leases, those that were lost, and locks that are held too long or were taken past dflock. */
+/* dflock status: leases of this host and of all hosts, those that were lost, and locks that are held too long or were taken
+ * past dflock. The rows are the keeper's (docs/state.md); fields that are derived from others are added to them here. */
 #include "cli/status.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/field.h"
 #include "cli/show.h"
 
-#define LEASES_WHEN_BYTES (SHOW_TIME_BYTES + 8)
+#define RANGE       "{space} {mode}, {from:range}"
+#define REST_MAX_MS INT64_C(2592000000) /* the longest at_least_ms */
 
-const char *status_leases_range(const json_t *lease, char out[STATUS_RANGE_BYTES])
+static void add_notes(struct grid *grid, const json_t *rows, const char *template)
 {
-	int64_t to = field_number(lease, "to"); /* null: to the end */
-
-	if (!strcmp(field_text(lease, "space"), "flock"))
-		snprintf(out, STATUS_RANGE_BYTES, "whole file");
-	else if (to > 0 && to != INT64_MAX)
-		snprintf(out, STATUS_RANGE_BYTES, "%" PRId64 "-%" PRId64, field_number(lease, "from"), to - 1);
-	else
-		snprintf(out, STATUS_RANGE_BYTES, "%" PRId64 "-end", field_number(lease, "from"));
-	return out;
-}
-
-void status_leases_add_range(struct grid *grid, const json_t *row)
-{
-	char range[STATUS_RANGE_BYTES];
-
-	grid_cell(grid, "%s %s, %s", field_text(row, "space"), field_text(row, "mode"),
-		  status_leases_range(row, range));
-}
-
-/* A holder that the keeper may not look into, or does not find. */
-static void add_unseen(struct grid *grid, const json_t *p)
-{
-	char who[64] = "a process that the keeper cannot find or may not look into";
-
-	if (field_number(p, "pid"))
-		snprintf(who, sizeof(who), "pid %" PRId64 ", which the keeper may not look into",
-			 field_number(p, "pid"));
-	grid_note(grid, "    held by %s, %s: %s", who, field_text(p, "mode"),
-		  field_flag(p, "unstoppable")
-			  ? "it CANNOT BE STOPPED if the lease runs out (unstoppable in dflock.conf(5))"
-			  : "it is stopped by SIGSTOP if the lease runs out");
-}
-
-/* Since when a process has the lock; "after" a time where programs take it without a question. */
-static const char *leases_when(const json_t *holder, char out[LEASES_WHEN_BYTES])
-{
-	char when[SHOW_TIME_BYTES];
-
-	if (!field_number(holder, "since"))
-		return "not known";
-	snprintf(out, LEASES_WHEN_BYTES, "%s%s", strcmp(field_text(holder, "since_is"), "granted") ? "after " : "",
-		 show_when(field_number(holder, "since"), when));
-	return out;
-}
-
-static const char *leases_since_word(const json_t *holder)
-{
-	return !field_number(holder, "since")                      ? ""
-	       : strcmp(field_text(holder, "since_is"), "granted") ? ", locked "
-								   : ", locked since ";
-}
-
-/* The earliest of them that is known; "-": no process has it. */
-static const char *leases_held_since(const json_t *lease, char out[LEASES_WHEN_BYTES])
-{
-	const json_t *holders = json_object_get(lease, "holders"), *p, *first = NULL;
+	const json_t *row;
 	size_t i;
 
-	if (!strcmp(field_text(lease, "state"), "asking"))
-		return "-";
-	json_array_foreach (holders, i, p) {
-		if (!field_number(p, "since"))
-			return "not known";
-		if (!first || field_number(p, "since") < field_number(first, "since"))
-			first = p;
-	}
-	return first ? leases_when(first, out) : "-";
+	json_array_foreach (rows, i, row)
+		grid_row_note(grid, row, template);
+}
+
+/* The rows, sorted, with a line above and one below them; nothing if there are none. */
+static void print_rows(const json_t *rows, const char *then, const char *head, const char *template, const char *advice,
+		       FILE *f)
+{
+	size_t count;
+	json_t **list = field_sorted(rows, "name", then, &count);
+
+	if (count)
+		fprintf(f, "\n%s\n", head);
+	for (size_t i = 0; i < count; i++)
+		show_row(f, list[i], template);
+	if (count)
+		fputs(advice, f);
+	free(list);
+}
+
+/* --- this host's --- */
+
+/* While the host asks for a lease, processes that hold the file's lock do so under another lease of the file. */
+static const json_t *holders_of(const json_t *lease)
+{
+	return strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
 }
 
 static void add_processes(struct grid *grid, const json_t *lease)
 {
-	bool record = !strcmp(field_text(lease, "space"), "record");
-	char since[SHOW_TIME_BYTES], held[LEASES_WHEN_BYTES], range[STATUS_RANGE_BYTES];
-	/* While the host asks for this lease, processes that hold the file's lock do so under another lease of the
-	 * file. */
-	const json_t *holders = strcmp(field_text(lease, "state"), "asking") ? json_object_get(lease, "holders") : NULL;
-	const json_t *p;
-	size_t i;
-
-	json_array_foreach (holders, i, p) {
-		if (field_flag(p, "unseen")) {
-			add_unseen(grid, p);
-			continue;
-		}
-		grid_note(grid, "    held by pid %" PRId64 ", %s%s%s%s%s, running since %s: %s", field_number(p, "pid"),
-			  field_text(p, "mode"), record ? " " : "", record ? status_leases_range(p, range) : "",
-			  leases_since_word(p), field_number(p, "since") ? leases_when(p, held) : "",
-			  show_when(field_number(p, "started"), since), field_text(p, "command"));
-	}
-	json_array_foreach (json_object_get(lease, "calls"), i, p)
-		grid_note(grid,
-			  "    kept by pid %" PRId64 " (thread %" PRId64
-			  ", %s): its lock call under the net has not been seen to end",
-			  field_number(p, "pid"), field_number(p, "thread"), field_text(p, "command"));
-	json_array_foreach (json_object_get(lease, "waiting"), i, p)
-		grid_note(grid, "    pid %" PRId64 " %s for it, %s, since %s", field_number(p, "pid"),
-			  field_flag(p, "nonblock") ? "asks" : "waits", field_text(p, "mode"),
-			  show_when(field_number(p, "since"), since));
+	add_notes(grid, holders_of(lease),
+		  "    held by "
+		  "[{unseen!}pid {pid}, {mode}[{space=record} {from:range}]"
+		  "[{since?}, locked [{since_is=granted}since][{since_is!=granted}after] {since:when}]"
+		  ", running since {started:when}: {command}]"
+		  "[{unseen?}[{pid?}pid {pid}, which the keeper may not look into]"
+		  "[{pid!}a process that the keeper cannot find or may not look into], {mode}: "
+		  "[{unstoppable?}it CANNOT BE STOPPED if the lease runs out (unstoppable in dflock.conf(5))]"
+		  "[{unstoppable!}it is stopped by SIGSTOP if the lease runs out]]");
+	add_notes(
+		grid, json_object_get(lease, "calls"),
+		"    kept by pid {pid} (thread {thread}, {command}): its lock call under the net has not been seen to end");
+	add_notes(grid, json_object_get(lease, "waiting"),
+		  "    pid {pid} [{nonblock?}asks][{nonblock!}waits] for it, {mode}, since {since:when}");
 }
 
-void status_leases_print_lost(const json_t *lost, FILE *f)
+/* The earliest of them that is known; "-": no process has it. */
+static void add_held_since(struct grid *grid, const json_t *lease)
 {
-	char when[SHOW_TIME_BYTES];
-	size_t count;
-	json_t **list = field_sorted(lost, "name", "when", &count);
+	const json_t *p, *first = NULL;
+	size_t i;
 
-	if (count)
-		fprintf(f, "\nLOST: what the holders did after these times was not protected\n");
-	for (size_t i = 0; i < count; i++) {
-		struct grid *grid = grid_new(1);
-
-		grid_note(grid, "%s (%s), %s, fence %" PRId64 ", lost %s: %s", field_text(list[i], "name"),
-			  field_text(list[i], "path"), field_text(list[i], "mode"), field_number(list[i], "fence"),
-			  show_when(field_number(list[i], "when"), when), field_text(list[i], "why"));
-		add_processes(grid, list[i]);
-		grid_print(grid, f);
-		grid_free(grid);
-	}
-	free(list);
+	json_array_foreach (holders_of(lease), i, p)
+		if (!first || field_number(p, "since") < field_number(first, "since"))
+			first = p;
+	grid_row(grid, first, first ? "[{since!}not known][{since?}[{since_is!=granted}after ]{since:when}]" : "-");
 }
 
 /* For people: docs/state.md has the states as the keeper has them. */
@@ -158,118 +101,206 @@ static const char *leases_state(const json_t *lease)
 	return state;
 }
 
-void status_leases_print(const json_t *leases, FILE *f)
+static void print_leases(const json_t *leases, FILE *f)
 {
-	static const char *const heads[] = {"NAME", "SPACE", "MODE", "RANGE", "STATE", "FENCE", "HELD SINCE"};
-	size_t count, columns = sizeof(heads) / sizeof(heads[0]);
+	size_t count;
 	json_t **list = field_sorted(leases, "name", "from", &count);
-	struct grid *grid = count ? grid_new(columns) : NULL;
+	struct grid *grid = grid_new(7);
 
-	if (!count) {
-		fprintf(f, "\nthis host has no leases\n");
-		goto out;
-	}
-	fputc('\n', f);
-	for (size_t i = 0; i < columns; i++)
-		grid_cell(grid, "%s", heads[i]);
+	grid_row(grid, NULL, "NAME\tSPACE\tMODE\tRANGE\tSTATE\tFENCE\tHELD SINCE");
 	for (size_t i = 0; i < count; i++) {
-		char range[STATUS_RANGE_BYTES], since[LEASES_WHEN_BYTES];
-
-		grid_cell(grid, "%s", field_text(list[i], "name"));
-		grid_cell(grid, "%s", field_text(list[i], "space"));
-		grid_cell(grid, "%s", field_text(list[i], "mode"));
-		grid_cell(grid, "%s", status_leases_range(list[i], range));
+		grid_row(grid, list[i], "{name}\t{space}\t{mode}\t{from:range}");
 		grid_cell(grid, "%s", leases_state(list[i]));
-		if (field_number(list[i], "fence"))
-			grid_cell(grid, "%" PRId64, field_number(list[i], "fence"));
-		else
-			grid_cell(grid, "-");
-		grid_cell(grid, "%s", leases_held_since(list[i], since));
+		grid_row(grid, list[i], "{fence|-}");
+		add_held_since(grid, list[i]);
 		if (strcmp(field_text(list[i], "path"), field_text(list[i], "name")))
-			grid_note(grid, "    file %s", field_text(list[i], "path"));
+			grid_row_note(grid, list[i], "    file {path}");
 		if (*field_text(list[i], "note"))
-			grid_note(grid, "    %s", field_text(list[i], "note"));
+			grid_row_note(grid, list[i], "    {note}");
 		add_processes(grid, list[i]);
 	}
-	grid_print(grid, f);
-out:
-	grid_free(grid);
-	free(list);
-}
-
-/* --- held too long --- */
-
-void status_toolong_print(const json_t *too_long, FILE *f)
-{
-	char since[SHOW_TIME_BYTES], held[SHOW_TIME_BYTES];
-	size_t count;
-	json_t **list = field_sorted(too_long, "name", "pid", &count);
-	struct grid *grid = count ? grid_new(1) : NULL;
-
-	if (count)
-		fprintf(f, "\nHELD TOO LONG: longer than warn_after_ms or kill_after_ms of their rule\n");
-	for (size_t i = 0; i < count; i++) {
-		const char *doing = field_text(list[i], "doing");
-
-		grid_note(grid, "%s (%s), for %s, since %s", field_text(list[i], "name"), field_text(list[i], "path"),
-			  show_ms(field_number(list[i], "held_ms"), held),
-			  show_when(field_number(list[i], "since"), since));
-		grid_note(grid, "    by pid %" PRId64 "%s%s: %s", field_number(list[i], "pid"),
-			  *doing ? ", which " : "", doing, field_text(list[i], "command"));
-	}
+	fputs(count ? "\n" : "\nthis host has no leases\n", f);
 	if (count)
 		grid_print(grid, f);
 	grid_free(grid);
 	free(list);
 }
 
-/* --- taken past dflock --- */
-
-static void print_one(const json_t *lock, FILE *f)
+static void print_lost(const json_t *lost, FILE *f)
 {
-	bool record = !strcmp(field_text(lock, "space"), "record");
-	char since[SHOW_TIME_BYTES], range[STATUS_RANGE_BYTES];
+	size_t count;
+	json_t **list = field_sorted(lost, "name", "when", &count);
 	struct grid *grid = grid_new(1);
 
-	grid_note(grid, "%s (%s), %s%s%s", field_text(lock, "name"), field_text(lock, "path"), field_text(lock, "mode"),
-		  record ? " " : "", record ? status_leases_range(lock, range) : "");
-	grid_note(grid, "    locked by pid %" PRId64 ", seen since %s: %s", field_number(lock, "pid"),
-		  show_when(field_number(lock, "since"), since), field_text(lock, "command"));
+	for (size_t i = 0; i < count; i++) {
+		grid_row_note(grid, list[i], "{name} ({path}), {mode}, fence {fence}, lost {when:when}: {why}");
+		add_processes(grid, list[i]);
+	}
+	if (count) {
+		fprintf(f, "\nLOST: what the holders did after these times was not protected\n");
+		grid_print(grid, f);
+	}
+	grid_free(grid);
+	free(list);
+}
+
+static void print_past(const json_t *status, FILE *f)
+{
+	static const char row[] = "{name} ({path}), {mode}[{space=record} {from:range}]\n"
+				  "    locked by pid {pid}, seen since {since:when}: {command}\n";
+	json_t *lists[] = {json_array(), json_array()}, *lock;
+	size_t i;
+
+	json_array_foreach (json_object_get(status, "taken_past"), i, lock)
+		json_array_append(lists[field_flag(lock, "before")], lock);
+	print_rows(
+		lists[false], "pid", "PAST DFLOCK: no lease covers these locks, so another host may have them, too",
+		row,
+		"start these programs with `dflock run`; `dflock doctor PROGRAM` says why dflock does not reach one\n",
+		f);
+	print_rows(lists[true], "pid",
+		   "locks that were there before the keeper or their rule came; no lease covers them", row,
+		   "what was locked without dflock is not protected; start these programs again\n", f);
+	show_row(
+		f, status,
+		"[{past_looks.left_out?}\nmore locks than the keeper watches: {past_looks.left_out} were not looked at\n]");
+	json_decref(lists[false]);
+	json_decref(lists[true]);
+}
+
+void status_leases_print(const json_t *status, FILE *f)
+{
+	print_rows(json_object_get(status, "too_long"), "pid",
+		   "HELD TOO LONG: longer than warn_after_ms or kill_after_ms of their rule",
+		   "{name} ({path}), for {held_ms:ms}, since {since:when}\n"
+		   "    by pid {pid}[{doing?}, which {doing}]: {command}\n",
+		   "", f);
+	print_past(status, f);
+	print_lost(json_object_get(status, "lost"), f);
+	print_leases(json_object_get(status, "leases"), f);
+}
+
+/* --- all hosts' --- */
+
+/* Silent for longer than a lease lasts: a host that wants its leases gets them after one ttl of watching. */
+static bool is_silent(const json_t *status, const json_t *about)
+{
+	return !json_is_object(about) ||
+	       field_number(about, "age_ms") > field_number(json_object_get(status, "cluster"), "ttl_ms");
+}
+
+/* Adds "own", "unheard" or "silent_ms" to what a host has or waits for. Is the host one that lives? */
+static bool tell_host(const json_t *status, json_t *entry)
+{
+	const json_t *hosts = json_object_get(json_object_get(status, "cluster"), "hosts");
+	const json_t *about = json_object_get(hosts, field_text(entry, "host"));
+	bool silent = is_silent(status, about);
+
+	if (!strcmp(field_text(entry, "host"), field_text(status, "host")))
+		json_object_set_new(entry, "own", json_true());
+	else if (!json_is_object(about))
+		json_object_set_new(entry, "unheard", json_true());
+	else if (silent)
+		json_object_set_new(entry, "silent_ms", json_integer(field_number(about, "age_ms")));
+	return !silent;
+}
+
+/* By this machine's clock: the store says how long it still rests. */
+static void add_rests(struct grid *grid, const json_t *lock)
+{
+	const char *space;
+	json_t *left;
+
+	json_object_foreach (json_object_get(lock, "resting"), space, left) {
+		int64_t ms = json_integer_value(left);
+		json_t *rest;
+
+		if (ms <= 0 || ms > REST_MAX_MS)
+			continue;
+		rest = json_pack("{s:s,s:I,s:I}", "space", space, "left_ms", (json_int_t)ms, "until",
+				 (json_int_t)(time(NULL) + (ms + 999) / 1000));
+		grid_row(grid, rest, "    resting\tuntil {until:when}\t{space}\t{left_ms:ms} more\t");
+		json_decref(rest);
+	}
+}
+
+/* The program whose question got a lease may have ended since, and others of its host may use the lease. */
+#define HOST "{host}[{own?} (this host)][{unheard?} (never heard of)][{silent_ms?} (silent for {silent_ms:ms})]"
+#define JOB  "[{job.pid?}asked for by pid {job.pid} ({job.command}), {job.since:when}]"
+
+static void add_lock(struct grid *grid, const json_t *lock)
+{
+	const json_t *client = json_object_get(lock, "client");
+	json_t *entry;
+	size_t i;
+
+	grid_row_note(grid, lock, "{name}");
+	json_array_foreach (json_object_get(lock, "leases"), i, entry)
+		grid_row(grid, entry, "    held\t" HOST "\t" RANGE "\tfence {fence}\t" JOB);
+	if (json_is_object(client)) /* a program that has the lock by its key (redis_key) */
+		grid_row(grid, client,
+			 "    held\ta Redis client ({token}...)\tkey {key}\t"
+			 "[{left_ms=-1}without an expiry][{left_ms!=-1}for another {left_ms:ms}]\t");
+	add_rests(grid, lock);
+	json_array_foreach (json_object_get(lock, "waiters"), i, entry) {
+		grid_cell(grid, "    waits (%zu.)", i + 1);
+		grid_row(grid, entry, HOST "\t" RANGE "\t\t" JOB);
+	}
+}
+
+static bool concerns_the_living(const json_t *status, const json_t *lock)
+{
+	static const char *const lists[] = {"leases", "waiters"};
+	bool living = json_object_size(json_object_get(lock, "resting"));
+	json_t *entry;
+	size_t i;
+
+	for (int l = 0; l < 2; l++)
+		json_array_foreach (json_object_get(lock, lists[l]), i, entry)
+			living = tell_host(status, entry) || living;
+	return living;
+}
+
+static void print_hosts(const json_t *status, FILE *f)
+{
+	struct grid *grid = grid_new(2);
+	const char *host;
+	json_t *about;
+
+	fprintf(f, "\nhosts, and how long ago they were heard of\n");
+	json_object_foreach (json_object_get(json_object_get(status, "cluster"), "hosts"), host, about) {
+		grid_cell(grid, "    %s%s", host, strcmp(host, field_text(status, "host")) ? "" : " (this host)");
+		grid_row(grid, about, "{age_ms:ms}");
+	}
 	grid_print(grid, f);
 	grid_free(grid);
 }
 
-static void print_those(json_t *const *list, size_t count, bool before, const char *head, const char *advice, FILE *f)
+void status_cluster_print(const json_t *status, bool all, FILE *f)
 {
-	bool any = false;
+	const json_t *cluster = json_object_get(status, "cluster");
+	size_t count, left_out = 0, living = 0;
+	json_t **list = field_sorted(json_object_get(cluster, "locks"), "name", "", &count);
+	struct grid *grid = grid_new(5);
+	const char *host;
+	json_t *about;
 
+	json_object_foreach (json_object_get(cluster, "hosts"), host, about)
+		living += !is_silent(status, about);
+	fprintf(f, "\ncluster: %zu active host%s%s, %zu lock name%s\n", living, living == 1 ? "" : "s",
+		field_flag(cluster, "open") ? "" : ", in grace", count, count == 1 ? "" : "s");
 	for (size_t i = 0; i < count; i++) {
-		if (field_flag(list[i], "before") != before)
-			continue;
-		if (!any)
-			fprintf(f, "\n%s\n", head);
-		any = true;
-		print_one(list[i], f);
+		if (concerns_the_living(status, list[i]) || all)
+			add_lock(grid, list[i]);
+		else
+			left_out++;
 	}
-	if (any)
-		fprintf(f, "%s\n", advice);
-}
-
-void status_past_print(const json_t *status, FILE *f)
-{
-	const json_t *looks = json_object_get(status, "past_looks");
-	size_t count;
-	json_t **list = field_sorted(json_object_get(status, "taken_past"), "name", "pid", &count);
-
-	print_those(
-		list, count, false, "PAST DFLOCK: no lease covers these locks, so another host may have them, too",
-		"start these programs with `dflock run`; `dflock doctor PROGRAM` says why dflock does not reach one",
-		f);
-	print_those(list, count, true,
-		    "locks that were there before the keeper or their rule came; no lease covers them",
-		    "what was locked without dflock is not protected; start these programs again", f);
-	if (field_number(looks, "left_out"))
-		fprintf(f, "\nmore locks than the keeper watches: %" PRId64 " were not looked at\n",
-			field_number(looks, "left_out"));
+	grid_print(grid, f);
+	if (left_out)
+		fprintf(f, "(--all shows %zu more, which only silent hosts have: until another host wants them)\n",
+			left_out);
+	if (all)
+		print_hosts(status, f);
+	grid_free(grid);
 	free(list);
 }

@@ -49,7 +49,7 @@ static void top_add_entry(const char *lock, const json_t *entry, unsigned place)
 {
 	const json_t *job = json_object_get(entry, "job");
 	struct top_row *row = top_add(lock, field_text(entry, "host"));
-	char range[STATUS_RANGE_BYTES], age[SHOW_TIME_BYTES];
+	char range[SHOW_RANGE_BYTES], age[SHOW_TIME_BYTES];
 
 	if (!row)
 		return;
@@ -61,7 +61,7 @@ static void top_add_entry(const char *lock, const json_t *entry, unsigned place)
 	else
 		snprintf(row->text[TOP_STATE], TOP_TEXT_BYTES, "held");
 	snprintf(row->text[TOP_WHAT], TOP_TEXT_BYTES, "%s %s, %s", field_text(entry, "space"),
-		 field_text(entry, "mode"), status_leases_range(entry, range));
+		 field_text(entry, "mode"), show_range(entry, range));
 	if (row->since)
 		snprintf(row->text[TOP_SINCE], TOP_TEXT_BYTES, "%s", show_ms((time(NULL) - row->since) * 1000, age));
 	if (field_number(job, "pid"))

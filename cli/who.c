@@ -8,7 +8,6 @@
 
 #include "cli/field.h"
 #include "cli/show.h"
-#include "cli/status.h"
 #include "config/config.h"
 #include "wire/rundir.h"
 
@@ -131,138 +130,76 @@ static bool who_is_held(const json_t *report)
 	return field_number(report, "left_out") > 0 || json_is_object(json_object_get(report, "client"));
 }
 
-static void who_add_host(struct grid *grid, const json_t *host)
-{
-	grid_cell(grid, "    %s%s", field_text(host, "host"), field_flag(host, "own") ? " (this host)" : "");
-}
-
-static void who_add_process(struct grid *grid, const json_t *job)
-{
-	int64_t pid = field_number(job, "pid");
-
-	if (!pid)
-		grid_cell(grid, "a process that the keeper may not look into");
-	else if (*field_text(job, "command"))
-		grid_cell(grid, "pid %" PRId64 " (%s)", pid, field_text(job, "command"));
-	else
-		grid_cell(grid, "pid %" PRId64, pid);
-}
-
-static void who_add_holders(struct grid *grid, const json_t *host)
-{
-	const json_t *holder;
-	char since[SHOW_TIME_BYTES];
-	int64_t more = field_number(host, "count");
-	size_t i;
-
-	json_array_foreach (json_object_get(host, "holders"), i, holder) {
-		who_add_host(grid, host);
-		who_add_process(grid, holder);
-		status_leases_add_range(grid, holder);
-		grid_cell(grid, "since %s", show_when(field_number(holder, "since"), since));
-		more--;
-	}
-	if (more <= 0)
-		return;
-	who_add_host(grid, host);
-	grid_cell(grid, "%" PRId64 " %s", more, i ? "more" : "that it does not tell (show_jobs)");
-	grid_cell(grid, "%s", "");
-	grid_cell(grid, "%s", "");
-}
+#define HOST    "    {host}[{own?} (this host)]"
+#define PROCESS "[{pid?}pid {pid}[{command?} ({command})]][{pid!}a process that the keeper may not look into]\t"
+#define RANGE   "{space} {mode}, {from:range}\t"
 
 /* What the store says of a host that has not said anything itself. */
 static void who_add_known(struct grid *grid, const json_t *host)
 {
-	const char *state = field_text(host, "state");
-	const char *note = !strcmp(state, "old")      ? "unknown: its dflock is of an older version"
-			   : !strcmp(state, "silent") ? "unknown: it has not answered"
-						      : "unknown: it was not asked";
-	char since[SHOW_TIME_BYTES];
 	const json_t *lease;
 	size_t i;
 
 	json_array_foreach (json_object_get(host, "leases"), i, lease) {
-		const json_t *job = json_object_get(lease, "job");
-
-		who_add_host(grid, host);
-		grid_cell(grid, "%s", note);
-		status_leases_add_range(grid, lease);
-		if (field_number(job, "pid"))
-			grid_cell(grid, "last known: pid %" PRId64 " (%s) asked for it %s", field_number(job, "pid"),
-				  field_text(job, "command"), show_when(field_number(job, "since"), since));
-		else
-			grid_cell(grid, "%s", "");
+		grid_row(grid, host,
+			 HOST
+			 "unknown: [{state=old}its dflock is of an older version][{state=silent}it has not answered]"
+			 "[{state=unasked}it was not asked]");
+		grid_row(grid, lease,
+			 RANGE "[{job.pid?}last known: pid {job.pid} ({job.command}) asked for it {job.since:when}]");
 	}
 }
 
-static void who_add_waiting(struct grid *grid, const json_t *report)
+static void who_add_host(struct grid *grid, const json_t *host)
 {
-	const json_t *entry;
+	int64_t more = field_number(host, "count");
+	const json_t *holder;
 	size_t i;
 
-	json_array_foreach (json_object_get(report, "waiting"), i, entry) {
-		grid_cell(grid, "    %s", field_text(entry, "host"));
-		grid_cell(grid, "waits (%zu.)", i + 1);
-		status_leases_add_range(grid, entry);
-		grid_cell(grid, "%s", "");
+	if (!who_answered(host))
+		return who_add_known(grid, host);
+	if (more <= 0)
+		grid_row(grid, host, HOST "\thas the lease, and no process uses it\t\t");
+	json_array_foreach (json_object_get(host, "holders"), i, holder) {
+		grid_row(grid, host, HOST);
+		grid_row(grid, holder, PROCESS RANGE "since {since:when}");
+		more--;
 	}
-}
-
-static void who_print_rests(const json_t *report, FILE *f)
-{
-	char left_text[SHOW_TIME_BYTES];
-	const char *space;
-	json_t *left;
-
-	json_object_foreach (json_object_get(report, "resting"), space, left) {
-		fprintf(f, "    rests for %s more (at_least_ms): ", show_ms(json_integer_value(left), left_text));
-		show_text(f, space);
-		fputc('\n', f);
-	}
-}
-
-static void who_print_client(const json_t *client, FILE *f)
-{
-	char left[SHOW_TIME_BYTES];
-
-	if (!json_is_object(client))
+	if (more <= 0)
 		return;
-	fprintf(f, "    held by a Redis client (");
-	show_text(f, field_text(client, "token"));
-	if (field_number(client, "left_ms") < 0)
-		fprintf(f, "...), without an expiry\n");
-	else
-		fprintf(f, "...), for another %s\n", show_ms(field_number(client, "left_ms"), left));
+	grid_row(grid, host, HOST);
+	grid_cell(grid, "%" PRId64 " %s", more, i ? "more" : "that it does not tell (show_jobs)");
+	grid_row(grid, host, "\t");
 }
 
 static void who_print(const json_t *report, FILE *f)
 {
 	struct grid *grid = grid_new(4);
-	const json_t *host;
+	char left_text[SHOW_TIME_BYTES];
+	const char *space;
+	json_t *row;
 	size_t i;
 
-	show_text(f, field_text(report, "name"));
-	fprintf(f, ": %s\n", who_is_held(report) ? "held" : "free");
-	json_array_foreach (json_object_get(report, "hosts"), i, host) {
-		if (!who_answered(host)) {
-			who_add_known(grid, host);
-		} else if (field_number(host, "count") > 0) {
-			who_add_holders(grid, host);
-		} else {
-			who_add_host(grid, host);
-			grid_cell(grid, "has the lease, and no process uses it");
-			grid_cell(grid, "%s", "");
-			grid_cell(grid, "%s", "");
-		}
+	show_row(f, report, "{name}: ");
+	fprintf(f, "%s\n", who_is_held(report) ? "held" : "free");
+	json_array_foreach (json_object_get(report, "hosts"), i, row)
+		who_add_host(grid, row);
+	json_array_foreach (json_object_get(report, "waiting"), i, row) {
+		grid_row(grid, row, "    {host}");
+		grid_cell(grid, "waits (%zu.)", i + 1);
+		grid_row(grid, row, RANGE);
 	}
-	who_add_waiting(grid, report);
 	grid_print(grid, f);
 	grid_free(grid);
-	if (field_number(report, "left_out") > 0)
-		fprintf(f, "    and %" PRId64 " leases of more hosts, which were not asked\n",
-			field_number(report, "left_out"));
-	who_print_client(json_object_get(report, "client"), f);
-	who_print_rests(report, f);
+	show_row(f, report,
+		 "[{left_out?}    and {left_out} leases of more hosts, which were not asked\n]"
+		 "[{client?}    held by a Redis client ({client.token}...), [{client.left_ms=-1}without an expiry]"
+		 "[{client.left_ms!=-1}for another {client.left_ms:ms}]\n]");
+	json_object_foreach (json_object_get(report, "resting"), space, row) {
+		fprintf(f, "    rests for %s more (at_least_ms): ", show_ms(json_integer_value(row), left_text));
+		show_text(f, space);
+		fputc('\n', f);
+	}
 }
 
 /* --- the command --- */

@@ -213,6 +213,46 @@ START_TEST(tables_of_notes_and_of_many_rows)
 }
 END_TEST
 
+START_TEST(templates)
+{
+	static const struct {
+		const char *template, *text;
+	} cases[] = {
+		{"pid {pid}, {name}{none}", "pid 7, a\\x1bb"},
+		{"{o.t} {o.none|no, it is not!} {zero|-}", "deep no, it is not! -"},
+		{"{since:when}, {pid:ms}, {from:range}, {o.from:range}", "-, 7 ms, 5-9, 0-end"},
+		{"[{pid?}{zero!}a][{pid!}b][{zero?}c][{list?}d][{o?}e][{yes?}f][{no?}g][{null!}h]", "aefh"},
+		{"[{pid=7}seven][{pid!=7}other][{o.t=deep}[{o.t!=deep}x]deep][{name=a}]", "sevendeep"},
+		{"[{pid!}a[{pid?}b]c]d[{pid?}e[{pid!}f]g]", "deg"},
+		{"{pid.deeper}{name.deeper}{list.x}", ""},
+	};
+	json_t *row =
+		json_pack("{s:i,s:s,s:i,s:{s:s},s:[],s:b,s:b,s:n,s:i,s:i,s:s}", "pid", 7, "name", "a\033b", "zero", 0,
+			  "o", "t", "deep", "list", "yes", 1, "no", 0, "null", "from", 5, "to", 10, "space", "record");
+	struct grid *grid = grid_new(3);
+	char *text;
+	size_t size;
+
+	ck_assert_ptr_nonnull(row);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		FILE *f = open_memstream(&text, &size);
+
+		show_row(f, row, cases[i].template);
+		fclose(f);
+		ck_assert_str_eq(text, cases[i].text);
+		free(text);
+	}
+	grid_row(grid, row, "{pid}\t");
+	grid_row(grid, row, "{name}");
+	grid_row_note(grid, row, "note {pid}");
+	grid_row(grid, NULL, "{pid}\tx\ty");
+	text = printed(grid);
+	ck_assert_str_eq(text, "7     a\\x1bb\nnote 7\n   x  y\n");
+	free(text);
+	json_decref(row);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *t = tcase_create("text");
@@ -223,5 +263,6 @@ int main(void)
 	tcase_add_test(t, tables);
 	tcase_add_test(t, tables_of_hostile_text);
 	tcase_add_test(t, tables_of_notes_and_of_many_rows);
+	tcase_add_test(t, templates);
 	return suite_run_case("cli", t);
 }
