@@ -40,7 +40,6 @@
 #include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
-#include "keeper/callers/who.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/leases/grants.h"
@@ -273,8 +272,7 @@ static void keeper_end(struct keeper *k, const char *why)
 /* What needs only the loop and the configuration. */
 static int start_parts(struct keeper *k)
 {
-	static int (*const starts[])(struct keeper *) = {event_start, sessions_init, deadlock_init, who_init,
-							 metrics_start};
+	static int (*const starts[])(struct keeper *) = {event_start, sessions_init, deadlock_init, metrics_start};
 	int ret = 0;
 
 	act_start(k);
@@ -359,7 +357,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 static void keeper_free(struct keeper *k)
 {
 	static void (*const frees[])(struct keeper *) = {configfile_free, listener_free, sessions_free, deadlock_free,
-							 who_free,        ending_free,   metrics_free,  event_free};
+							 ending_free,     metrics_free,  event_free};
 
 	for (size_t i = 0; i < sizeof(frees) / sizeof(*frees); i++)
 		frees[i](k);

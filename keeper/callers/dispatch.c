@@ -32,7 +32,6 @@ void dispatch_close(struct session *s)
 	if (s->foreign)
 		fronts_leave(&s->reading);
 	lookup_leave(s);
-	who_leave(s);
 	session_end(s);
 	if (s->foreign)
 		fronts_bury(s->keeper->fronts, s->peer.uid, s->fd);

@@ -77,6 +77,18 @@ void picture_add_range(json_t *row, const struct store_range *range)
 	json_object_set_new(row, "to", picture_end(range->to));
 }
 
+struct store_range picture_read_range(const json_t *row)
+{
+	const json_t *to = json_object_get(row, "to");
+
+	return (struct store_range){
+		.space = strcmp(json_string_value(json_object_get(row, "space")), "flock") ? WIRE_RECORD : WIRE_FLOCK,
+		.mode = strcmp(json_string_value(json_object_get(row, "mode")), "shared") ? WIRE_EXCLUSIVE
+											  : WIRE_SHARED,
+		.from = json_integer_value(json_object_get(row, "from")),
+		.to = json_is_null(to) ? WIRE_EOF : json_integer_value(to)};
+}
+
 json_t *picture_job(const struct store_job *job)
 {
 	return json_pack("{s:i,s:s,s:I}", "pid", job->pid, "command", job->command, "since", (json_int_t)job->since);
@@ -84,7 +96,7 @@ json_t *picture_job(const struct store_job *job)
 
 /* --- what the store says --- */
 
-static json_t *picture_entry(const struct store_entry *e, bool told)
+json_t *picture_entry(const struct store_entry *e, bool told)
 {
 	json_t *row = json_pack("{s:o}", "host", picture_bytes(e->host));
 
@@ -101,13 +113,13 @@ static json_t *picture_entry(const struct store_entry *e, bool told)
 	return row;
 }
 
-json_t *picture_entries(const struct store_entry *entries, size_t count, bool waiters, const char *host, bool told)
+static json_t *picture_entries(const struct store_entry *entries, size_t count, bool waiters)
 {
 	json_t *rows = json_array();
 
 	for (size_t i = 0; i < count; i++)
-		if (entries[i].waiter == waiters && (!host || strcmp(entries[i].host, host) == 0))
-			json_array_append_new(rows, picture_entry(&entries[i], told));
+		if (entries[i].waiter == waiters)
+			json_array_append_new(rows, picture_entry(&entries[i], true));
 	return rows;
 }
 
@@ -159,9 +171,9 @@ void picture_add_name(json_t *cluster, const char *name, const struct store_entr
 	if (count + json_object_size(rests) > 0)
 		json_object_set_new(json_object_get(cluster, "locks"), json_string_value(shown),
 				    json_pack("{s:O,s:o,s:o,s:O,s:O}", "name", shown, "leases",
-					      picture_entries(entries, count, false, NULL, true), "waiters",
-					      picture_entries(entries, count, true, NULL, true), "resting", rests,
-					      "client", client));
+					      picture_entries(entries, count, false), "waiters",
+					      picture_entries(entries, count, true), "resting", rests, "client",
+					      client));
 	json_decref(shown);
 	json_decref(rests);
 	json_decref(client);

@@ -31,9 +31,10 @@ const char *picture_space(enum wire_space space);
 void picture_add_range(json_t *row, const struct store_range *range);
 /* {"pid","command","since"}. */
 json_t *picture_job(const struct store_job *job);
-/* What the store says of a name: the leases, or the hosts that wait; of this host, or of all (NULL). told: with the
- * files and tokens. */
-json_t *picture_entries(const struct store_entry *entries, size_t count, bool waiters, const char *host, bool told);
+/* The range of such a row. */
+struct store_range picture_read_range(const json_t *row);
+/* A lease that the store knows, or a host that waits. told: with the file and token. */
+json_t *picture_entry(const struct store_entry *e, bool told);
 /* {SPACE: ms}, the spaces that rest. */
 json_t *picture_rests(const struct store_aside *aside);
 /* The Redis client that has the key: {"token","left_ms"}; null: none has it. */

@@ -24,7 +24,7 @@ enum quota_kind {
 #define QUOTA_STATUS_EACH 2
 #define QUOTA_STATUS_ALL  6 /* workers.h has sixteen threads */
 #define QUOTA_WHO_EACH    8
-#define QUOTA_WHO_ALL     48 /* finding.h keeps 64 */
+#define QUOTA_WHO_ALL     48 /* of 64 searches (who.c) */
 
 /* Part of struct sessions. */
 struct quotas {

@@ -1,234 +1,355 @@
-/* See who.h. A question belongs to its session; if that ends, the question stays until the last of its calls has come
- * back. */
+/* See who.h. A question belongs to its session, or to a host that asks; if the session ends, it stays until the last of its
+ * calls has come back. */
 #include "keeper/callers/who.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/callers/finding.h"
 #include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/whoreport.h"
+#include "keeper/kernel/command.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/leases/seeing.h"
+#include "keeper/leases/survey.h"
 
-struct who {
-	struct keeper *keeper;
-	struct session *session; /* NULL: it has ended, or was answered */
-	uid_t uid;
-	bool counted; /* in whos.count, and has QUOTA_WHO */
-	char token[STORE_TOKEN_BYTES];
-	unsigned calls; /* that have not come back: finding_find(), store_entries() */
-	bool early;     /* the keeper has only just started: the store is asked when it was tried to connect */
-	struct who_report report;
-	char *path; /* WIRE_HELD: of the file, or the NAME of a `dflock lock`; else NULL */
-	struct who *prev, *next;
+#define WHO_SHOWN    64 /* locks of one host in an answer */
+#define WHO_HOSTS    16 /* that are asked */
+#define WHO_SEARCHES 64 /* at a time */
+
+/* One lock of one process; or, where no process holds any, a call under way that keeps the lock (seeing_next_keeping()). */
+struct who_lock {
+	/* since: the earliest moment at which it can have got the lock: when the lease was granted, or when the process was
+	 * started if that is later. pid 0: a process that the keeper may not look into. */
+	struct store_job job;
+	struct store_range range;
 };
 
-struct whos {
-	struct who *all; /* those with a session */
-	unsigned count;  /* also of those whose session has ended, while they make work */
+struct who_found {
+	struct who_lock shown[WHO_SHOWN];
+	size_t count; /* not all may be shown */
+};
+
+struct who {
+	struct survey survey; /* the first member; a claim's tag: since when there is the lease, Unix time */
+	struct keeper *keeper;
+	char name[LOCK_NAME_BYTES];
+	char token[STORE_TOKEN_BYTES]; /* of the question */
+	char asker[STORE_HOST_BYTES];  /* the host that asks; "": a session, to which the rest belongs */
+	struct who_found found, calls; /* here; calls: under way */
+	struct session *session;       /* NULL: it has ended, or was answered */
+	uid_t uid;
+	bool counted;   /* in whos.count, and has QUOTA_WHO */
+	unsigned under; /* calls that have not come back: survey_ask(), store_entries() */
+	bool early;     /* the keeper has only just started: the store is asked when it was tried to connect */
+	json_t *report; /* docs/state.md, "One lock" */
+	char *path;     /* WIRE_HELD: of the file, or the NAME of a `dflock lock`; else NULL */
+	struct who *prev, *next;
 };
 
 static void who_drop(struct who *who)
 {
-	if (who->calls)
+	if (!who || who->under)
 		return;
 	if (who->counted) {
-		who->keeper->whos->count--;
+		who->keeper->whos.count--;
 		quota_give(who->keeper, who->uid, QUOTA_WHO);
 	}
-	for (size_t i = 0; i < who->report.host_count; i++)
-		free(who->report.hosts[i]);
-	free(who->report.entries);
+	json_decref(who->report);
 	free(who->path);
 	free(who);
 }
 
-/* The session has nothing to do with it any more. */
-static void who_detach(struct who *who)
-{
-	struct whos *whos = who->keeper->whos;
-
-	uv_timer_stop(&who->session->timer);
-	who->session->who = NULL;
-	who->session = NULL;
-	DL_DELETE(whos->all, who);
-}
-
-void who_leave(struct session *s)
+/* The session has its answer, or has ended. */
+static void who_leave(struct session *s)
 {
 	struct who *who = s->who;
 
-	if (!who)
-		return;
-	who_detach(who);
+	s->who = NULL;
+	who->session = NULL;
+	DL_DELETE(who->keeper->whos.all, who);
 	who_drop(who);
 }
 
-/* --- the answer --- */
+/* --- the report --- */
 
-static void who_tell_json(struct session *s, const struct who_report *report)
+static json_t *who_host(const struct who *who, const char *name)
 {
-	json_t *doc = whoreport_json(report);
-	int fd = doc ? picture_to_memfd(doc) : -1;
+	json_t *host;
+	size_t i;
 
-	picture_answer(s, fd, "answer", doc ? errno : ENOMEM);
-	if (fd >= 0)
-		close(fd);
-	json_decref(doc);
+	json_array_foreach (json_object_get(who->report, "hosts"), i, host)
+		if (strcmp(json_string_value(json_object_get(host, "host")), name) == 0)
+			return host;
+	return NULL;
 }
 
-static void who_tell_line(struct session *s, const struct who *who)
+/* NULL: there is no room, or no memory. */
+static json_t *who_add_host(const struct who *who, const char *name)
+{
+	json_t *hosts = json_object_get(who->report, "hosts"), *host = who_host(who, name);
+	bool own = json_array_size(hosts) == 0;
+
+	if (host || json_array_size(hosts) > WHO_HOSTS)
+		return host;
+	host = json_pack("{s:s,s:b,s:s,s:i,s:[],s:[]}", "host", name, "own", own, "state", "unasked", "count", 0,
+			 "leases", "holders");
+	json_array_append_new(hosts, host);
+	return host;
+}
+
+static bool who_is(const json_t *host, const char *state)
+{
+	return strcmp(json_string_value(json_object_get(host, "state")), state) == 0;
+}
+
+static void who_add_holder(json_t *host, const struct who_lock *lock)
+{
+	json_t *holder = picture_job(&lock->job);
+
+	picture_add_range(holder, &lock->range);
+	json_array_append_new(json_object_get(host, "holders"), holder);
+}
+
+static void who_set_answered(json_t *host, uint64_t count)
+{
+	size_t shown = json_array_size(json_object_get(host, "holders"));
+
+	json_object_set_new(host, "count", json_integer((json_int_t)(count > shown ? count : shown)));
+	json_object_set_new(host, "state", json_string("answered"));
+}
+
+static void who_tell(struct session *s)
 {
 	const struct wire_request *r = &s->request;
 	const struct store_range wanted = {.space = r->space, .mode = r->mode, .from = r->from, .to = r->to};
 	/* POSIX locks of one process do not exclude each other. */
 	pid_t but = r->space == WIRE_RECORD && r->owner == WIRE_OWNER_PROCESS ? s->peer.pid : 0;
+	json_t *hosts = json_object_get(s->who->report, "hosts");
 	char line[WIRE_REASON_BYTES];
+	int fd;
 
-	whoreport_line(&who->report, who->path, &wanted, but, line, sizeof(line));
-	session_reply(s, WIRE_OK, line, -1);
+	for (size_t i = json_array_size(hosts); i-- > 0;) {
+		const json_t *host = json_array_get(hosts, i);
+
+		if (!json_array_size(json_object_get(host, "leases")) &&
+		    !json_integer_value(json_object_get(host, "count")))
+			json_array_remove(hosts, i);
+	}
+	if (s->who->path) {
+		whoreport_line(s->who->report, s->who->path, &wanted, but, line, sizeof(line));
+		session_reply(s, WIRE_OK, line, -1);
+		return;
+	}
+	fd = picture_to_memfd(s->who->report);
+	picture_answer(s, fd, "answer", errno);
+	if (fd >= 0)
+		close(fd);
 }
 
-static void who_answer(struct who *who)
+/* If that was all. */
+static void who_tell_all(struct who *who)
 {
-	struct session *s = who->session;
+	bool all = !who->under && !who->early;
+	json_t *host;
+	size_t i;
 
-	who_detach(who);
-	if (who->path)
-		who_tell_line(s, who);
-	else
-		who_tell_json(s, &who->report);
-	who_drop(who);
+	json_array_foreach (json_object_get(who->report, "hosts"), i, host)
+		all = all && !who_is(host, "silent");
+	if (all)
+		who_tell(who->session);
 }
 
-static bool who_is_complete(const struct who *who)
+/* --- the processes of this host --- */
+
+static void who_found(struct who_found *found, const struct store_job *job, const struct store_range *range)
 {
-	for (size_t i = 0; i < who->report.host_count; i++)
-		if (who->report.hosts[i]->state == WHO_SILENT)
-			return false;
-	return !who->calls && !who->early;
+	if (found->count < WHO_SHOWN)
+		found->shown[found->count] = (struct who_lock){.job = *job, .range = *range};
+	found->count++;
 }
 
-static void on_who_timer(uv_timer_t *timer)
+/* In a worker: only `found` is touched. */
+static int who_on_holder(struct survey *survey, const struct holder *h)
 {
-	struct session *s = timer->data;
-	struct keeper *k = s->keeper;
+	struct who *who = (struct who *)survey;
+	const struct store_range range = {.space = h->space, .mode = h->mode, .from = h->from, .to = h->to};
+	struct store_job job = {.pid = h->pid, .since = INT64_MAX};
+	const struct claim *claim;
+	size_t next = SIZE_MAX;
 
-	if (s->who)
-		who_answer(s->who);
-	queue_settle(k);
+	while ((claim = survey_claim(survey, h, &next)))
+		if ((int64_t)claim->tag < job.since)
+			job.since = (int64_t)claim->tag;
+	if (job.since == INT64_MAX)
+		return 0;            /* past dflock, or of another range */
+	if (h->how == HOLDER_MAPPER) /* one of many, perhaps, that may have it */
+		return 0;
+	if (job.since < h->started)
+		job.since = h->started;
+	if (h->pid)
+		comm_read(h->pid, job.command);
+	who_found(&who->found, &job, &range);
+	return 0;
 }
 
-/* --- what comes in --- */
-
-/* The host in the report, added if there is room. NULL: none, or no memory. */
-static struct who_host *who_host(struct who *who, const char *host, bool add)
+static void who_add_calls(struct who *who, const struct lease *lease)
 {
-	struct who_report *report = &who->report;
-	struct who_host *new;
+	struct underway_call call;
 
-	for (size_t i = 0; i < report->host_count; i++)
-		if (strcmp(report->hosts[i]->host, host) == 0)
-			return report->hosts[i];
-	new = add && report->host_count < WHO_HOSTS ? calloc(1, sizeof(*new)) : NULL;
-	if (!new)
-		return NULL;
-	snprintf(new->host, sizeof(new->host), "%s", host);
-	report->hosts[report->host_count++] = new;
-	return new;
+	for (size_t next = 0; seeing_next_keeping(lease, &next, &call);) {
+		const struct store_range range = {
+			.space = lease->range.space, .mode = lease->range.mode, .from = call.from, .to = call.to};
+		struct store_job job = {.pid = call.pid, .since = lease->held_at};
+
+		comm_read(call.pid, job.command);
+		who_found(&who->calls, &job, &range);
+	}
 }
 
-static void who_take_local(void *arg, const struct finding_list *list)
+/* A lease that is asked for, or on its way back, has no holder. */
+static int who_search_begins(struct survey *survey)
 {
-	struct who *who = arg;
-	struct who_host *own = who->report.hosts[0];
+	struct who *who = (struct who *)survey;
+	const struct lease *lease, *next;
+	int ret = 0;
 
-	who->calls--;
+	HASH_ITER (hh, who->keeper->leases, lease, next) {
+		struct holders_file file = file_searched(lease->lock->file);
+
+		if (!lease_is_ours(lease->state) || strcmp(lease->lock->file->name, who->name) != 0)
+			continue;
+		ret = claims_add(&survey->claims, &file, lease->range.space, lease->range.from, lease->range.to,
+				 (uint64_t)lease->held_at);
+		if (ret)
+			break;
+		who_add_calls(who, lease);
+	}
+	return ret;
+}
+
+static void who_tell_asker(const struct who *who)
+{
+	struct store_message m = {.kind = STORE_MSG_HOLDER, .count = who->found.count};
+	struct keeper *k = who->keeper;
+
+	memcpy(m.token, who->token, sizeof(m.token));
+	for (size_t i = 0; !k->leaving && k->config->show_jobs && i < m.count && i < WHO_SHOWN;
+	     i++) /* mutant: who-hidden */
+		if (who->found.shown[i].job.pid) {
+			m.range = who->found.shown[i].range;
+			m.job = who->found.shown[i].job;
+			store_tell(k->store, who->asker, &m);
+		}
+	m.kind = STORE_MSG_HOLDERS;
+	if (!k->leaving && !who->survey.error)
+		store_tell(k->store, who->asker, &m);
+}
+
+static void who_searched(struct survey *survey)
+{
+	struct who *who = (struct who *)survey;
+
+	who->under--;
+	who->keeper->whos.searches--;
+	/* Else a call waits for a holder, or has ended. */
+	if (!who->found.count) /* mutant: finding-calls */
+		who->found = who->calls;
+	if (*who->asker)
+		who_tell_asker(who);
 	if (!who->session)
 		return who_drop(who);
-	memcpy(own->holders, list->items, list->shown * sizeof(*list->items));
-	own->shown = list->shown;
-	own->count = list->count;
-	own->state = list->error ? WHO_UNASKED : WHO_ANSWERED;
-	if (who_is_complete(who))
-		who_answer(who);
+	for (size_t i = 0; i < who->found.count && i < WHO_SHOWN; i++)
+		who_add_holder(who_host(who, who->keeper->host), &who->found.shown[i]);
+	if (!survey->error)
+		who_set_answered(who_host(who, who->keeper->host), who->found.count);
+	who_tell_all(who);
 }
 
-static void who_ask_hosts(struct who *who)
+/* 0 or -errno. */
+static int who_search(struct who *who)
 {
-	struct who_report *report = &who->report;
+	struct keeper *k = who->keeper;
+	int ret;
+
+	who->survey = (struct survey){.begin = who_search_begins, .row = who_on_holder, .done = who_searched};
+	ret = k->whos.searches < WHO_SEARCHES ? survey_ask(k, &who->survey) : -EAGAIN;
+	who->under += ret == 0;
+	k->whos.searches += ret == 0;
+	return ret;
+}
+
+/* --- the store, and other hosts --- */
+
+static void who_ask_host(struct who *who, const struct store_entry *e, json_t *host)
+{
 	struct store_message question = {.kind = STORE_MSG_WHO};
 
-	snprintf(question.name, sizeof(question.name), "%s", report->name);
+	if (!who_is(host, "unasked") || json_is_true(json_object_get(host, "own")))
+		return;
+	json_object_set_new(host, "state", json_string(e->old ? "old" : "silent")); /* mutant: who-old */
+	memcpy(question.name, who->name, sizeof(question.name));
 	memcpy(question.token, who->token, sizeof(question.token));
-	for (size_t i = 0; i < report->entry_count; i++) {
-		const struct store_entry *e = &report->entries[i];
-		struct who_host *host = e->waiter ? NULL : who_host(who, e->host, true);
-
-		report->left_out += !host && !e->waiter;
-		if (!host || host->own || host->state != WHO_UNASKED)
-			continue;
-		host->state = e->old ? WHO_OLD : WHO_SILENT; /* mutant: who-old */
-		if (!e->old)
-			store_tell(who->keeper->store, e->host, &question);
-	}
+	if (!e->old)
+		store_tell(who->keeper->store, e->host, &question);
 }
 
 static void who_take_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
 			     const struct store_aside *aside)
 {
 	struct who *who = arg;
-	struct who_report *report = &who->report;
 	struct keeper *k = who->keeper;
+	json_int_t left_out = 0;
 
-	who->calls--;
+	who->under--;
 	if (!who->session)
 		return who_drop(who);
-	report->why = status == STORE_OK ? "" : "the store is not reachable, or refuses; see `dflock status`";
-	report->entries = count ? malloc(count * sizeof(*entries)) : NULL;
-	if (count && !report->entries)
-		report->why = "the keeper has no memory left";
-	if (report->entries) {
-		memcpy(report->entries, entries, count * sizeof(*entries));
-		report->entry_count = count;
+	for (size_t i = 0; i < count; i++) {
+		json_t *host = entries[i].waiter ? NULL : who_add_host(who, entries[i].host);
+
+		left_out += !host && !entries[i].waiter;
+		json_array_append_new(json_object_get(entries[i].waiter ? who->report : host,
+						      entries[i].waiter ? "waiting" : "leases"),
+				      picture_entry(&entries[i], false));
+		if (host)
+			who_ask_host(who, &entries[i], host);
 	}
-	report->aside = *aside;
-	who_ask_hosts(who);
-	if (who_is_complete(who))
-		who_answer(who);
+	if (status == STORE_OK)
+		json_object_set_new(who->report, "error", json_string(""));
+	else
+		json_object_set_new(who->report, "error",
+				    json_string("the store is not reachable, or refuses; see `dflock status`"));
+	json_object_set_new(who->report, "resting", picture_rests(aside));
+	json_object_set_new(who->report, "client", picture_client(aside));
+	json_object_set_new(who->report, "left_out", json_integer(left_out));
+	who_tell_all(who);
 	queue_settle(k);
 }
 
 static void who_take_answer(struct who *who, const struct store_message *m)
 {
-	struct who_host *host = who_host(who, m->holder, false);
+	json_t *host = who_host(who, m->holder);
 
-	if (!host || host->state != WHO_SILENT) /* was not asked, or has said all */
+	if (!host || !who_is(host, "silent")) /* was not asked, or has said all */
 		return;
 	if (m->kind == STORE_MSG_HOLDERS) {
-		host->count = m->count > host->shown ? m->count : host->shown;
-		host->state = WHO_ANSWERED;
-		if (who_is_complete(who))
-			who_answer(who);
-	} else if (host->shown < FINDING_MAX) {
-		host->holders[host->shown++] = (struct finding){.job = m->job, .range = m->range};
+		who_set_answered(host, m->count);
+		who_tell_all(who);
+	} else if (json_array_size(json_object_get(host, "holders")) < WHO_SHOWN) {
+		who_add_holder(host, &(struct who_lock){.job = m->job, .range = m->range});
 	}
 }
-
-/* --- asking --- */
 
 static void who_ask_store(struct who *who)
 {
 	who->early = false;
-	who->calls++;
-	store_entries(who->keeper->store, who->report.name, config_redis_key_of(who->keeper->config, who->report.name),
+	who->under++;
+	store_entries(who->keeper->store, who->name, config_redis_key_of(who->keeper->config, who->name),
 		      who_take_entries, who);
 }
 
@@ -236,131 +357,24 @@ void who_store_tried(struct keeper *k)
 {
 	struct who *who;
 
-	DL_FOREACH (k->whos->all, who)
+	DL_FOREACH (k->whos.all, who)
 		if (who->early)
 			who_ask_store(who);
 }
 
-/* 0, -EDQUOT, -EBUSY or -ENOMEM: it may not begin. */
-static int who_count(struct who *who)
-{
-	struct keeper *k = who->keeper;
-	int ret = k->whos->count < WHO_MAX ? quota_take(k, who->uid, QUOTA_WHO) : -EBUSY;
-
-	who->counted = ret == 0;
-	k->whos->count += who->counted;
-	return ret;
-}
-
-static void who_begin(struct session *s, struct who *who)
-{
-	struct keeper *k = s->keeper;
-	struct who_host *own;
-	int ret;
-
-	who->keeper = k;
-	who->uid = s->peer.uid;
-	who->report.why = "the store has not answered";
-	own = lease_make_token(k, who->token) == 0 ? who_host(who, k->host, true) : NULL;
-	ret = own ? who_count(who) : -ENOMEM;
-	if (ret < 0) {
-		who_drop(who);
-		if (ret == -EDQUOT)
-			session_refuse(s,
-				       "this user asks too often at once which processes hold locks: try again later");
-		else
-			session_refuse(s, ret == -EBUSY ? "too many ask which processes hold locks: try again later"
-							: "the keeper has no memory left");
-		return;
-	}
-	own->own = true;
-	who->session = s;
-	s->who = who;
-	session_enter(s, SESSION_WHO);
-	DL_APPEND(k->whos->all, who);
-	who->early = !store_is_up(k->store) && !k->host_in_store.tried;
-	if (!who->early)
-		who_ask_store(who);
-	if (finding_find(k, who->report.name, who_take_local, who) == 0)
-		who->calls++;
-	uv_timer_start(&s->timer, on_who_timer, WHO_MS, 0);
-}
-
-void who_start(struct session *s, const char *text)
-{
-	struct who *who = calloc(1, sizeof(*who));
-	bool is_path = text[0] == '/';
-
-	if (!who) {
-		session_refuse(s, "the keeper has no memory left");
-		return;
-	}
-	who->report.is_protected = is_path && config_lock_name(s->keeper->config, text, who->report.name) == 0;
-	if (!who->report.is_protected && strlen(text) >= sizeof(who->report.name)) {
-		free(who);
-		session_refuse(s, "the name is longer than any lock name: %d bytes", LOCK_NAME_BYTES - 1);
-		return;
-	}
-	if (!who->report.is_protected)
-		strcpy(who->report.name, text);
-	who_begin(s, who);
-}
-
-void who_blocks(struct session *s, const struct file *file)
-{
-	struct who *who = calloc(1, sizeof(*who));
-	bool is_named = strncmp(file->name, CONFIG_NAMES, strlen(CONFIG_NAMES)) == 0;
-
-	if (who) /* the user of `dflock lock` knows no file */
-		who->path = strdup(is_named ? file->name + strlen(CONFIG_NAMES) : file->path);
-	if (!who || !who->path) {
-		free(who);
-		session_refuse(s, "the keeper has no memory left");
-		return;
-	}
-	strcpy(who->report.name, file->name);
-	who->report.is_protected = true;
-	who_begin(s, who);
-}
-
-/* --- the questions of other hosts --- */
-
-struct who_asker {
-	struct keeper *keeper;
-	char host[STORE_HOST_BYTES];
-	char token[STORE_TOKEN_BYTES];
-};
-
-static void who_tell_asker(void *arg, const struct finding_list *list)
-{
-	struct who_asker *asker = arg;
-	struct store_message m = {.kind = STORE_MSG_HOLDER, .count = list->count};
-	struct keeper *k = asker->keeper;
-
-	memcpy(m.token, asker->token, sizeof(m.token));
-	for (size_t i = 0; !k->leaving && k->config->show_jobs && i < list->shown; i++) /* mutant: who-hidden */
-		if (list->items[i].job.pid) {
-			m.range = list->items[i].range;
-			m.job = list->items[i].job;
-			store_tell(k->store, asker->host, &m);
-		}
-	m.kind = STORE_MSG_HOLDERS;
-	if (!k->leaving && !list->error)
-		store_tell(k->store, asker->host, &m);
-	free(asker);
-}
-
+/* The question of another host. Without an answer that host's own limit ends it. */
 static void who_asked(struct keeper *k, const struct store_message *m)
 {
-	struct who_asker *asker = calloc(1, sizeof(*asker));
+	struct who *who = calloc(1, sizeof(*who));
 
-	if (!asker)
-		return; /* the asker's own limit ends its question */
-	asker->keeper = k;
-	memcpy(asker->host, m->asker, sizeof(asker->host));
-	memcpy(asker->token, m->token, sizeof(asker->token));
-	if (finding_find(k, m->name, who_tell_asker, asker) < 0)
-		free(asker);
+	if (!who)
+		return;
+	who->keeper = k;
+	memcpy(who->name, m->name, sizeof(who->name));
+	memcpy(who->asker, m->asker, sizeof(who->asker));
+	memcpy(who->token, m->token, sizeof(who->token));
+	if (who_search(who) < 0)
+		free(who);
 }
 
 void who_message(struct keeper *k, const struct store_message *m)
@@ -371,19 +385,81 @@ void who_message(struct keeper *k, const struct store_message *m)
 		who_asked(k, m);
 		return;
 	}
-	DL_FOREACH_SAFE (k->whos->all, who, next)
+	DL_FOREACH_SAFE (k->whos.all, who, next)
 		if (strcmp(who->token, m->token) == 0)
 			who_take_answer(who, m);
 }
 
-int who_init(struct keeper *k)
+/* --- questions --- */
+
+/* 0, -EDQUOT, -EBUSY or -ENOMEM: it may not begin. */
+static int who_fill(struct who *who, bool is_protected, const char *path)
 {
-	k->whos = calloc(1, sizeof(*k->whos));
-	return k->whos ? 0 : -ENOMEM;
+	struct keeper *k = who->keeper;
+	int ret;
+
+	who->path = path ? strdup(path) : NULL;
+	who->report = json_pack("{s:i,s:o,s:b,s:s,s:[],s:[],s:{},s:n,s:i}", "schema", PICTURE_SCHEMA, "name",
+				picture_text(who->name), "protected", is_protected, "error",
+				"the store has not answered", "hosts", "waiting", "resting", "client", "left_out", 0);
+	if ((path && !who->path) || !who_add_host(who, k->host) || lease_make_token(k, who->token) < 0)
+		return -ENOMEM;
+	ret = k->whos.count < WHO_MAX ? quota_take(k, who->uid, QUOTA_WHO) : -EBUSY;
+	who->counted = ret == 0;
+	k->whos.count += who->counted;
+	return ret;
 }
 
-void who_free(struct keeper *k)
+/* path: as in struct who. */
+static void who_begin(struct session *s, const char *name, bool is_protected, const char *path)
 {
-	free(k->whos);
-	k->whos = NULL;
+	struct keeper *k = s->keeper;
+	struct who *who = calloc(1, sizeof(*who));
+	int ret = -ENOMEM;
+
+	if (who) {
+		who->keeper = k;
+		who->uid = s->peer.uid;
+		strcpy(who->name, name);
+		ret = who_fill(who, is_protected, path);
+	}
+	if (ret < 0) {
+		who_drop(who);
+		session_refuse(s,
+			       ret == -EDQUOT
+				       ? "this user asks too often at once which processes hold locks: try again later"
+			       : ret == -EBUSY ? "too many ask which processes hold locks: try again later"
+					       : "the keeper has no memory left");
+		return;
+	}
+	session_enter(s, SESSION_WHO);
+	who->session = s;
+	s->who = who;
+	s->leave = who_leave;
+	DL_APPEND(k->whos.all, who);
+	who->early = !store_is_up(k->store) && !k->host_in_store.tried;
+	if (!who->early)
+		who_ask_store(who);
+	(void)who_search(who); /* else this host stays "unasked" */
+	session_expect(s, WHO_MS, who_tell);
+}
+
+void who_start(struct session *s, const char *text)
+{
+	char name[LOCK_NAME_BYTES];
+	bool is_protected = text[0] == '/' && config_lock_name(s->keeper->config, text, name) == 0;
+
+	if (!is_protected && strlen(text) >= sizeof(name)) {
+		session_refuse(s, "the name is longer than any lock name: %d bytes", LOCK_NAME_BYTES - 1);
+		return;
+	}
+	who_begin(s, is_protected ? name : text, is_protected, NULL);
+}
+
+void who_blocks(struct session *s, const struct file *file)
+{
+	bool is_named = strncmp(file->name, CONFIG_NAMES, strlen(CONFIG_NAMES)) == 0;
+
+	/* The user of `dflock lock` knows no file. */
+	who_begin(s, file->name, true, is_named ? file->name + strlen(CONFIG_NAMES) : file->path);
 }

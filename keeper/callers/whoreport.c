@@ -2,7 +2,6 @@
 #include "keeper/callers/whoreport.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,72 +9,61 @@
 #include "keeper/callers/picture.h"
 #include "keeper/leases/locks.h"
 
-#define PIDS_SHOWN  3 /* in a line, of each host */
-#define HOSTS_SHOWN 4 /* in a line */
+#define PIDS_SHOWN  3 /* of each host */
+#define HOSTS_SHOWN 4
 #define ID_DIGITS   16
 
-/* --- JSON --- */
-
-static const char *const whoreport_states[] = {
-	[WHO_UNASKED] = "unasked", [WHO_OLD] = "old", [WHO_SILENT] = "silent", [WHO_ANSWERED] = "answered"};
-
-static json_t *whoreport_holders(const struct who_host *host)
+static const char *text(const json_t *row, const char *key)
 {
-	json_t *holders = json_array();
-
-	for (size_t i = 0; i < host->shown; i++) {
-		json_t *holder = picture_job(&host->holders[i].job);
-
-		picture_add_range(holder, &host->holders[i].range);
-		json_array_append_new(holders, holder);
-	}
-	return holders;
+	return json_string_value(json_object_get(row, key));
 }
 
-json_t *whoreport_json(const struct who_report *report)
+static int64_t number(const json_t *row, const char *key)
 {
-	json_t *hosts = json_array();
-
-	for (size_t i = 0; i < report->host_count; i++) {
-		const struct who_host *host = report->hosts[i];
-		json_t *leases = picture_entries(report->entries, report->entry_count, false, host->host, false);
-
-		if (json_array_size(leases) || host->count)
-			json_array_append_new(hosts, json_pack("{s:s,s:b,s:s,s:I,s:O,s:o}", "host", host->host, "own",
-							       host->own, "state", whoreport_states[host->state],
-							       "count", (json_int_t)host->count, "leases", leases,
-							       "holders", whoreport_holders(host)));
-		json_decref(leases);
-	}
-	return json_pack("{s:i,s:o,s:b,s:s,s:o,s:o,s:o,s:o,s:I}", "schema", PICTURE_SCHEMA, "name",
-			 picture_text(report->name), "protected", report->is_protected, "error", report->why, "hosts",
-			 hosts, "waiting", picture_entries(report->entries, report->entry_count, true, NULL, false),
-			 "resting", picture_rests(&report->aside), "client", picture_client(&report->aside), "left_out",
-			 (json_int_t)report->left_out);
+	return json_integer_value(json_object_get(row, key));
 }
 
-/* --- the line --- */
-
-struct whoreport_line {
-	char *out;
-	size_t size, used;
-};
-
-static void __attribute__((format(printf, 2, 3))) whoreport_add(struct whoreport_line *line, const char *format, ...)
+static bool is_in_way(const json_t *row, const struct store_range *wanted)
 {
-	va_list args;
-	int n;
+	const struct store_range range = picture_read_range(row);
 
-	va_start(args, format);
-	n = vsnprintf(line->out + line->used, line->size - line->used, format, args);
-	va_end(args);
-	line->used += n > 0 ? (size_t)n : 0;
-	if (line->used >= line->size)
-		line->used = line->size - 1;
+	return range_overlaps(&range, wanted) && (range.mode == WIRE_EXCLUSIVE || wanted->mode == WIRE_EXCLUSIVE);
+}
+
+/* The holders that are. A process with several locks counts once. */
+static json_t *in_way(const json_t *host, const struct store_range *wanted, pid_t but)
+{
+	json_t *rows = json_array(), *row;
+	int64_t last = 0, pid;
+	size_t i;
+
+	json_array_foreach (json_object_get(host, "holders"), i, row) {
+		pid = number(row, "pid");
+		if (!is_in_way(row, wanted) ||
+		    (pid && (pid == last || (pid == but && json_is_true(json_object_get(host, "own"))))))
+			continue;
+		last = pid;
+		json_array_append(rows, row);
+	}
+	return rows;
+}
+
+/* A lease of the host that is, if the host has not told which process uses it. */
+static const json_t *lease_in_way(const json_t *host, const struct store_range *wanted)
+{
+	const json_t *lease;
+	size_t i;
+
+	if (strcmp(text(host, "state"), "answered") != 0 ||
+	    number(host, "count") != (int64_t)json_array_size(json_object_get(host, "holders")))
+		json_array_foreach (json_object_get(host, "leases"), i, lease)
+			if (is_in_way(lease, wanted))
+				return lease;
+	return NULL;
 }
 
 /* The id of a host is its name and 16 digits: people know it by its name. */
-static int whoreport_name_length(const char *host)
+static int name_length(const char *host)
 {
 	size_t n = strlen(host);
 
@@ -85,150 +73,124 @@ static int whoreport_name_length(const char *host)
 			     : n);
 }
 
-static void whoreport_add_host(struct whoreport_line *line, const struct who_host *host)
+static void add_host(FILE *f, const json_t *host)
 {
-	if (host->own)
-		whoreport_add(line, "held by this host");
+	const char *name = text(host, "host");
+
+	if (json_is_true(json_object_get(host, "own")))
+		fprintf(f, "held by this host");
 	else
-		whoreport_add(line, "held by host %.*s", whoreport_name_length(host->host), host->host);
+		fprintf(f, "held by host %.*s", name_length(name), name);
 }
 
 /* Local time; with the date unless that is today's. */
-static void whoreport_add_when(struct whoreport_line *line, const char *before, int64_t since)
+static void add_when(FILE *f, const char *before, int64_t since)
 {
 	time_t then = (time_t)since, now = time(NULL);
 	struct tm when, today;
-	char text[64];
+	char shown[64];
 
 	if (since <= 0 || !localtime_r(&then, &when) || !localtime_r(&now, &today))
 		return;
-	if (strftime(text, sizeof(text),
+	if (strftime(shown, sizeof(shown),
 		     when.tm_year == today.tm_year && when.tm_yday == today.tm_yday ? "%H:%M:%S" : "%Y-%m-%d %H:%M:%S",
 		     &when))
-		whoreport_add(line, "%s%s", before, text);
+		fprintf(f, "%s%s", before, shown);
 }
 
-static void whoreport_add_job(struct whoreport_line *line, const struct store_job *job)
+static void add_job(FILE *f, const char *before, const json_t *job)
 {
-	if (job->pid && *job->command)
-		whoreport_add(line, "pid %d (%s)", job->pid, job->command);
-	else if (job->pid)
-		whoreport_add(line, "pid %d", job->pid);
+	int64_t pid = number(job, "pid");
+
+	if (!pid)
+		fprintf(f, "%sa process that its keeper may not look into", before);
+	else if (*text(job, "command"))
+		fprintf(f, "%spid %" PRId64 " (%s)", before, pid, text(job, "command"));
 	else
-		whoreport_add(line, "a process that its keeper may not look into");
+		fprintf(f, "%spid %" PRId64, before, pid);
 }
 
-static bool whoreport_clashes(const struct store_range *range, const struct store_range *wanted)
-{
-	return range_overlaps(range, wanted) && (range->mode == WIRE_EXCLUSIVE || wanted->mode == WIRE_EXCLUSIVE);
-}
-
-/* A process with several locks counts once. */
-static bool whoreport_is_in_way(const struct who_host *host, size_t i, const struct store_range *wanted, pid_t but)
-{
-	const struct finding *h = &host->holders[i];
-
-	if (!whoreport_clashes(&h->range, wanted) || (host->own && but && h->job.pid == but))
-		return false;
-	return !(i > 0 && h->job.pid && host->holders[i - 1].job.pid == h->job.pid &&
-		 whoreport_clashes(&host->holders[i - 1].range, wanted));
-}
-
-static bool whoreport_add_holders(struct whoreport_line *line, const struct who_host *host,
-				  const struct store_range *wanted, pid_t but)
+static void add_holders(FILE *f, const json_t *rows)
 {
 	int64_t since = INT64_MAX;
-	size_t count = 0;
+	const json_t *row;
+	size_t i;
 
-	for (size_t i = 0; i < host->shown; i++) {
-		if (!whoreport_is_in_way(host, i, wanted, but))
-			continue;
-		if (count++ == 0)
-			whoreport_add_host(line, host);
-		if (host->holders[i].job.since < since)
-			since = host->holders[i].job.since;
-		if (count > PIDS_SHOWN)
-			continue;
-		whoreport_add(line, ", ");
-		whoreport_add_job(line, &host->holders[i].job);
+	json_array_foreach (rows, i, row) {
+		if (number(row, "since") < since)
+			since = number(row, "since");
+		if (i < PIDS_SHOWN)
+			add_job(f, ", ", row);
 	}
-	if (count > PIDS_SHOWN)
-		whoreport_add(line, " and %zu more", count - PIDS_SHOWN);
-	if (count)
-		whoreport_add_when(line, ", since ", since);
-	return count > 0;
+	if (i > PIDS_SHOWN)
+		fprintf(f, " and %zu more", i - PIDS_SHOWN);
+	add_when(f, ", since ", since);
 }
 
-static const struct store_entry *whoreport_lease(const struct who_report *report, const struct who_host *host,
-						 const struct store_range *wanted)
+static void add_unknown(FILE *f, const json_t *host, const json_t *lease)
 {
-	for (size_t i = 0; i < report->entry_count; i++) {
-		const struct store_entry *e = &report->entries[i];
+	const char *state = text(host, "state");
+	const json_t *job = json_object_get(lease, "job");
 
-		if (!e->waiter && strcmp(e->host, host->host) == 0 && whoreport_clashes(&e->range, wanted))
-			return e;
+	if (strcmp(state, "answered") == 0)
+		fprintf(f, ", which does not tell its jobs (show_jobs)");
+	else if (strcmp(state, "old") == 0)
+		fprintf(f, ", job unknown: dflock there is of an older version");
+	else if (strcmp(state, "silent") == 0)
+		fprintf(f, ", which has not answered");
+	if (job) {
+		add_job(f, "; last known: ", job);
+		add_when(f, ", which asked for it at ", number(job, "since"));
 	}
-	return NULL;
 }
 
-/* The host has a lease, and which process uses it was not told. */
-static bool whoreport_add_unknown(struct whoreport_line *line, const struct who_report *report,
-				  const struct who_host *host, const struct store_range *wanted)
+/* Where no host has it. */
+static void add_free(FILE *f, const json_t *report, enum wire_space space)
 {
-	const struct store_entry *e = whoreport_lease(report, host, wanted);
+	const json_t *client = json_object_get(report, "client");
+	int64_t rest_ms = number(json_object_get(report, "resting"), picture_space(space));
 
-	if (!e || (host->state == WHO_ANSWERED && host->count == host->shown))
-		return false;
-	whoreport_add_host(line, host);
-	if (host->state == WHO_ANSWERED)
-		whoreport_add(line, ", which does not tell its jobs (show_jobs)");
-	else if (host->state == WHO_OLD)
-		whoreport_add(line, ", job unknown: dflock there is of an older version");
-	else if (host->state == WHO_SILENT)
-		whoreport_add(line, ", which has not answered");
-	if (e->job.pid) {
-		whoreport_add(line, "; last known: ");
-		whoreport_add_job(line, &e->job);
-		whoreport_add_when(line, ", which asked for it at ", e->job.since);
-	}
-	return true;
+	if (json_is_object(client) && number(client, "left_ms") < 0)
+		fprintf(f, "held by a Redis client (%s...), without an expiry", text(client, "token"));
+	else if (json_is_object(client))
+		fprintf(f, "held by a Redis client (%s...), for another %" PRId64 " s", text(client, "token"),
+			(number(client, "left_ms") + 999) / 1000);
+	else if (rest_ms > 0)
+		fprintf(f, "free, but it rests for %" PRId64 " s more (at_least_ms)", (rest_ms + 999) / 1000);
+	else if (*text(report, "error"))
+		fprintf(f, "which host has it is not known: %.200s", text(report, "error"));
+	else
+		fprintf(f, "was taken, and is free again");
 }
 
-void whoreport_line(const struct who_report *report, const char *path, const struct store_range *wanted, pid_t but,
-		    char *out, size_t size)
+void whoreport_line(const json_t *report, const char *path, const struct store_range *wanted, pid_t but, char *out,
+		    size_t size)
 {
-	struct whoreport_line line = {.out = out, .size = size};
-	size_t hosts = 0, more = 0;
+	FILE *f = fmemopen(out, size - 1, "w");
+	const json_t *host;
+	size_t i, hosts = 0;
 
-	whoreport_add(&line, "%.512s: ", path);
-	for (size_t i = 0; i < report->host_count; i++) {
-		size_t before = line.used;
+	memset(out, 0, size);
+	if (!f)
+		return;
+	fprintf(f, "%.512s: ", path);
+	json_array_foreach (json_object_get(report, "hosts"), i, host) {
+		json_t *rows = in_way(host, wanted, but);
+		const json_t *lease = json_array_size(rows) ? NULL : lease_in_way(host, wanted);
 
-		if (hosts)
-			whoreport_add(&line, "; ");
-		if (!whoreport_add_holders(&line, report->hosts[i], wanted, but) &&
-		    !whoreport_add_unknown(&line, report, report->hosts[i], wanted)) {
-			line.used = before;
-			continue;
+		if ((json_array_size(rows) || lease) && hosts++ < HOSTS_SHOWN) {
+			fprintf(f, hosts > 1 ? "; " : "");
+			add_host(f, host);
+			if (lease)
+				add_unknown(f, host, lease);
+			else
+				add_holders(f, rows);
 		}
-		if (hosts++ < HOSTS_SHOWN)
-			continue;
-		line.used = before;
-		more++;
+		json_decref(rows);
 	}
-	out[line.used] = '\0';
-	if (more)
-		whoreport_add(&line, "; and by %zu more hosts", more);
-	else if (!hosts && *report->aside.client && report->aside.client_ms < 0)
-		whoreport_add(&line, "held by a Redis client (%s...), without an expiry", report->aside.client);
-	else if (!hosts && *report->aside.client)
-		whoreport_add(&line, "held by a Redis client (%s...), for another %" PRId64 " s", report->aside.client,
-			      (report->aside.client_ms + 999) / 1000);
-	else if (!hosts && report->aside.rest_ms[wanted->space] > 0)
-		whoreport_add(&line, "free, but it rests for %" PRId64 " s more (at_least_ms)",
-			      (report->aside.rest_ms[wanted->space] + 999) / 1000);
-	else if (!hosts && *report->why)
-		whoreport_add(&line, "which host has it is not known: %.200s", report->why);
+	if (hosts > HOSTS_SHOWN)
+		fprintf(f, "; and by %zu more hosts", hosts - HOSTS_SHOWN);
 	else if (!hosts)
-		whoreport_add(&line, "was taken, and is free again");
+		add_free(f, report, wanted->space);
+	fclose(f);
 }

@@ -50,7 +50,6 @@ struct deadlock;
 struct ending;
 struct events;
 struct fronts;
-struct finding_search;
 struct keeper;
 struct keeper_options;
 struct leases_slot;
@@ -60,7 +59,7 @@ struct metrics;
 struct reopen;
 struct session;
 struct sessions;
-struct whos;
+struct who;
 
 /* orphan.c */
 struct orphan {
@@ -79,9 +78,11 @@ struct keeper {
 	struct sessions *sessions;
 	struct listener *listener;
 	struct deadlock *deadlock;
-	struct finding_search *findings; /* whose search has not begun: finding.c */
-	unsigned finding_count;          /* that wait for these */
-	struct whos *whos;
+	struct {                 /* who.c */
+		struct who *all; /* those with a session */
+		unsigned count;  /* also of those whose session has ended, while they make work */
+		unsigned searches;
+	} whos;
 	struct ending *ending;
 	struct metrics *metrics;
 

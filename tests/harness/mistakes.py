@@ -175,7 +175,7 @@ PROGRAMS = {
     "cli/test_who.py::test_names_may_stay_here": {
         "a host tells its jobs whatever show_jobs says": [put("who-hidden", "k->config->show_jobs", "true")]},
     "cli/test_who.py::test_a_host_of_an_older_version": {
-        "an older host has not answered": [put("who-old", "e->old ? WHO_OLD : WHO_SILENT", "WHO_SILENT")]},
+        "an older host has not answered": [put("who-old", 'e->old ? "old" : "silent"', '"silent"')]},
 }
 
 # Found by a unit test: harness/test_unit_mistakes.py.
