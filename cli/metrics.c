@@ -23,12 +23,10 @@
 
 enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_HISTOGRAM };
 
-#define METRIC_LABELS 2
-
 struct metric {
 	const char *name; /* without "dflock_": also its key in the keeper's JSON */
 	enum metric_type type;
-	const char *labels[METRIC_LABELS]; /* NULL: no more */
+	const char *labels; /* their names, with a blank between them */
 	const char *help;
 };
 #define PAGE                                                                                                                    \
@@ -37,148 +35,97 @@ struct metric {
 
 static const struct metric metrics_table[] = {
 	/* dflock itself */
-	{"up", METRIC_GAUGE, {NULL}, "1: the keeper answered. 0: none runs, or it does not answer."},
-	{"build_info", METRIC_GAUGE, {"program", "version"}, "Always 1; which versions of dflock and dflockd run."},
+	{"up", METRIC_GAUGE, "", "1: the keeper answered. 0: none runs, or it does not answer."},
+	{"build_info", METRIC_GAUGE, "program version", "Always 1; which versions of dflock and dflockd run."},
 
 	/* the keeper */
-	{"start_time_seconds", METRIC_GAUGE, {NULL}, "When the keeper started. Its counters begin at 0 then."},
-	{"keeper_restarts_total",
-	 METRIC_COUNTER,
-	 {NULL},
+	{"start_time_seconds", METRIC_GAUGE, "", "When the keeper started. Its counters begin at 0 then."},
+	{"keeper_restarts_total", METRIC_COUNTER, "",
 	 "Keepers that died and were started again. Survives a keeper: the parent counts."},
-	{"keeper_hangs_total",
-	 METRIC_COUNTER,
-	 {NULL},
+	{"keeper_hangs_total", METRIC_COUNTER, "",
 	 "Keepers that did nothing and were killed. Survives a keeper: the parent counts."},
-	{"unsupervised", METRIC_GAUGE, {NULL}, "1: the keeper's parent was killed and none can be started."},
-	{"connections", METRIC_GAUGE, {NULL}, "Connections of programs and operators, one for each question or pin."},
-	{"connections_max", METRIC_GAUGE, {NULL}, "How many connections there may be; one user gets a quarter."},
-	{"connections_accepted_total", METRIC_COUNTER, {NULL}, "Connections that were accepted."},
+	{"unsupervised", METRIC_GAUGE, "", "1: the keeper's parent was killed and none can be started."},
+	{"connections", METRIC_GAUGE, "", "Connections of programs and operators, one for each question or pin."},
+	{"connections_max", METRIC_GAUGE, "", "How many connections there may be; one user gets a quarter."},
+	{"connections_accepted_total", METRIC_COUNTER, "", "Connections that were accepted."},
 
 	/* leases */
-	{"leases", METRIC_GAUGE, {"space", "state"}, "Leases of this host; docs/design.md, section 5, has the states."},
-	{"leases_max", METRIC_GAUGE, {NULL}, "How many leases there may be, of all spaces and states."},
-	{"page_leases",
-	 METRIC_GAUGE,
-	 {NULL},
+	{"leases", METRIC_GAUGE, "space state", "Leases of this host; docs/design.md, section 5, has the states."},
+	{"leases_max", METRIC_GAUGE, "", "How many leases there may be, of all spaces and states."},
+	{"page_leases", METRIC_GAUGE, "",
 	 "Open leases in the shared page. Which programs use them is not known: reading a page tells no other process."},
-	{"lease_grants_total", METRIC_COUNTER, {"space"}, "Leases that the store granted to this host."},
-	{"lease_hold_seconds",
-	 METRIC_HISTOGRAM,
-	 {"space"},
+	{"lease_grants_total", METRIC_COUNTER, "space", "Leases that the store granted to this host."},
+	{"lease_hold_seconds", METRIC_HISTOGRAM, "space",
 	 "From the grant of a lease until it was given back or lost. A lock under it was held for at most so long; how long "
 	 "exactly is not known, since unlocking needs no message."},
-	{"lease_recall_seconds",
-	 METRIC_HISTOGRAM,
-	 {"space"},
+	{"lease_recall_seconds", METRIC_HISTOGRAM, "space",
 	 "From the moment that another host wanted a lease until it was handed over: the time for which holders here kept "
 	 "other hosts waiting."},
-	{"handovers_total",
-	 METRIC_COUNTER,
-	 {"space"},
+	{"handovers_total", METRIC_COUNTER, "space",
 	 "Leases that were given back, or shrunk to shared, because another host wanted them."},
-	{"leases_lost_total",
-	 METRIC_COUNTER,
-	 {"reason"},
+	{"leases_lost_total", METRIC_COUNTER, "reason",
 	 "Leases that were lost: taken (not renewed in time), forgotten (the store lost its memory), broken (by dflock "
 	 "break), damaged (the table of a dead keeper could not be read). Their holders end as on_lost says."},
-	{"held_too_long_total", METRIC_COUNTER, {NULL}, "Locks that were held for longer than warn_after_ms."},
+	{"held_too_long_total", METRIC_COUNTER, "", "Locks that were held for longer than warn_after_ms."},
 
 	/* lock calls */
-	{"waiters", METRIC_GAUGE, {"space"}, "Lock calls that wait for a lease." PAGE},
-	{"lock_wait_seconds",
-	 METRIC_HISTOGRAM,
-	 {"space"},
+	{"waiters", METRIC_GAUGE, "space", "Lock calls that wait for a lease." PAGE},
+	{"lock_wait_seconds", METRIC_HISTOGRAM, "space",
 	 "Lock calls that the keeper granted, and how long each waited for the answer." PAGE},
-	{"lock_busy_total",
-	 METRIC_COUNTER,
-	 {"space"},
+	{"lock_busy_total", METRIC_COUNTER, "space",
 	 "Lock calls that did not wait and got EWOULDBLOCK because another host had the lock."},
-	{"lock_refusals_total",
-	 METRIC_COUNTER,
-	 {"reason"},
+	{"lock_refusals_total", METRIC_COUNTER, "reason",
 	 "Lock calls and tests that the keeper refused (ENOLCK), and connections that it turned away."},
-	{"lock_deadlocks_total", METRIC_COUNTER, {NULL}, "Lock calls that got EDEADLK because of a circle over hosts."},
-	{"lock_abandoned_total", METRIC_COUNTER, {NULL}, "Lock calls whose program went away while it waited."},
-	{"calls_under_way",
-	 METRIC_GAUGE,
-	 {NULL},
+	{"lock_deadlocks_total", METRIC_COUNTER, "", "Lock calls that got EDEADLK because of a circle over hosts."},
+	{"lock_abandoned_total", METRIC_COUNTER, "", "Lock calls whose program went away while it waited."},
+	{"calls_under_way", METRIC_GAUGE, "",
 	 "Lock calls of programs under the net that were granted, and whose threads were not seen out of them: most have ended."},
-	{"calls_seen_out_total",
-	 METRIC_COUNTER,
-	 {NULL},
+	{"calls_seen_out_total", METRIC_COUNTER, "",
 	 "Threads that were seen out of such calls, since another host wanted the lock."},
-	{"waited_too_long_total", METRIC_COUNTER, {NULL}, "Lock calls that waited for longer than wait_warn_ms."},
+	{"waited_too_long_total", METRIC_COUNTER, "", "Lock calls that waited for longer than wait_warn_ms."},
 
 	/* past dflock */
-	{"locks_past", METRIC_GAUGE, {NULL}, "Locks on protected files that are held without a lease."},
-	{"taken_past_total", METRIC_COUNTER, {NULL}, "Locks on protected files that were found without a lease."},
+	{"locks_past", METRIC_GAUGE, "", "Locks on protected files that are held without a lease."},
+	{"taken_past_total", METRIC_COUNTER, "", "Locks on protected files that were found without a lease."},
 
 	/* renewing */
-	{"beats_total",
-	 METRIC_COUNTER,
-	 {"result"},
+	{"beats_total", METRIC_COUNTER, "result",
 	 "Beats that renew the leases of this host; requests for leases renew, too, and are not counted."},
-	{"deadline_left_seconds",
-	 METRIC_GAUGE,
-	 {NULL},
+	{"deadline_left_seconds", METRIC_GAUGE, "",
 	 "For how long the leases are sure. 0: over. Without leases nothing is renewed, and it runs down to 0."},
-	{"ttl_seconds", METRIC_GAUGE, {NULL}, "ttl_ms of the configuration: leases are renewed three times in it."},
-	{"frozen_processes", METRIC_GAUGE, {NULL}, "Processes that are stopped until the store answers."},
-	{"freezes_total",
-	 METRIC_COUNTER,
-	 {NULL},
-	 "How often holders were frozen. Survives a keeper: the parent counts."},
-	{"ended_processes_total",
-	 METRIC_COUNTER,
-	 {"reason", "signal"},
+	{"ttl_seconds", METRIC_GAUGE, "", "ttl_ms of the configuration: leases are renewed three times in it."},
+	{"frozen_processes", METRIC_GAUGE, "", "Processes that are stopped until the store answers."},
+	{"freezes_total", METRIC_COUNTER, "", "How often holders were frozen. Survives a keeper: the parent counts."},
+	{"ended_processes_total", METRIC_COUNTER, "reason signal",
 	 "Processes that got a signal to end: lost (their lease was), broken (by dflock break), stuck (could not be frozen "
 	 "in time), expired (on_lost is kill), held_too_long (kill_after_ms). One that gets SIGTERM and then SIGKILL counts "
 	 "under both. All but held_too_long survive a keeper."},
 
 	/* the store */
-	{"store_up", METRIC_GAUGE, {NULL}, "1: connected to the store."},
-	{"store_grace", METRIC_GAUGE, {NULL}, "1: the store is in grace and grants nothing new."},
-	{"store_connects_total", METRIC_COUNTER, {NULL}, "Connections to the store that were made."},
-	{"store_disconnects_total", METRIC_COUNTER, {NULL}, "Connections to the store that broke."},
-	{"store_requests_total", METRIC_COUNTER, {"operation"}, "Round trips to the store that began."},
-	{"store_request_failures_total",
-	 METRIC_COUNTER,
-	 {"reason"},
+	{"store_up", METRIC_GAUGE, "", "1: connected to the store."},
+	{"store_grace", METRIC_GAUGE, "", "1: the store is in grace and grants nothing new."},
+	{"store_connects_total", METRIC_COUNTER, "", "Connections to the store that were made."},
+	{"store_disconnects_total", METRIC_COUNTER, "", "Connections to the store that broke."},
+	{"store_requests_total", METRIC_COUNTER, "operation", "Round trips to the store that began."},
+	{"store_request_failures_total", METRIC_COUNTER, "reason",
 	 "Round trips that ended with an error, or without an answer (with replicas: too few have acknowledged it)."},
-	{"store_request_seconds",
-	 METRIC_HISTOGRAM,
-	 {NULL},
+	{"store_request_seconds", METRIC_HISTOGRAM, "",
 	 "Round trips that were answered, and how long that took; with replicas, until enough of them have it."},
-	{"store_memory_losses_total",
-	 METRIC_COUNTER,
-	 {NULL},
+	{"store_memory_losses_total", METRIC_COUNTER, "",
 	 "How often the store came back without its memory, as another incarnation."},
 
 	/* rules */
-	{"rules_hosts",
-	 METRIC_GAUGE,
-	 {"rules"},
+	{"rules_hosts", METRIC_GAUGE, "rules",
 	 "Other keepers in the store whose rules have the same digest as this one's, another one, or are not known."},
-	{"rules_compared_timestamp_seconds",
-	 METRIC_GAUGE,
-	 {NULL},
+	{"rules_compared_timestamp_seconds", METRIC_GAUGE, "",
 	 "When dflock_rules_hosts was found out; 0: not so far. Looked at when metrics are read, every 15 minutes at most."},
-	{"config_refused", METRIC_GAUGE, {NULL}, "1: the configuration file is not in force, and older rules are."},
+	{"config_refused", METRIC_GAUGE, "", "1: the configuration file is not in force, and older rules are."},
 	{.name = NULL}};
 
 /* --- from the keeper's JSON (keeper/callers/metrics.h) to text: a value of the wrong kind is left out, a text is escaped --- */
 
 static const char *const metric_types[] = {
 	[METRIC_GAUGE] = "gauge", [METRIC_COUNTER] = "counter", [METRIC_HISTOGRAM] = "histogram"};
-
-/* The labels of the samples to print. */
-struct metric_place {
-	const struct metric *metric;
-	const char *values[METRIC_LABELS];
-	size_t count;
-	FILE *f;
-};
 
 /* As in a label's value; a HELP needs no more. */
 static void print_escaped(const char *text, FILE *f)
@@ -192,74 +139,65 @@ static void print_escaped(const char *text, FILE *f)
 			fputc(*text, f);
 }
 
-/* One sample up to its value. suffix: of a histogram; le: NULL, or its bucket. */
-static void print_sample(const struct metric_place *at, const char *suffix, const char *le)
+/* One sample up to its value. suffix: of a histogram; labels: NAME="VALUE",... */
+static void print_sample(const struct metric *metric, const char *suffix, const char *labels, FILE *f)
 {
-	const char *before = "{";
-
-	fprintf(at->f, "dflock_%s%s", at->metric->name, suffix);
-	for (size_t i = 0; i < at->count; i++, before = ",") {
-		fprintf(at->f, "%s%s=\"", before, at->metric->labels[i]);
-		print_escaped(at->values[i], at->f);
-		fputc('"', at->f);
-	}
-	if (le)
-		fprintf(at->f, "%sle=\"%s\"", before, le);
-	fputs(le || at->count ? "} " : " ", at->f);
+	fprintf(f, *labels ? "dflock_%s%s{%s} " : "dflock_%s%s ", metric->name, suffix, labels);
 }
 
 /* The counts are cumulative in the text, and not in the keeper's answer. */
-static void print_histogram(const struct metric_place *at, const json_t *value)
+static void print_histogram(const struct metric *metric, const json_t *value, const char *labels, FILE *f)
 {
 	const json_t *le = json_object_get(value, "le"), *counts = json_object_get(value, "counts");
 	const json_t *sum = json_object_get(value, "sum");
 	json_int_t total = 0;
 	size_t n = json_array_size(le);
-	char bound[32];
 
 	if (!json_is_number(sum) || json_array_size(counts) != n + 1)
 		return;
 	for (size_t i = 0; i <= n; i++) {
 		total += json_integer_value(json_array_get(counts, i));
-		snprintf(bound, sizeof(bound), "%.9g", json_number_value(json_array_get(le, i)));
-		print_sample(at, "_bucket", i < n ? bound : "+Inf");
-		fprintf(at->f, "%" JSON_INTEGER_FORMAT "\n", total);
+		fprintf(f, "dflock_%s_bucket{%s%sle=\"", metric->name, labels, *labels ? "," : "");
+		fprintf(f, i < n ? "%.9g" : "+Inf", json_number_value(json_array_get(le, i)));
+		fprintf(f, "\"} %" JSON_INTEGER_FORMAT "\n", total);
 	}
-	print_sample(at, "_sum", NULL);
-	fprintf(at->f, "%.9g\n", json_number_value(sum));
-	print_sample(at, "_count", NULL);
-	fprintf(at->f, "%" JSON_INTEGER_FORMAT "\n", total);
+	print_sample(metric, "_sum", labels, f);
+	fprintf(f, "%.9g\n", json_number_value(sum));
+	print_sample(metric, "_count", labels, f);
+	fprintf(f, "%" JSON_INTEGER_FORMAT "\n", total);
 }
 
-static void print_value(struct metric_place *at, const json_t *value)
+/* names: of the labels that are left. labels: those that have a value, as print_sample() takes them. */
+static void print_value(const struct metric *metric, const json_t *value, const char *names, const char *labels,
+			FILE *f)
 {
+	size_t n = strcspn(names, " "), size;
 	const char *key;
 	json_t *each;
+	char *text;
 
-	if (at->count < METRIC_LABELS && at->metric->labels[at->count]) {
+	if (n) {
 		json_object_foreach ((json_t *)value, key, each) {
-			at->values[at->count++] = key;
-			print_value(at, each);
-			at->count--;
+			FILE *with = open_memstream(&text, &size);
+
+			if (!with)
+				return;
+			fprintf(with, "%s%s%.*s=\"", labels, *labels ? "," : "", (int)n, names);
+			print_escaped(key, with);
+			fputc('"', with);
+			fclose(with);
+			print_value(metric, each, names + n + (names[n] == ' '), text, f);
+			free(text);
 		}
-	} else if (at->metric->type == METRIC_HISTOGRAM) {
-		print_histogram(at, value);
-	} else if (json_is_integer(value)) {
-		print_sample(at, "", NULL);
-		fprintf(at->f, "%" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
-	} else if (json_is_real(value)) {
-		print_sample(at, "", NULL);
-		fprintf(at->f, "%.9g\n", json_real_value(value));
+	} else if (metric->type == METRIC_HISTOGRAM) {
+		print_histogram(metric, value, labels, f);
+	} else if (json_is_number(value)) {
+		print_sample(metric, "", labels, f);
+		if (json_is_integer(value))
+			fprintf(f, "%" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
+		else
+			fprintf(f, "%.9g\n", json_real_value(value));
 	}
-}
-
-static void print_metric(const struct metric *metric, const json_t *value, FILE *f)
-{
-	struct metric_place at = {.metric = metric, .f = f};
-
-	fprintf(f, "# HELP dflock_%s %s\n", metric->name, metric->help);
-	fprintf(f, "# TYPE dflock_%s %s\n", metric->name, metric_types[metric->type]);
-	print_value(&at, value);
 }
 
 /* What dflock says itself: {"up": .., "build_info": {PROGRAM: {VERSION: 1}}}. */
@@ -282,8 +220,11 @@ void metrics_print(const json_t *answer, FILE *f)
 
 		if (!value)
 			value = json_object_get(answer, m->name);
-		if (value)
-			print_metric(m, value, f);
+		if (!value)
+			continue;
+		fprintf(f, "# HELP dflock_%s %s\n", m->name, m->help);
+		fprintf(f, "# TYPE dflock_%s %s\n", m->name, metric_types[m->type]);
+		print_value(m, value, m->labels, "", f);
 	}
 	json_decref(own);
 }

@@ -1,13 +1,11 @@
 #include "cli/show.h"
 
 #include <inttypes.h>
-#include <libsmartcols.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <utlist.h>
 #include <wchar.h>
 #include <wctype.h>
 
@@ -237,179 +235,157 @@ void show_row(FILE *f, const json_t *row, const char *template)
 	show_part(f, row, template, true);
 }
 
-/*
- * --- a table ---
- *
- * libsmartcols lays out the columns. Notes are no cells: it would make a column as wide as its longest note. So the
- * table is printed into a text, in which each row is one line, since escaped cells have no line breaks; the notes go
- * between these lines.
- */
+/* --- a table --- */
 
-/* An escaped byte takes four. */
-#define TEXT_BYTES (4 * GRID_CELL_BYTES)
-
-struct note {
-	struct note *prev, *next;
-	size_t below; /* so many rows */
-	char text[];
-};
-
+/* Its text, of which widths are measured when it is printed: cells, each with TAB behind it, and notes, behind NOTE; each row and
+ * note ends a line. Escaped text has none of these characters. */
 struct grid {
-	struct libscols_table *columns;
-	struct libscols_line *row; /* the last one */
-	size_t width, rows, cells; /* cells: in the last row */
-	struct note *notes;
-	bool failed;
+	FILE *f;
+	char *text;
+	size_t size, columns, cells; /* cells: in the last row, if it is not ended */
+	size_t width[];
 };
 
-/* This file escapes (libsmartcols would escape the backslashes of that again), and sets the width: never a
- * terminal's. */
-static bool grid_set_up(struct grid *grid)
-{
-	if (scols_table_enable_noencoding(grid->columns, 1) || scols_table_enable_noheadings(grid->columns, 1) ||
-	    scols_table_enable_minout(grid->columns, 1) || scols_table_set_column_separator(grid->columns, "  ") ||
-	    scols_table_set_termforce(grid->columns, SCOLS_TERMFORCE_NEVER))
-		return false;
-	for (size_t i = 0; i < grid->width; i++)
-		if (!scols_table_new_column(grid->columns, NULL, 0, 0))
-			return false;
-	return true;
-}
+#define NOTE '\v'
 
 struct grid *grid_new(size_t columns)
 {
-	struct grid *grid = calloc(1, sizeof(*grid));
+	struct grid *grid = calloc(1, sizeof(*grid) + columns * sizeof(*grid->width));
 
 	if (!grid)
 		return NULL;
-	grid->width = grid->cells = columns;
-	grid->columns = scols_new_table();
-	grid->failed = !grid->columns || !grid_set_up(grid);
-	return grid;
+	grid->columns = columns;
+	grid->f = open_memstream(&grid->text, &grid->size);
+	if (grid->f)
+		return grid;
+	free(grid);
+	return NULL;
 }
 
-__attribute__((format(printf, 2, 0))) static void grid_format(char text[TEXT_BYTES], const char *format, va_list args)
+static void end_row(struct grid *grid)
 {
-	char raw[GRID_CELL_BYTES];
-
-	vsnprintf(raw, sizeof(raw), format, args);
-	show_escape(raw, text, TEXT_BYTES);
+	if (grid->cells)
+		fputc('\n', grid->f);
+	grid->cells = 0;
 }
 
-static void add_cell(struct grid *grid, const char *text)
+static void begin_cell(struct grid *grid)
 {
-	if (grid->cells == grid->width) {
-		grid->row = scols_table_new_line(grid->columns, NULL);
-		grid->failed = !grid->row;
-		if (grid->failed)
-			return;
-		grid->rows++;
-		grid->cells = 0;
-	}
-	grid->failed = scols_line_set_data(grid->row, grid->cells++, text) != 0;
+	if (grid->cells == grid->columns)
+		end_row(grid);
+	grid->cells++;
 }
 
-static void add_note(struct grid *grid, const char *text)
+static void begin_note(struct grid *grid)
 {
-	struct note *note = malloc(sizeof(*note) + strlen(text) + 1);
-
-	grid->failed = !note;
-	if (!note)
-		return;
-	note->below = grid->rows;
-	strcpy(note->text, text);
-	DL_APPEND(grid->notes, note);
+	end_row(grid);
+	fputc(NOTE, grid->f);
 }
 
 void grid_cell(struct grid *grid, const char *format, ...)
 {
-	char text[TEXT_BYTES];
+	char raw[GRID_CELL_BYTES];
 	va_list args;
 
-	if (!grid || grid->failed)
+	if (!grid)
 		return;
 	va_start(args, format);
-	grid_format(text, format, args);
+	vsnprintf(raw, sizeof(raw), format, args);
 	va_end(args);
-	add_cell(grid, text);
+	begin_cell(grid);
+	show_text(grid->f, raw);
+	fputc('\t', grid->f);
 }
 
 void grid_note(struct grid *grid, const char *format, ...)
 {
-	char text[TEXT_BYTES];
+	char raw[GRID_CELL_BYTES];
 	va_list args;
 
-	if (!grid || grid->failed)
+	if (!grid)
 		return;
 	va_start(args, format);
-	grid_format(text, format, args);
+	vsnprintf(raw, sizeof(raw), format, args);
 	va_end(args);
-	add_note(grid, text);
-}
-
-static void add_row(struct grid *grid, const json_t *row, const char *template,
-		    void (*add)(struct grid *grid, const char *text))
-{
-	char *text;
-	size_t size;
-	FILE *f;
-
-	for (const char *t = template; t && grid && !grid->failed;) {
-		f = open_memstream(&text, &size);
-		grid->failed = !f;
-		if (!f)
-			return;
-		t = show_part(f, row, t, true);
-		t = *t == '\t' ? t + 1 : NULL;
-		grid->failed = fclose(f) != 0;
-		if (!grid->failed)
-			add(grid, text);
-		free(text);
-	}
+	begin_note(grid);
+	show_text(grid->f, raw);
+	fputc('\n', grid->f);
 }
 
 void grid_row(struct grid *grid, const json_t *row, const char *template)
 {
-	add_row(grid, row, template, add_cell);
+	for (const char *t = template; t && grid;) {
+		begin_cell(grid);
+		t = show_part(grid->f, row, t, true);
+		fputc('\t', grid->f);
+		t = *t ? t + 1 : NULL;
+	}
 }
 
 void grid_row_note(struct grid *grid, const json_t *row, const char *template)
 {
-	add_row(grid, row, template, add_note);
+	if (!grid)
+		return;
+	begin_note(grid);
+	show_row(grid->f, row, template);
+	fputc('\n', grid->f);
+}
+
+static size_t columns_of(const char *text, size_t n)
+{
+	mbstate_t state = {0};
+	size_t width = 0;
+
+	for (const char *end = text + n; text < end;) {
+		int columns;
+
+		text += next_char(text, &state, &columns);
+		width += columns > 0 ? (size_t)columns : 0;
+	}
+	return width;
+}
+
+/* Widens the columns for this line (f is NULL), or prints it. Returns the next line. */
+static const char *grid_line(struct grid *grid, const char *t, FILE *f)
+{
+	size_t n, columns, pad = 0;
+
+	for (size_t i = 0; *t != NOTE && *t != '\n'; i++, t += n + 1) {
+		n = strcspn(t, "\t");
+		columns = columns_of(t, n);
+		if (!f && columns > grid->width[i])
+			grid->width[i] = columns;
+		if (f && n) {
+			fprintf(f, "%*s%.*s", (int)pad, "", (int)n, t);
+			pad = 0;
+		}
+		pad += grid->width[i] + 2 - columns;
+	}
+	n = strcspn(t, "\n");
+	if (f)
+		fprintf(f, "%.*s\n", n ? (int)n - 1 : 0, t + (n > 0));
+	return t + n + 1;
 }
 
 void grid_print(struct grid *grid, FILE *f)
 {
-	struct note *note = grid ? grid->notes : NULL;
-	char *text = NULL, *line;
-	size_t below = 0;
-
-	if (!grid || grid->failed || (grid->rows && (scols_print_table_to_string(grid->columns, &text) || !text))) {
+	if (grid)
+		end_row(grid);
+	if (!grid || fflush(grid->f) || ferror(grid->f)) {
 		fputs("(not enough memory to show the rest)\n", f);
 		return;
 	}
-	for (line = text;; below++) {
-		size_t len;
-
-		for (; note && note->below == below; note = note->next)
-			fprintf(f, "%s\n", note->text);
-		if (!line || !*line)
-			break;
-		len = strcspn(line, "\n");
-		fprintf(f, "%.*s\n", (int)len, line);
-		line += len + (line[len] == '\n');
-	}
-	free(text);
+	for (const char *t = grid->text; *t;)
+		t = grid_line(grid, t, NULL);
+	for (const char *t = grid->text; *t;)
+		t = grid_line(grid, t, f);
 }
 
 void grid_free(struct grid *grid)
 {
-	struct note *note, *next;
-
 	if (!grid)
 		return;
-	DL_FOREACH_SAFE (grid->notes, note, next)
-		free(note);
-	scols_unref_table(grid->columns);
+	fclose(grid->f);
+	free(grid->text);
 	free(grid);
 }

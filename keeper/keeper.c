@@ -37,7 +37,6 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/probing.h"
 #include "keeper/callers/listener.h"
-#include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/queue.h"
@@ -272,7 +271,7 @@ static void keeper_end(struct keeper *k, const char *why)
 /* What needs only the loop and the configuration. */
 static int start_parts(struct keeper *k)
 {
-	static int (*const starts[])(struct keeper *) = {event_start, sessions_init, deadlock_init, metrics_start};
+	static int (*const starts[])(struct keeper *) = {event_start, sessions_init, deadlock_init};
 	int ret = 0;
 
 	act_start(k);
@@ -356,8 +355,8 @@ static void close_handle(uv_handle_t *handle, void *arg)
 
 static void keeper_free(struct keeper *k)
 {
-	static void (*const frees[])(struct keeper *) = {configfile_free, listener_free, sessions_free, deadlock_free,
-							 ending_free,     metrics_free,  event_free};
+	static void (*const frees[])(struct keeper *) = {configfile_free, listener_free, sessions_free,
+							 deadlock_free,   ending_free,   event_free};
 
 	for (size_t i = 0; i < sizeof(frees) / sizeof(*frees); i++)
 		frees[i](k);
@@ -366,9 +365,9 @@ static void keeper_free(struct keeper *k)
 
 static void keeper_clean_up(struct keeper *k)
 {
-	static void (*const stops[])(struct keeper *) = {orphan_close, event_stop,       metrics_stop, past_stop,
-							 toolong_stop, host_stop,        room_stop,    seeing_stop,
-							 ending_close, configwatch_close};
+	static void (*const stops[])(struct keeper *) = {orphan_close, event_stop,   past_stop,
+							 toolong_stop, host_stop,    room_stop,
+							 seeing_stop,  ending_close, configwatch_close};
 
 	struct life *life = life_of(k);
 	sigset_t signals;

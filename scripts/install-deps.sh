@@ -2,7 +2,7 @@
 # Installs what is missing of the packages that building needs (no argument), with `test` what the tests need too, and with
 # `bench` what measuring and drawing need.
 set -eu
-build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev libssl-dev libjansson-dev libsmartcols-dev libncurses-dev uthash-dev"
+build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev libssl-dev libjansson-dev libncurses-dev uthash-dev"
 demo="redis-server util-linux procps"
 test="clang check libsubunit-dev python3 python3-pytest python3-pytest-xdist perl php-cli ruby dash bash valgrind strace bindfs btrfs-progs e2fsprogs fuse3 fakeroot busybox mandoc
       mount iproute2 sudo psmisc gdb sqlite3 gdbmtool tdb-tools python3-tdb libfile-fcntllock-perl python3-fasteners python3-filelock

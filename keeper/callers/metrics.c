@@ -34,12 +34,19 @@ static json_t *set_group(json_t *doc, const char *key)
 	return group; /* the document's; NULL if there is no memory: then what is set in it is left out */
 }
 
-static void set_by_space(json_t *doc, const char *key, const uint64_t counts[WIRE_SPACES])
+static void set_counts(json_t *doc, const char *key, const char *const *names, const uint64_t *counts, size_t n)
 {
 	json_t *group = set_group(doc, key);
 
-	for (int i = 0; i < WIRE_SPACES; i++)
-		set_number(group, picture_space(i), counts[i]);
+	for (size_t i = 0; i < n; i++)
+		set_number(group, names[i], counts[i]);
+}
+
+static void set_by_space(json_t *doc, const char *key, const uint64_t counts[WIRE_SPACES])
+{
+	static const char *const spaces[WIRE_SPACES] = {[WIRE_FLOCK] = "flock", [WIRE_RECORD] = "record"};
+
+	set_counts(doc, key, spaces, counts, WIRE_SPACES);
 }
 
 static json_t *histogram_json(const struct histogram *h)
@@ -73,15 +80,11 @@ static void set_callers(json_t *doc, const struct keeper *k)
 		[REFUSAL_VERSION] = "version", [REFUSAL_PROGRAM] = "program",
 	};
 	const struct sessions *s = k->sessions;
-	json_t *group = set_group(doc, "waiters");
 
-	for (int i = 0; i < WIRE_SPACES; i++)
-		set_number(group, picture_space(i), s->waiting[i]);
+	set_by_space(doc, "waiters", (const uint64_t[WIRE_SPACES]){s->waiting[WIRE_FLOCK], s->waiting[WIRE_RECORD]});
 	set_histograms(doc, "lock_wait_seconds", s->counts.waited);
 	set_by_space(doc, "lock_busy_total", s->counts.busy);
-	group = set_group(doc, "lock_refusals_total");
-	for (int i = 0; i < REFUSALS; i++)
-		set_number(group, refusals[i], s->counts.refused[i]);
+	set_counts(doc, "lock_refusals_total", refusals, s->counts.refused, REFUSALS);
 	set_number(doc, "lock_deadlocks_total", s->counts.deadlocks);
 	set_number(doc, "lock_abandoned_total", s->counts.abandoned);
 	set_number(doc, "calls_under_way", seeing_under_way(k));
@@ -113,9 +116,7 @@ static void set_leases(json_t *doc, const struct keeper *k)
 	set_histograms(doc, "lease_hold_seconds", k->act.held);
 	set_histograms(doc, "lease_recall_seconds", k->act.recalled);
 	set_by_space(doc, "handovers_total", k->act.handovers);
-	group = set_group(doc, "leases_lost_total");
-	for (int i = 0; i < TABLE_WHYS; i++)
-		set_number(group, whys[i], k->lost.counts[i]);
+	set_counts(doc, "leases_lost_total", whys, k->lost.counts, TABLE_WHYS);
 	set_number(doc, "held_too_long_total", k->toolong.warned);
 }
 
@@ -136,11 +137,9 @@ static void set_deadline(json_t *doc, const struct keeper *k)
 							    [DEADLINE_BEAT_GIVEN_UP] = "given_up",
 							    [DEADLINE_BEAT_REFUSED] = "refused",
 							    [DEADLINE_BEAT_UNANSWERED] = "unanswered"};
-	json_t *group = set_group(doc, "beats_total");
 	int64_t left = k->deadline.at_ns - clock_now_ns();
 
-	for (int i = 0; i < DEADLINE_BEATS; i++)
-		set_number(group, results[i], k->deadline.beats[i]);
+	set_counts(doc, "beats_total", results, k->deadline.beats, DEADLINE_BEATS);
 	json_object_set_new(doc, "deadline_left_seconds",
 			    json_real(k->deadline.expired || left < 0 ? 0 : seconds(left)));
 	json_object_set_new(doc, "ttl_seconds", json_real(seconds(deadline_ttl_ns(k))));
@@ -226,20 +225,16 @@ json_t *metrics_json(const struct keeper *k)
 
 /* --- answers --- */
 
-struct metrics {
-	uv_timer_t timer;
-	int64_t made_ns; /* the last answer; 0: none was made */
-};
-
 /* All that have asked get the same. */
-static void metrics_answer_all(struct keeper *k)
+static void metrics_answer_all(struct session *asker)
 {
+	struct keeper *k = asker->keeper;
 	json_t *doc = metrics_json(k);
 	int fd = doc ? picture_to_memfd(doc) : -1, error = doc ? errno : ENOMEM;
 	struct session *s, *next;
 
 	json_decref(doc);
-	k->metrics->made_ns = clock_now_ns();
+	k->sessions->metrics_ns = clock_now_ns();
 	DL_FOREACH_SAFE (k->sessions->all, s, next)
 		if (s->state == SESSION_METRICS)
 			picture_answer(s, fd, "metrics", error);
@@ -248,42 +243,14 @@ static void metrics_answer_all(struct keeper *k)
 	posting_compare(k);
 }
 
-static void on_metrics_timer(uv_timer_t *timer)
-{
-	metrics_answer_all(timer->data);
-}
-
 void metrics_answer(struct session *s)
 {
-	struct metrics *m = s->keeper->metrics;
-	int64_t left_ms = METRICS_PAUSE_MS - (clock_now_ns() - m->made_ns) / NS_PER_MS;
+	int64_t made_ns = s->keeper->sessions->metrics_ns;
+	int64_t left_ms = METRICS_PAUSE_MS - (clock_now_ns() - made_ns) / NS_PER_MS;
 
 	session_enter(s, SESSION_METRICS);
-	if (uv_is_active((uv_handle_t *)&m->timer))
-		return;
-	if (m->made_ns && left_ms > 0)
-		uv_timer_start(&m->timer, on_metrics_timer, (uint64_t)left_ms, 0);
+	if (made_ns && left_ms > 0)
+		session_expect(s, left_ms, metrics_answer_all);
 	else
-		metrics_answer_all(s->keeper);
-}
-
-int metrics_start(struct keeper *k)
-{
-	k->metrics = calloc(1, sizeof(*k->metrics));
-	if (!k->metrics)
-		return -ENOMEM;
-	uv_timer_init(k->loop, &k->metrics->timer);
-	k->metrics->timer.data = k;
-	return 0;
-}
-
-void metrics_stop(struct keeper *k)
-{
-	uv_close((uv_handle_t *)&k->metrics->timer, NULL);
-}
-
-void metrics_free(struct keeper *k)
-{
-	free(k->metrics);
-	k->metrics = NULL;
+		metrics_answer_all(s);
 }

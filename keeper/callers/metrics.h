@@ -24,12 +24,6 @@ struct session;
 
 #define METRICS_PAUSE_MS 50
 
-/* Sets k->metrics. 0 or -ENOMEM. */
-int metrics_start(struct keeper *k);
-/* Closes its handle; metrics_free() when the loop has run. */
-void metrics_stop(struct keeper *k);
-void metrics_free(struct keeper *k);
-
 /* Answers the session with WIRE_OK and a memfd, or a refusal: at once, or when the pause is over. */
 void metrics_answer(struct session *s);
 

@@ -140,6 +140,7 @@ struct sessions {
 	int64_t idle_since_ns; /* when the last one ended, or the keeper started */
 	int epoll;             /* of the connections: far cheaper than one libuv handle each */
 	struct quotas quotas;  /* quota.c */
+	int64_t metrics_ns;    /* metrics.c: when the last answer was made; 0: none was */
 	bool fit_asked;        /* control.c: the store is being asked for all sessions in SESSION_FIT */
 };
 

@@ -55,7 +55,6 @@ struct keeper_options;
 struct leases_slot;
 struct listener;
 struct lock;
-struct metrics;
 struct reopen;
 struct session;
 struct sessions;
@@ -84,7 +83,6 @@ struct keeper {
 		unsigned searches;
 	} whos;
 	struct ending *ending;
-	struct metrics *metrics;
 
 	struct orphan orphan;
 	bool unsupervised; /* the parent was killed, and none can be started */
