@@ -27,13 +27,16 @@ static const char fence_doc[] =
 
 #define ANCESTORS_MAX 64
 
+/* Which processes hold the lock under a lease: none; any; one of `own`. */
+enum fence_rank { FENCE_UNUSED, FENCE_HELD, FENCE_OWN };
+
 struct fence_search {
 	const char *lock, *path; /* path: where a file of this name is; "" if there can be none */
 	pid_t own[ANCESTORS_MAX];
 	size_t own_count;
 	const json_t *found; /* NULL: none so far */
-	bool is_own;         /* a process of `own` holds it */
-	bool several;        /* processes hold the lock under several leases, and none of these is the caller's */
+	enum fence_rank rank;
+	bool several; /* of this rank */
 };
 
 /* The process and those above it. What cannot be read ends the list: then fewer leases count as the caller's own. */
@@ -60,22 +63,19 @@ static bool fence_is_meant(const struct fence_search *search, const json_t *leas
 	       (*search->path && !strcmp(field_text(lease, "path"), search->path));
 }
 
-/* Does a process of `own` hold something under the lease? */
-static bool fence_is_own(const struct fence_search *search, const json_t *lease)
+static enum fence_rank fence_rank(const struct fence_search *search, const json_t *lease)
 {
+	enum fence_rank rank = FENCE_UNUSED;
 	const json_t *holder;
 	size_t i;
 
-	json_array_foreach (json_object_get(lease, "holders"), i, holder)
+	json_array_foreach (json_object_get(lease, "holders"), i, holder) {
+		rank = rank == FENCE_OWN ? rank : FENCE_HELD;
 		for (size_t n = 0; n < search->own_count; n++)
 			if (field_number(holder, "pid") == search->own[n])
-				return true;
-	return false;
-}
-
-static bool fence_is_held(const json_t *lease)
-{
-	return json_array_size(json_object_get(lease, "holders"));
+				rank = FENCE_OWN;
+	}
+	return rank;
 }
 
 /* While a lease is asked for, processes that hold the file's lock do so under another one; while it is given back, none does. */
@@ -86,22 +86,20 @@ static bool fence_counts(const json_t *lease)
 	return field_number(lease, "fence") > 0 && strcmp(state, "asking") && strcmp(state, "releasing");
 }
 
-static void fence_search(struct fence_search *search, const json_t *leases, bool any)
+/* The lease that ranks highest. */
+static void fence_search(struct fence_search *search, const json_t *leases, enum fence_rank least)
 {
 	const json_t *lease;
 	size_t i;
 
 	json_array_foreach (leases, i, lease) {
-		bool own;
+		enum fence_rank rank = fence_rank(search, lease);
 
-		if (!fence_is_meant(search, lease) || !fence_counts(lease))
+		if (rank < least || rank < search->rank || !fence_is_meant(search, lease) || !fence_counts(lease))
 			continue;
-		own = fence_is_own(search, lease);
-		if (!own && (!any || search->is_own || !fence_is_held(lease)))
-			continue;
-		search->several = search->found && search->is_own == own;
+		search->several = search->found && rank == search->rank;
 		search->found = lease;
-		search->is_own = own;
+		search->rank = rank;
 	}
 }
 
@@ -111,7 +109,7 @@ static bool fence_was_lost(const struct fence_search *search, const json_t *lost
 	size_t i;
 
 	json_array_foreach (lost, i, lease)
-		if (fence_is_meant(search, lease) && fence_is_held(lease))
+		if (fence_is_meant(search, lease) && fence_rank(search, lease) != FENCE_UNUSED)
 			return true;
 	return false;
 }
@@ -125,7 +123,7 @@ static bool fence_choose(const struct ask *ask, const char *lock, pid_t pid, boo
 
 	search.path = files_resolve(lock, path) ? "" : path;
 	fence_ancestors(&search, pid);
-	fence_search(&search, json_object_get(status, "leases"), any);
+	fence_search(&search, json_object_get(status, "leases"), any ? FENCE_HELD : FENCE_OWN);
 	if (search.found && !search.several) {
 		*fence = field_number(search.found, "fence");
 		return true;
