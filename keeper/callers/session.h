@@ -30,6 +30,7 @@
 
 struct control_break;
 struct keeper;
+struct status_job;
 struct store_range;
 struct who;
 
@@ -102,6 +103,7 @@ struct session {
 	struct waiter waiter; /* what leases/ know of it */
 
 	struct control_break *breaking; /* control_break.c: SESSION_BREAKING; else NULL */
+	struct status_job *status;      /* status.c: SESSION_STATUS; else NULL */
 	struct who *who;                /* who.c: SESSION_WHO; else NULL */
 
 	/* waiting.c, callers.c: what happened to this question, in any order; so no state says it */

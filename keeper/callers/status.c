@@ -1,7 +1,7 @@
 /*
  * See status.h. In five steps: what the keeper knows, when a search begins (in the loop); which processes hold the kernel locks
  * (survey.h); whether the store takes new leases; by which rules other hosts go; what the store has (its scripts). The
- * session may be gone by then: the job finds it by its number.
+ * session may be gone by then.
  */
 #include "keeper/callers/status.h"
 
@@ -25,8 +25,8 @@ struct status_job {
 	struct survey survey; /* the first member; a claim's tag: the index in rows and grants */
 	uv_work_t work;
 	struct keeper *keeper;
-	const struct session *session; /* compared, never followed */
-	uid_t uid;                     /* the user that asks: QUOTA_STATUS was taken for it */
+	struct session *session; /* NULL: it has ended */
+	uid_t uid;               /* the user that asks: QUOTA_STATUS was taken for it */
 	json_t *doc;
 	json_t *rows;   /* of the leases, those that were lost, too */
 	json_t *grants; /* picture_grants() of each */
@@ -74,34 +74,25 @@ static int status_begin(struct survey *survey)
 /* --- in a worker: only the job is touched --- */
 
 /* "unseen": the keeper may not look into the process, or it is not known, then the pid is 0. */
-static json_t *status_unseen(const struct holder *h, const struct store_range *range)
-{
-	const bool open = h->sight == SIGHT_OPEN;
-	char name[COMM_BYTES] = "";
-	json_t *holder;
-
-	if (open)
-		comm_read(h->pid, name);
-	holder = picture_holder(h->pid, name, range, 0);
-	json_object_set_new(holder, "unseen", json_boolean(!open));
-	json_object_set_new(holder, "unstoppable", json_boolean(h->sight == SIGHT_BEYOND));
-	return holder;
-}
-
 static int status_on_holder(struct survey *survey, const struct holder *h)
 {
 	struct status_job *job = (struct status_job *)survey;
 	const struct store_range range = {.space = h->space, .mode = h->mode, .from = h->from, .to = h->to};
+	const bool shown = h->how == HOLDER_SHOWN, open = h->sight == SIGHT_OPEN;
 	const struct claim *claim;
+	char name[COMM_BYTES] = "";
 	size_t next = SIZE_MAX;
 
+	if (!shown && open)
+		comm_read(h->pid, name);
 	while (h->how != HOLDER_MAPPER && (claim = survey_claim(survey, h, &next))) {
-		const bool shown = h->how == HOLDER_SHOWN;
-		json_t *holder =
-			shown ? picture_holder(h->pid, h->command, &range, h->started) : status_unseen(h, &range);
+		json_t *holder = picture_holder(h->pid, shown ? h->command : name, &range, shown ? h->started : 0);
 
 		if (shown)
 			picture_add_since(json_array_get(job->grants, claim->tag), h->locker, holder);
+		else
+			json_object_update_new(holder, json_pack("{s:b,s:b}", "unseen", !open, "unstoppable",
+								 h->sight == SIGHT_BEYOND));
 		json_array_append_new(json_object_get(json_array_get(job->rows, claim->tag), "holders"), holder);
 	}
 	return 0;
@@ -131,24 +122,19 @@ static void status_job_free(struct status_job *job)
 	free(job);
 }
 
-static struct session *status_session(const struct status_job *job)
+static void status_leave(struct session *s)
 {
-	struct session *s;
-
-	DL_FOREACH (job->keeper->sessions->all, s)
-		if (s == job->session && s->state == SESSION_STATUS) /* mutant: status-session */
-			return s;
-	return NULL;
+	s->status->session = NULL; /* mutant: status-session */
+	s->status = NULL;
 }
 
 static void status_written(uv_work_t *req, int status)
 {
 	struct status_job *job = req->data;
-	struct session *s = status_session(job);
 
 	(void)status;
-	if (s)
-		picture_answer(s, job->fd, "status", job->error);
+	if (job->session)
+		picture_answer(job->session, job->fd, "status", job->error);
 	if (job->fd >= 0)
 		close(job->fd);
 	status_job_free(job);
@@ -252,6 +238,8 @@ void status_start(struct session *s)
 
 	if (job && survey_ask(s->keeper, &job->survey) == 0) {
 		session_enter(s, SESSION_STATUS);
+		s->status = job;
+		s->leave = status_leave;
 		return;
 	}
 	status_job_free(job);
