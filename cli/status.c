@@ -62,7 +62,7 @@ static void count_differences(json_t *status)
 	json_array_foreach (json_object_get(elsewhere, "differences"), i, difference)
 		renamed += !strcmp(field_text(difference, "what"), "renamed");
 	json_object_set_new(status, "renamed", json_integer(renamed));
-	json_object_set_new(status, "differing", json_integer((json_int_t)i + field_number(elsewhere, "left_out")));
+	json_object_set_new(status, "differing", json_integer((json_int_t)i + field_number(elsewhere, "alone")));
 }
 
 /* Every field may be missing, of another type, or hostile text. */
