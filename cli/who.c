@@ -142,9 +142,8 @@ static void who_add_known(struct grid *grid, const json_t *host)
 
 	json_array_foreach (json_object_get(host, "leases"), i, lease) {
 		grid_row(grid, host,
-			 HOST
-			 "unknown: [{state=old}its dflock is of an older version][{state=silent}it has not answered]"
-			 "[{state=unasked}it was not asked]");
+			 HOST "\t[{state=old}unknown: its dflock is of an older version]"
+			      "[{state=silent}unknown: it has not answered][{state=unasked}unknown: it was not asked]");
 		grid_row(grid, lease,
 			 RANGE "[{job.pid?}last known: pid {job.pid} ({job.command}) asked for it {job.since:when}]");
 	}
