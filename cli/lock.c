@@ -100,6 +100,24 @@ static void lock_check(const struct lock_options *options, struct argp_state *st
 		argp_error(state, "--at-least is for exclusive locks, not for --shared");
 }
 
+/* The first argument is the name. All others are the job's, options too. */
+static void lock_take_name(struct lock_options *options, char *name, struct argp_state *state)
+{
+	options->name = name;
+	options->job = &state->argv[state->next];
+	if (*options->job && !strcmp(*options->job, "--"))
+		options->job++;
+	else if (*options->job && !options->command &&
+		 (!strcmp(*options->job, "-c") || !strcmp(*options->job, "--command"))) {
+		/* As with flock(1), behind the name. */
+		options->command = *++options->job;
+		if (!options->command)
+			argp_error(state, "%s needs a command", options->job[-1]);
+		options->job++;
+	}
+	state->next = state->argc;
+}
+
 static error_t lock_parse(int key, char *arg, struct argp_state *state)
 {
 	struct lock_options *options = state->input;
@@ -112,20 +130,7 @@ static error_t lock_parse(int key, char *arg, struct argp_state *state)
 		options->taken = arg;
 		return 0;
 	case ARGP_KEY_ARG:
-		/* The first argument is the name. All others are the job's, options too. */
-		options->name = arg;
-		options->job = &state->argv[state->next];
-		if (*options->job && !strcmp(*options->job, "--"))
-			options->job++;
-		else if (*options->job && !options->command &&
-			 (!strcmp(*options->job, "-c") || !strcmp(*options->job, "--command"))) {
-			/* As with flock(1), behind the name. */
-			options->command = *++options->job;
-			if (!options->command)
-				argp_error(state, "%s needs a command", options->job[-1]);
-			options->job++;
-		}
-		state->next = state->argc;
+		lock_take_name(options, arg, state);
 		return 0;
 	case AT_LEAST:
 		if (!lock_read_time(arg, &options->at_least_ms))

@@ -299,11 +299,32 @@ static bool main_prepare(const struct arguments *a, struct serving *s, char *why
 	return s->dir_fd >= 0;
 }
 
+/* Becomes the parent, until no keeper is left. Returns the exit status. */
+static int main_serve(const struct arguments *a, const struct serving *s, struct manager *manager, int lock_fd)
+{
+	struct keeper_options keeper = {.config = s->config,
+					.runtime_dir = s->dir,
+					.dir_fd = s->dir_fd,
+					.lock_fd = lock_fd,
+					.ready_fd = -1,
+					.parent_fd = -1,
+					.foreground = a->foreground};
+	int ret = supervise(&(struct supervise){.runtime_dir = s->dir,
+						.dir_fd = s->dir_fd,
+						.ready_fd = a->ready_fd,
+						.manager = manager,
+						.run = run_keeper,
+						.arg = &keeper});
+
+	log_flush();
+	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) still has the pipe open */
+	return ret;
+}
+
 int main(int argc, char **argv)
 {
 	struct arguments a = {.ready_fd = -1, .after_fd = -1};
 	const char *level = secure_getenv("DFLOCK_LOG");
-	struct keeper_options keeper;
 	struct serving serving;
 	int lock_fd = -1, ret;
 	struct manager manager;
@@ -340,20 +361,5 @@ int main(int argc, char **argv)
 		main_fail(&a, "another keeper serves this runtime directory already: `dflock stop` ends it");
 	if (ret == 1)
 		return a.foreground ? EX_TEMPFAIL : EXIT_SUCCESS;
-	keeper = (struct keeper_options){.config = serving.config,
-					 .runtime_dir = serving.dir,
-					 .dir_fd = serving.dir_fd,
-					 .lock_fd = lock_fd,
-					 .ready_fd = -1,
-					 .parent_fd = -1,
-					 .foreground = a.foreground};
-	ret = supervise(&(struct supervise){.runtime_dir = serving.dir,
-					    .dir_fd = serving.dir_fd,
-					    .ready_fd = a.ready_fd,
-					    .manager = &manager,
-					    .run = run_keeper,
-					    .arg = &keeper});
-	log_flush();
-	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) still has the pipe open */
-	return ret;
+	return main_serve(&a, &serving, &manager, lock_fd);
 }
