@@ -22,7 +22,7 @@
 #include "keeper/clock.h"
 #include "keeper/guard/freeze.h"
 #include "keeper/guard/freezer.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/table_text.h"
 
 static const char *dir;

@@ -17,7 +17,7 @@
 #include <utlist.h>
 
 #include "keeper/leases/keeper.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/callers/callers.h"

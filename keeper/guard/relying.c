@@ -8,7 +8,7 @@
 #include <sys/sysmacros.h>
 
 #include "keeper/guard/slots.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/table_words.h"
 #include "keeper/kernel/census.h"
 #include "keeper/log.h"

@@ -24,7 +24,7 @@
 #include "keeper/guard/manager.h"
 #include "keeper/guard/pulse.h"
 #include "keeper/guard/table_file.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/table_words.h"
 #include "keeper/kernel/family.h"
 #include "keeper/log.h"

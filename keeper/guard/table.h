@@ -305,4 +305,71 @@ void table_set_hidden(struct table *table, uint32_t slot, uint64_t generation, b
 /* Is that so? Known only while the leases are unsure. Both sides. */
 bool table_is_hidden(const struct table *table, uint32_t slot);
 
+/*
+ * --- notes (table_notes.c): what keeper and parent tell each other besides the leases themselves: until when leases are sure, which
+ * callers rely on nothing, that the parent should look now, and the holders of which leases it still has to kill ---
+ */
+
+/* The leases are sure until this deadline. */
+void table_renewed(struct table *table, int64_t freeze_at_ns, int64_t deadline_ns);
+/* To be called before a caller is told of its pin: the next keeper gives nothing back before the last pin has ended. */
+void table_pinned(struct table *table, int64_t until_ns);
+/* Until when the pins of an earlier keeper may last, as far as the table knows; not later than `most_ns`. */
+int64_t table_pins_until(const struct table *table, int64_t most_ns);
+/* A process is in a lock call without an answer; only when the leases have ceased to be sure. */
+void table_add_caller(struct table *table, const struct table_caller *caller);
+/* Tells the parent to look now. */
+void table_notify(const struct table *table);
+/* The loop turned: the parent counts on it. */
+void table_alive(struct table *table);
+/* Was a lease lost whose holders the parent has yet to kill? False if the parent has died: then no process will kill
+ * them. */
+bool table_has_lost(struct table *table);
+/* The same for leases of this file and space. */
+bool table_has_lost_on(struct table *table, uint64_t dev, uint64_t ino, enum wire_space space);
+
+/* The parent's. */
+bool table_has_caller(const struct table *table, const struct table_caller *caller);
+/*
+ * For how long the keeper's loop may stand still until it counts as hanging: shorter where the leases run out soon.
+ * since_ns: when it turned last.
+ */
+int64_t table_patience_ns(struct table *table, int64_t since_ns);
+
+/* --- what an earlier keeper left (table_earlier.c): for the keeper, before its loop runs --- */
+
+struct table_entry {
+	uint32_t slot;
+	bool unsure;    /* a lease that the store has to confirm; else it goes back: no process relies on it */
+	bool forgotten; /* unsure: the store has lost its memory since it last confirmed the lease */
+	const char *token, *name, *path; /* good during the call */
+	struct store_range range;
+	uint64_t fence;
+	uint64_t dev, ino;
+	uid_t uid;
+};
+/* False: there is no memory for the lease. It is then lost like a damaged one. */
+typedef bool table_entry_cb(void *arg, const struct table_entry *entry);
+
+/*
+ * Opens the text area and calls back for each lease of the table. Leases that go back are TABLE_RETURNED already. 0 or
+ * -errno; *damaged: how many leases cannot be read. They stay unsure until table_lose_damaged(); call that when all
+ * pins have ended.
+ */
+int table_take_up(struct table *table, table_entry_cb *cb, void *arg, unsigned *damaged);
+void table_lose_damaged(struct table *table);
+
+/* The host whose leases the table has: copies its name to `host`; if the table has no name, takes that of `host`. */
+void table_host(struct table *table, char host[STORE_HOST_BYTES]);
+/*
+ * Another keeper uses the host's id: nothing of the table may be renewed or given back under it. The leases become damaged ones, unsure
+ * from now on, and the table has no host any more; head->twin says which it was. The next keeper loses them, as another host.
+ */
+void table_disown(struct table *table);
+/* It was told often enough. */
+void table_forget_twin(struct table *table);
+/* The incarnation of the store that the keepers of this table have seen last; "": none. */
+const char *table_incarnation(const struct table *table);
+void table_set_incarnation(struct table *table, const char *incarnation);
+
 #endif

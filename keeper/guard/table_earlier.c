@@ -1,5 +1,5 @@
 /*
- * See table_earlier.h.
+ * See table.h.
  *
  * Damage. A granted lease whose text or sum does not fit cannot be renewed by any keeper: it is lost, and the holders
  * of every lock on its file are killed, since its range may be wrong, too. The other leases go on. A lease that was
@@ -9,7 +9,7 @@
  * The host's name and the incarnation are strings, which take several stores. So the name's first byte is written last.
  * The incarnation has two places: the one that is not in use is written, and then the count, which selects it.
  */
-#include "keeper/guard/table_earlier.h"
+#include "keeper/guard/table.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
- * See table_notes.h. The deadline is written before freeze_at: if the keeper dies in between, the freeze begins early,
+ * See table.h. The deadline is written before freeze_at: if the keeper dies in between, the freeze begins early,
  * which is safe. A process that reads freeze_at first then reads a deadline that is not older.
  */
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 
 #include <signal.h>
 #include <string.h>

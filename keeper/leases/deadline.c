@@ -6,7 +6,7 @@
 
 #include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/leases/keys.h"
 #include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"

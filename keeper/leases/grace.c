@@ -7,7 +7,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/clock.h"
 #include "keeper/leases/deadline.h"
-#include "keeper/guard/table_earlier.h"
+#include "keeper/guard/table.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/queue.h"

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <utlist.h>
 
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/event.h"
 #include "keeper/leases/locks.h"

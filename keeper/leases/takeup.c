@@ -5,7 +5,7 @@
 #include "keeper/leases/takeup.h"
 
 #include "keeper/leases/keeper.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/kernel/refind.h"
 #include "keeper/leases/locks.h"

@@ -5,7 +5,7 @@
 #ifndef DFLOCK_KEEPER_TAKEUP_H
 #define DFLOCK_KEEPER_TAKEUP_H
 
-#include "keeper/guard/table_earlier.h"
+#include "keeper/guard/table.h"
 #include <stdbool.h>
 
 /* table_take_up()'s callback: makes a lease of one entry. The lease stays closed until the store confirms it, or goes

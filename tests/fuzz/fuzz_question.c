@@ -20,7 +20,6 @@
 
 #include "keeper/fronts/question.h"
 #include "keeper/guard/table.h"
-#include "keeper/guard/table_earlier.h"
 #include "keeper/guard/table_file.h"
 
 #define FDS_MAX 8

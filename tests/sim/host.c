@@ -18,7 +18,7 @@
 #include "keeper/guard/freeze.h"
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/pulse.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/leases/host.h"
 #include "keeper/main.h"
 #include "tests/sim/sim.h"

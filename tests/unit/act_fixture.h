@@ -13,7 +13,7 @@
 
 #include "keeper/leases/act.h"
 #include "keeper/clock.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/early.h"

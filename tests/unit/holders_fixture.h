@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "keeper/guard/table.h"
-#include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/log.h"
 #include "tests/unit/base_folder.h"

@@ -18,7 +18,7 @@
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/clock.h"
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/deadline.h"

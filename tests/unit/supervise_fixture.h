@@ -17,7 +17,6 @@
 
 #include "keeper/guard/supervise.h"
 #include "keeper/guard/table.h"
-#include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/suite.h"

@@ -20,9 +20,7 @@
 #include <unistd.h>
 
 #include "keeper/guard/table.h"
-#include "keeper/guard/table_earlier.h"
 #include "keeper/guard/table_file.h"
-#include "keeper/guard/table_notes.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/guard/table_words.h"
 #include "tests/unit/base_folder.h"

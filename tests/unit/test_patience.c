@@ -1,5 +1,5 @@
 /* How long a keeper's loop may stand still, and which memory of its parent is locked. */
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/guard/supervise.h"
 
 #include <check.h>

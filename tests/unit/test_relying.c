@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "tests/unit/suite.h"
 
 #define FREEZE_AT 1000

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/guard/table_notes.h"
+#include "keeper/guard/table.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/kernel/workers.h"
 #include "keeper/leases/keeper.h"
