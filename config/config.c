@@ -293,8 +293,7 @@ void config_source_free(struct config_source *source)
 	*source = (struct config_source){.path = NULL};
 }
 
-static int config_parse_as(const struct config_source *source, bool rules_only, struct config **out, char *why,
-			   size_t why_size)
+int config_parse(const struct config_source *source, bool rules_only, struct config **out, char *why, size_t why_size)
 {
 	struct config_reading r = {.path = source->path, .why = why, .why_size = why_size, .rules_only = rules_only};
 	struct config *config = calloc(1, sizeof(*config));
@@ -321,11 +320,6 @@ static int config_parse_as(const struct config_source *source, bool rules_only, 
 	return 0;
 }
 
-int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size)
-{
-	return config_parse_as(source, false, out, why, why_size);
-}
-
 static int config_load_as(const char *path, bool rules_only, struct config **out, char *why, size_t why_size)
 {
 	struct config_source source;
@@ -333,7 +327,7 @@ static int config_load_as(const char *path, bool rules_only, struct config **out
 
 	if (ret < 0)
 		return ret;
-	ret = config_parse_as(&source, rules_only, out, why, why_size);
+	ret = config_parse(&source, rules_only, out, why, why_size);
 	config_source_free(&source);
 	return ret;
 }

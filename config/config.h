@@ -140,9 +140,9 @@ struct config_source {
 int config_fetch(const char *path, struct config_source *source, char *why, size_t why_size);
 void config_source_free(struct config_source *source);
 
-/* Checks what was read, resolves paths, and reads the password files. The text is copied. Results as those of
+/* Checks what was read, resolves paths, and reads the password files, unless `rules_only`. The text is copied. Results as those of
  * config_load(). */
-int config_parse(const struct config_source *source, struct config **out, char *why, size_t why_size);
+int config_parse(const struct config_source *source, bool rules_only, struct config **out, char *why, size_t why_size);
 
 /*
  * Reads and checks `path`: config_fetch() and config_parse(). 0 with *out, which the caller frees with config_free().

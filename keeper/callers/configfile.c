@@ -87,7 +87,7 @@ void configfile_look_now(const char *path, struct configfile_look *look)
 		return;
 	}
 	look->id = look->source.id;
-	look->read = config_parse(&look->source, &look->fresh, look->why, sizeof(look->why));
+	look->read = config_parse(&look->source, false, &look->fresh, look->why, sizeof(look->why));
 	if (look->fresh)
 		look->command = config_can_run(look->fresh, look->why, sizeof(look->why));
 }
@@ -283,7 +283,7 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 		return -ENOMEM;
 	}
 	ret = kept_read(k->dir_fd, path, &kept);
-	if (ret == 0 && config_parse(&kept, &old, why, why_size) < 0)
+	if (ret == 0 && config_parse(&kept, false, &old, why, why_size) < 0)
 		log_event(LINE_CONFIG_COPY_FAILED,
 			  "the copy of the configuration in force is of no use: %s; the configuration itself is read",
 			  why);

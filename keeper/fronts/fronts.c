@@ -15,11 +15,6 @@
 
 #define FRONTS_SOON_MS 500 /* until the next look at a front that reads */
 
-static void fronts_refuse(struct front_connection *c, const char *why)
-{
-	c->fronts->news->refused(c, why);
-}
-
 static void fronts_refuse_unread(struct front_connection *c)
 {
 	char why[160];
@@ -28,7 +23,7 @@ static void fronts_refuse_unread(struct front_connection *c)
 		 "the file systems of other files of uid %u do not answer the keeper: is a server away that they are "
 		 "mounted from?",
 		 c->uid);
-	fronts_refuse(c, why);
+	c->fronts->news->refused(c, why);
 }
 
 /* --- giving work --- */
@@ -76,7 +71,7 @@ void fronts_receive(struct front_connection *c)
 		return;
 	user = crew_user(fronts, c->uid);
 	if (!user) {
-		fronts_refuse(c, "the keeper has no memory left");
+		c->fronts->news->refused(c, "the keeper has no memory left");
 		return;
 	}
 	if (crew_all_hang(user, clock_now_ns()) || (!user->readers && fronts->count >= FRONTS_ALL)) {
