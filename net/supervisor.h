@@ -23,7 +23,7 @@
 #ifndef DFLOCK_NET_SUPERVISOR_H
 #define DFLOCK_NET_SUPERVISOR_H
 
-#include "wire/netmark.h"
+#include "wire/msg.h"
 
 enum {
 	SUPERVISOR_LISTENER = NETMARK_LISTENER, /* of the filter */

@@ -12,7 +12,6 @@
 #include "shim/intent.h"
 #include "shim/protect.h"
 #include "shim/real.h"
-#include "shim/record.h"
 #include "shim/report.h"
 #include "shim/root.h"
 #include "shim/settings.h"

@@ -6,7 +6,6 @@
 
 #include "wire/sys.h"
 #include "wire/rundir.h"
-#include "wire/text.h"
 
 /* Stands before the page in the same mapping, so that one pointer publishes both. */
 struct mapping {
@@ -119,49 +118,17 @@ static bool mapping_is_whole(const struct statx *st)
 	return st->stx_size == PAGE_BYTES && st->stx_blocks * 512 >= sizeof(struct page);
 }
 
-/* DONT_SYNC: a user may have mounted a file system there whose server hangs; it also says what it likes of owner and size. */
-static int mapping_check(int fd, const char *dir, uid_t euid, struct statx *st, const char **why)
-{
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st) < 0)
-		*why = "it cannot be examined";
-	else if (!S_ISREG(st->stx_mode))
-		*why = "it is no regular file";
-	else if (st->stx_attributes & STATX_ATTR_MOUNT_ROOT)
-		*why = "something is mounted there";
-	else if (!rundir_owner_counts(dir, st->stx_uid, euid))
-		*why = "it belongs neither to you nor to root";
-	else if (st->stx_mode & (S_IWGRP | S_IWOTH))
-		*why = "others can write it";
-	else
-		return 0;
-	return -EPERM;
-}
-
 int mapping_refresh(const char dir[PLACE_DIR_BYTES], uid_t euid, const struct page **page, char *why, size_t why_size)
 {
-	int dirfd = dir[0] ? rundir_open(dir, euid, false, why, why_size) : -ENOENT;
-	const char *what = "it is a symbolic link";
 	struct statx st;
-	long fd;
-	int ret = 0;
+	int fd = dir[0] ? place_open_page(dir, euid, &st, why, why_size) : -ENOENT;
 
 	*page = NULL;
-	if (dirfd < 0)
-		return dirfd == -ENOENT ? 0 : dirfd;
-	fd = sys(openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	sys(close, dirfd);
 	/* There is no page, or we may not read it (it is that of a keeper for other users): ask the keeper. */
-	if (fd < 0 && fd != -ELOOP)
-		return 0;
-	ret = fd < 0 ? (int)fd : mapping_check((int)fd, dir, euid, &st, &what);
-	if (ret < 0)
-		text_print(why, why_size,
-			   "the page in %s is not to be trusted: %s; stop the keeper, remove the file, and start the "
-			   "keeper again",
-			   dir, what);
-	else if (mapping_is_whole(&st) && mapping_is_harmless(st.stx_uid, euid))
-		*page = mapping_get((int)fd, &st);
-	if (fd >= 0)
-		sys(close, fd);
-	return ret;
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	if (mapping_is_whole(&st) && mapping_is_harmless(st.stx_uid, euid))
+		*page = mapping_get(fd, &st);
+	sys(close, fd);
+	return 0;
 }

@@ -1,4 +1,4 @@
-#include "shim/record.h"
+#include "shim/report.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -147,15 +147,6 @@ static void root_note_files(struct root *root)
 		sys(close, dir);
 }
 
-/* At a second chroot(), the files that were open at the first one count. Those that were opened in between and lie
- * outside of the next root do not. */
-static void root_note_files_of(struct root *root, const struct root *now)
-{
-	root->more = now->more;
-	root->count = now->count;
-	memcpy(root->files, now->files, sizeof(root->files));
-}
-
 /* Notes the path and the identity of the new root. False: its path cannot be known. */
 static bool root_note_path(struct root *root, const char *path, const struct root *now)
 {
@@ -208,12 +199,15 @@ int root_change(const char *path)
 		mine = __atomic_fetch_add(&roots_claimed, 1, __ATOMIC_RELAXED);
 	if (mine < ROOTS) {
 		root = &roots[mine];
-		root->page = now ? now->page : root_find_page(s);
+		/* At a second chroot(), the files that were open at the first one count. Those that were opened in between
+		 * and lie outside of the next root do not. */
+		if (now)
+			*root = *now;
+		else
+			root->page = root_find_page(s);
 		if (!root_note_path(root, path, now))
 			root = NULL;
-		else if (now)
-			root_note_files_of(root, now);
-		else
+		else if (!now)
 			root_note_files(root);
 	}
 	errno = saved;

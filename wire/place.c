@@ -36,6 +36,48 @@ static bool place_is_there(const char *path)
 	return sys_stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR && errno != EACCES);
 }
 
+/* DONT_SYNC: a user may have mounted a file system there whose server hangs; it also says what it likes of owner and size. */
+static int place_check_page(int fd, const char *dir, uid_t euid, struct statx *st, const char **why)
+{
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st) < 0)
+		*why = "it cannot be examined";
+	else if (!S_ISREG(st->stx_mode))
+		*why = "it is no regular file";
+	else if (st->stx_attributes & STATX_ATTR_MOUNT_ROOT)
+		*why = "something is mounted there";
+	else if (!rundir_owner_counts(dir, st->stx_uid, euid))
+		*why = "it belongs neither to you nor to root";
+	else if (st->stx_mode & (S_IWGRP | S_IWOTH))
+		*why = "others can write it";
+	else
+		return 0;
+	return -EPERM;
+}
+
+int place_open_page(const char *dir, uid_t euid, struct statx *st, char *why, size_t why_size)
+{
+	int dirfd = rundir_open(dir, euid, false, why, why_size), ret;
+	const char *what = "it is a symbolic link";
+	long fd;
+
+	if (dirfd < 0)
+		return dirfd;
+	fd = sys(openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	sys(close, dirfd);
+	if (fd < 0 && fd != -ELOOP)
+		return -ENOENT;
+	ret = fd < 0 ? (int)fd : place_check_page((int)fd, dir, euid, st, &what);
+	if (ret == 0)
+		return (int)fd;
+	text_print(
+		why, why_size,
+		"the page in %s is not to be trusted: %s; stop the keeper, remove the file, and start the keeper again",
+		dir, what);
+	if (fd >= 0)
+		sys(close, fd);
+	return ret;
+}
+
 /* Do programs of this user go by the rules of the configuration `path`, as the page says? */
 static bool place_is_in_force(const struct place *place, const char *path)
 {
@@ -45,22 +87,17 @@ static bool place_is_in_force(const struct place *place, const char *path)
 	char head[offsetof(struct page, config_path) + PATH_MAX];
 	uint64_t magic;
 	uint32_t version, state;
-	struct stat st;
-	long n = -1;
-	int dirfd, fd;
+	struct statx st;
+	long n;
+	int fd;
 
 	if (rundir_find(place, euid, dir, why, sizeof(why)) < 0)
 		return false;
-	dirfd = rundir_open(dir, euid, false, why, sizeof(why));
-	if (dirfd < 0)
-		return false;
-	fd = (int)sys_raw(SYS_openat, dirfd, PAGE_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-	sys_raw(SYS_close, dirfd);
+	fd = place_open_page(dir, euid, &st, why, sizeof(why));
 	if (fd < 0)
 		return false;
-	if (sys_fstat(fd, &st) == 0 && rundir_owner_counts(dir, st.st_uid, euid) && !(st.st_mode & (S_IWGRP | S_IWOTH)))
-		n = sys_raw(SYS_read, fd, head, sizeof(head));
-	sys_raw(SYS_close, fd);
+	n = sys(read, fd, head, sizeof(head));
+	sys(close, fd);
 	if (n != (long)sizeof(head))
 		return false;
 	head[sizeof(head) - 1] = '\0';

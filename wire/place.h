@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "wire/msg.h"
@@ -40,5 +41,9 @@ int place_absolute(const char *path, char out[PATH_MAX]);
 
 /* Fills *id from the file `path`. 0; -EINVAL: not a regular file; or -errno of stat(). */
 int place_config_id(const char *path, struct wire_config_id *id);
+
+/* Opens the page (page.h) in the runtime directory `dir` for reading; *st is what it is. The descriptor; -ENOENT: there is none, or it
+ * may not be read; or -errno with a line in `why`: the directory or the page is not to be trusted. */
+int place_open_page(const char *dir, uid_t euid, struct statx *st, char *why, size_t why_size);
 
 #endif

@@ -448,8 +448,9 @@ static int rundir_check(int fd, const char *dir, uid_t uid, struct text *why)
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
 		return rundir_finding(why, dir, EPERM, "can be written by others", "; take that away with chmod go-w");
 	if (!rundir_is_in_memory(&fs))
-		return rundir_finding(why, dir, EINVAL, "is not on a tmpfs",
-				      "; mount one there, or set DFLOCK_RUNTIME_DIR to a directory on one, as /dev/shm is");
+		return rundir_finding(
+			why, dir, EINVAL, "is not on a tmpfs",
+			"; mount one there, or set DFLOCK_RUNTIME_DIR to a directory on one, as /dev/shm is");
 	return 0;
 }
 

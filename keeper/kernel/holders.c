@@ -24,7 +24,7 @@
 #include "keeper/kernel/command.h"
 #include "keeper/kernel/identity.h"
 #include "procfs/procfs.h"
-#include "wire/netmark.h"
+#include "wire/msg.h"
 
 #define TURN_NS (5 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */
 
@@ -134,7 +134,7 @@ static int holders_on_lock(void *arg, const struct procfs_lock *lock)
 	return ret;
 }
 
-/* Is this process a supervisor of the net (wire/netmark.h)? Asked only where a lock was found. */
+/* Is this process a supervisor of the net (wire/msg.h)? Asked only where a lock was found. */
 static bool holders_is_net(const struct holders_look *look)
 {
 	char link[sizeof(NETMARK_LINK) + 1], number[16], path[32], name[COMM_BYTES];
