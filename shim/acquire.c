@@ -60,18 +60,24 @@ static int acquire_in_kernel(struct call *c, int (*how)(struct call *c))
 	return ret;
 }
 
-/* A call that is to wait for a local holder, and to say so, first tries. */
+/* A call that is to wait for a local holder, and to say so, first takes the lock as one that does not wait: what it has learnt of the
+ * owner's locks stays. */
 static int acquire_take(struct call *c)
 {
-	const struct call_taking *taking = c->taking;
-	int ret = -EWOULDBLOCK;
+	const struct intent *want = c->want;
+	struct intent now = *want;
+	int ret;
 
-	if (!c->want->nonblock && blocker_tells())
-		ret = acquire_in_kernel(c, taking->try);
+	if (want->nonblock || !blocker_tells())
+		return acquire_in_kernel(c, c->taking->take);
+	now.nonblock = true;
+	c->want = &now;
+	ret = acquire_in_kernel(c, c->taking->take);
+	c->want = want;
 	if (!is_conflict(ret))
 		return ret;
-	ret = c->want->nonblock ? 0 : blocker_tell(c->fd, c->want, c->look);
-	return ret < 0 ? ret : acquire_in_kernel(c, taking->take);
+	ret = blocker_tell(c->fd, want, c->look);
+	return ret < 0 ? ret : acquire_in_kernel(c, c->taking->take);
 }
 
 static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
@@ -240,7 +246,7 @@ static int flock_lock(struct call *c, int op)
 
 static int flock_take(struct call *c)
 {
-	return flock_lock(c, ((struct flock_call *)c)->op);
+	return flock_lock(c, ((struct flock_call *)c)->op | (c->want->nonblock ? LOCK_NB : 0));
 }
 
 /* Without waiting, since no process may wait in the kernel unknown to the keeper: the keeper must be able to tell a
