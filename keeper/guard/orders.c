@@ -36,11 +36,6 @@
 #define ORDER_TICK_NS (1000 * NS_PER_MS) /* more does not count between two looks: the machine slept */
 #define ORDER_TARGETS 1024
 
-struct order *order_at(const struct table *table, size_t i)
-{
-	return table->deeds && i < ORDERS ? &table->deeds->orders[i] : NULL;
-}
-
 struct order_target {
 	pid_t pid;
 	uint64_t started;

@@ -46,8 +46,6 @@ struct order {
 	char line[900];              /* for the standard errors of those that are ended */
 };
 
-/* NULL: there is none with this number, or no memory was shared. Both sides. */
-struct order *order_at(const struct table *table, size_t i);
 static inline uint64_t order_word(const struct order *order)
 {
 	return __atomic_load_n(&order->word, __ATOMIC_ACQUIRE);

@@ -8,7 +8,7 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/guard/orders.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/table_file.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/leasepage.h"

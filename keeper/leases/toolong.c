@@ -9,7 +9,7 @@
 
 #include "keeper/array.h"
 #include "keeper/clock.h"
-#include "keeper/guard/orders.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/table.h"
 #include "keeper/kernel/command.h"
 #include "keeper/kernel/holders.h"
