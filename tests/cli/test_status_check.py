@@ -146,7 +146,7 @@ def test_other_names_elsewhere(make_host):
 def test_nothing_else_with_it(host_of):
     a = host_of("unix:/none", foreground=False)
     done = a.cli("status", "--check", "--json", check=False)
-    assert done.returncode == 2 and "one of --json, --check and --watch" in done.stderr
+    assert done.returncode == 2 and "one of --json, --html, --check and --watch" in done.stderr
 
 
 def test_the_bar_is_for_the_figures(host_of):
