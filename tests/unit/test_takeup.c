@@ -35,19 +35,13 @@ static struct config config = {.rules = &killed, .rule_count = 1, .lease.on_lost
 static struct keeper k;
 static unsigned alive, rooms, background;
 static bool local;
-static enum on_lost set_on_lost;
+static struct table_slot slots[10];
+static struct table of_keeper = {.slots = slots};
 
 void table_alive(struct table *table)
 {
 	(void)table;
 	alive++;
-}
-
-void table_set_on_lost(struct table *table, uint32_t slot, enum on_lost on_lost)
-{
-	(void)table;
-	ck_assert_uint_eq(slot, 9);
-	set_on_lost = on_lost;
 }
 
 void room_add(struct lease *lease)
@@ -100,7 +94,8 @@ static void prepare(void)
 	k = (struct keeper){.loop = &loop, .config = &config};
 	alive = rooms = background = 0;
 	local = true;
-	set_on_lost = ON_LOST_WARN;
+	slots[9].on_lost = ON_LOST_WARN;
+	k.table = &of_keeper;
 }
 
 static void clean(void)
@@ -165,7 +160,7 @@ START_TEST(a_lease)
 	ck_assert_int_eq(fstat(lease->lock->file->fd, &st), 0);
 	ck_assert(st.st_ino == entry.ino && st.st_dev == entry.dev);
 	ck_assert(rooms == 1 && alive == 1 && background == 0);
-	ck_assert_int_eq(set_on_lost, ON_LOST_FREEZE);
+	ck_assert_int_eq(slots[9].on_lost, ON_LOST_FREEZE);
 	ck_assert_uint_eq(k.lease_states.count[WIRE_RECORD][LEASE_FORGOTTEN], 0);
 }
 END_TEST
@@ -186,7 +181,7 @@ START_TEST(what_happens_when_it_is_lost)
 	struct table_entry entry = entry_of("killed");
 
 	taken_up(&entry);
-	ck_assert_int_eq(set_on_lost, ON_LOST_KILL);
+	ck_assert_int_eq(slots[9].on_lost, ON_LOST_KILL);
 }
 END_TEST
 
@@ -201,7 +196,7 @@ START_TEST(what_goes_back)
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
 	ck_assert_int_eq(lease->lock->file->fd, -1);
 	ck_assert_uint_eq(background, 0);
-	ck_assert_int_eq(set_on_lost, ON_LOST_WARN);
+	ck_assert_int_eq(slots[9].on_lost, ON_LOST_WARN);
 }
 END_TEST
 
