@@ -128,7 +128,7 @@ $(BUILD)/tests/net/player $(BUILD)/tests/net/agent $(BUILD)/tests/net/sequence: 
 # The simulator: the product's own objects, but for what the scheduler decides. What is defined in tests/sim/ is not taken from
 # the archive; the calls in SIM_WRAP go to it, too.
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c intent.c))
-SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep sendmsg flock close epoll_ctl holders_search host_start hostid_machine \
+SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep sendmsg flock close epoll_ctl holders_search sight_of comm_read host_start hostid_machine \
             table_put64 table_put32 table_put_bytes
 $(BUILD)/tests/sim/sim: $(SIM_OBJ) $(CORE)
 	$(call say,LD)

@@ -18,6 +18,7 @@
 #include "tests/sim/sim.h"
 
 int __wrap_holders_search(struct holders_search *ask);
+enum sight __wrap_sight_of(pid_t pid);
 
 static struct program *find(pid_t pid)
 {
@@ -183,7 +184,7 @@ int census_take(const struct claims *claims, struct holders_search *ask)
 	return ask->count ? holders_search(ask) : 0;
 }
 
-enum sight sight_of(pid_t pid)
+enum sight __wrap_sight_of(pid_t pid)
 {
 	return find(pid) ? SIGHT_OPEN : SIGHT_GONE;
 }
