@@ -177,12 +177,6 @@ int64_t grace_left_ms(const struct keeper *keeper)
 	return 0;
 }
 
-struct order *order_at(const struct table *table, size_t i)
-{
-	(void)table, (void)i;
-	return NULL;
-}
-
 unsigned table_frozen(const struct table *table)
 {
 	(void)table;
