@@ -330,6 +330,7 @@ static void read_view(const struct table_slot *s, uint64_t word, struct table_vi
 	out->file.kernel_dev = table_get64(&s->kernel_dev);
 	out->file.dev = table_get64(&s->dev);
 	out->file.ino = table_get64(&s->ino);
+	out->file.by_number = false;
 	out->from = table_get_ns(&s->from);
 	out->to = table_get_ns(&s->to);
 	out->any_space = space >= WIRE_SPACES;
