@@ -27,7 +27,7 @@ EMBED(give)
 SCRIPTS_ALL(EMBED_SCRIPT)
 
 const struct script scripts[SCRIPTS] = {
-#define SCRIPT_ROW(id, name, ...) [SCRIPT_##id] = {#name, script_##name, __VA_ARGS__},
+#define SCRIPT_ROW(id, word, ...) [SCRIPT_##id] = {.name = #word, .text = script_##word, __VA_ARGS__},
 	SCRIPTS_ALL(SCRIPT_ROW)};
 
 char *script_text(enum script_id id, bool flags)
