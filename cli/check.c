@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/field.h"
 #include "cli/show.h"
 #include "config/config.h"
 #include "tls/tls_context.h"
@@ -19,46 +20,75 @@ static const char check_doc[] =
 	"protected or not, and else 1. With "
 	"--require it is 1 also if one of them is not protected.";
 
-static void report_times(const struct rule *rule)
+/* Of a rule, for programs by its name and for people in words. */
+static void check_times(const struct rule *rule, json_t *about)
 {
+	const struct {
+		int64_t ms;
+		const char *name, *words;
+	} times[] = {{rule->at_least_ms, "at_least_ms", "one lock in"},
+		     {rule->warn_after_ms, "warn_after_ms", "reported after"},
+		     {rule->kill_after_ms, "kill_after_ms", "holders ended after"}};
 	char time[SHOW_TIME_BYTES];
 
-	if (rule->at_least_ms)
-		printf(", one lock in %s (at_least_ms)", show_ms(rule->at_least_ms, time));
-	if (rule->warn_after_ms)
-		printf(", reported after %s (warn_after_ms)", show_ms(rule->warn_after_ms, time));
-	if (rule->kill_after_ms)
-		printf(", holders ended after %s (kill_after_ms)", show_ms(rule->kill_after_ms, time));
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		if (times[i].ms && about)
+			json_object_set_new(about, times[i].name, json_integer(times[i].ms));
+		else if (times[i].ms)
+			printf(", %s %s (%s)", times[i].words, show_ms(times[i].ms, time), times[i].name);
+	}
 }
 
-/* False: the path could not be resolved, or the file must be protected (require) and is not. */
-static bool report_file(const struct config *config, const char *file, bool require)
+static void check_say(const char *path, const char *name, int protects, const struct rule *rule)
 {
-	char path[PATH_MAX], name[LOCK_NAME_BYTES];
+	struct stat st;
+
+	show_text(stdout, path);
+	if (!protects) {
+		fputs(": protected as ", stdout);
+		show_text(stdout, name);
+		check_times(rule, NULL);
+		if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1)
+			printf("; it has %ju links, and a lock by one that no rule names is not protected",
+			       (uintmax_t)st.st_nlink);
+	} else if (protects == -ENOENT) {
+		fputs(": not protected", stdout);
+	} else {
+		fputs(": locks on it are refused, its lock name is too long; give its rule a shorter name", stdout);
+	}
+	putchar('\n');
+}
+
+static json_t *check_row(const char *path, const char *name, int protects, const struct rule *rule)
+{
+	json_t *row = json_pack("{s:o, s:b}", "path", show_json(path), "protected", protects == 0);
+
+	if (!protects) {
+		json_object_set_new(row, "name", show_json(name));
+		check_times(rule, row);
+	} else if (protects != -ENOENT) {
+		json_object_set_new(row, "refused", json_string("its lock name is too long"));
+	}
+	return row;
+}
+
+/* rows: NULL: for people. False: the path could not be resolved, or the file must be protected (require) and is not. */
+static bool check_one(const struct config *config, const char *file, bool require, json_t *rows)
+{
+	char path[PATH_MAX], name[LOCK_NAME_BYTES] = "";
 	int ret = files_resolve(file, path);
 	struct rule rule;
-	struct stat st;
 
 	if (ret) {
 		cli_error("%s: %s", *file ? file : "\"\"", strerror(-ret));
 		return false;
 	}
 	ret = config_lock_name(config, path, name);
-	show_text(stdout, path);
-	if (!ret) {
-		fputs(": protected as ", stdout);
-		show_text(stdout, name);
-		rule = config_rule_for(config, path);
-		report_times(&rule);
-		if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1)
-			printf("; it has %ju links, and a lock by one that no rule names is not protected",
-			       (uintmax_t)st.st_nlink);
-	} else if (ret == -ENOENT) {
-		fputs(": not protected", stdout);
-	} else {
-		fputs(": locks on it are refused, its lock name is too long; give its rule a shorter name", stdout);
-	}
-	putchar('\n');
+	rule = config_rule_for(config, path);
+	if (rows)
+		json_array_append_new(rows, check_row(path, name, ret, &rule));
+	else
+		check_say(path, name, ret, &rule);
 	return !require || !ret;
 }
 
@@ -108,12 +138,14 @@ int cmd_check(int argc, char **argv)
 	static const struct argp_option known[] = {
 		{"config", 'c', "FILE", 0, "check FILE instead of the configuration that would be used", 0},
 		{"require", 'r', NULL, 0, "fail if a FILE is not protected", 0},
+		{"json", 'j', NULL, 0, "print it for programs", 0},
 		{0}};
 	const char *file = NULL;
-	bool require = false, all;
-	int count = cli_options(argc, argv, check_doc, "[FILE...]", known, (void *[]){&file, &require});
+	bool require = false, json = false, all;
+	int count = cli_options(argc, argv, check_doc, "[FILE...]", known, (void *[]){&file, &require, &json});
 	struct config *config;
 	struct place place;
+	json_t *answer, *rows;
 
 	if (require && !count)
 		cli_misused(argv, "--require needs a FILE");
@@ -124,13 +156,22 @@ int cmd_check(int argc, char **argv)
 	}
 	if (!check_load(place.config, &config))
 		return CLI_FAILED;
-	fputs("configuration OK: ", stdout);
-	show_text(stdout, config->path);
-	printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
+	rows = json ? json_array() : NULL;
+	if (!json) {
+		fputs("configuration OK: ", stdout);
+		show_text(stdout, config->path);
+		printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
+	}
 	all = check_command(config);
 	all &= check_tls(config);
 	for (int i = argc - count; i < argc; i++)
-		all &= report_file(config, argv[i], require);
+		all &= check_one(config, argv[i], require, rows);
+	if (json) {
+		answer = json_pack("{s:i, s:b, s:o, s:I, s:o}", "schema", 1, "ok", all, "config",
+				   show_json(config->path), "rules", (json_int_t)config->rule_count, "files", rows);
+		field_print(answer);
+		json_decref(answer);
+	}
 	config_free(config);
 	return all ? CLI_OK : CLI_FAILED;
 }

@@ -5,23 +5,29 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/field.h"
 #include "cli/show.h"
 #include "config/rights.h"
 
 void doctor_find(struct doctor *d, enum finding level, const char *format, ...)
 {
-	static const char *const names[] = {"ok:      ", "warning: ", "problem: "};
+	static const char *const names[] = {"ok", "warning", "problem"};
 	char line[CLI_LINE_BYTES + 2 * PATH_MAX];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
-	fputs(names[level], stdout);
+	d->counts[level]++;
+	if (d->found) {
+		json_array_append_new(d->found,
+				      json_pack("{s:s, s:o}", "level", names[level], "text", show_json(line)));
+		return;
+	}
+	printf("%s:%*s", names[level], 8 - (int)strlen(names[level]), "");
 	show_text(stdout, line);
 	putchar('\n');
 	fflush(stdout); /* the next one may take seconds */
-	d->counts[level]++;
 }
 
 /*

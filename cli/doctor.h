@@ -3,6 +3,7 @@
 #define DFLOCK_CLI_DOCTOR_H
 
 #include <hiredis.h>
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "cli/cli.h"
@@ -18,6 +19,7 @@ struct doctor {
 	struct config *config;   /* NULL: there is none, or it is invalid */
 	struct tls_context *tls; /* NULL: the configuration wants none, or its files cannot be used */
 	unsigned counts[3];      /* by enum finding */
+	json_t *found;           /* --json: what was found, instead of printing it; NULL: without */
 };
 
 /* Prints one line: what was found and, unless it is in order, what to do. */

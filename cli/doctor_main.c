@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/doctor.h"
+#include "cli/field.h"
 #include "cli/program.h"
 #include "procfs/procfs.h"
 
@@ -93,20 +94,38 @@ static int print_acl(struct doctor *d)
 	return ret;
 }
 
+static void doctor_end(struct doctor *d)
+{
+	unsigned problems = d->counts[FINDING_PROBLEM], warnings = d->counts[FINDING_WARNING];
+	json_t *answer;
+
+	if (!d->found) {
+		printf("\n%u problem%s, %u warning%s\n", problems, problems == 1 ? "" : "s", warnings,
+		       warnings == 1 ? "" : "s");
+		return;
+	}
+	answer = json_pack("{s:i, s:i, s:i, s:o}", "schema", 1, "problems", (int)problems, "warnings", (int)warnings,
+			   "findings", d->found);
+	field_print(answer);
+	json_decref(answer);
+}
+
 static int cmd_doctor(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"config", 'c', "FILE", 0, "go by FILE instead of the configuration that would be used", 0},
+		{"json", 'j', NULL, 0, "print what was found for programs", 0},
 		{"acl", 0x100, NULL, 0, "only print the rights that dflock needs in the store, as Redis commands", 0},
 		{0}};
 	struct doctor d = {.config = NULL};
 	const char *file = NULL;
-	bool acl = false;
-	int words = cli_options(argc, argv, doctor_doc, "[PROGRAM]", known, (void *[]){&file, &acl});
+	bool acl = false, json = false;
+	int words = cli_options(argc, argv, doctor_doc, "[PROGRAM]", known, (void *[]){&file, &json, &acl});
 
 	cli_place(&d.place, file);
 	if (acl)
 		return print_acl(&d);
+	d.found = json ? json_array() : NULL;
 	check_installation(&d);
 	check_config(&d);
 	doctor_tls(&d);
@@ -118,8 +137,7 @@ static int cmd_doctor(int argc, char **argv)
 		check_program(&d, argv[argc - 1]);
 	tls_context_free(d.tls);
 	config_free(d.config);
-	printf("\n%u problem%s, %u warning%s\n", d.counts[FINDING_PROBLEM], d.counts[FINDING_PROBLEM] == 1 ? "" : "s",
-	       d.counts[FINDING_WARNING], d.counts[FINDING_WARNING] == 1 ? "" : "s");
+	doctor_end(&d);
 	return d.counts[FINDING_PROBLEM] ? CLI_FAILED : CLI_OK;
 }
 

@@ -15,6 +15,7 @@
 
 #include "cli/ask.h"
 #include "cli/field.h"
+#include "cli/show.h"
 #include "cli/status.h"
 #include "procfs/procfs.h"
 
@@ -173,13 +174,17 @@ bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[
 int cmd_fence(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
-		{"pid", 'p', "PID", 0, "the lease that this process, or one above it, relies on", 0}, {0}};
+		{"pid", 'p', "PID", 0, "the lease that this process, or one above it, relies on", 0},
+		{"json", 'j', NULL, 0, "print it for programs", 0},
+		{0}};
 	const char *word = NULL;
 	char why[CLI_LINE_BYTES], *end;
 	int64_t fence;
 	long pid = 0;
+	bool json = false;
+	json_t *answer;
 
-	cli_options(argc, argv, fence_doc, "LOCK", known, (void *[]){&word});
+	cli_options(argc, argv, fence_doc, "LOCK", known, (void *[]){&word, &json});
 	errno = 0;
 	if (word)
 		pid = strtol(word, &end, 10);
@@ -188,6 +193,13 @@ int cmd_fence(int argc, char **argv)
 		cli_misused(argv, why);
 	if (!fence_find(argv[argc - 1], pid ? (pid_t)pid : getpid(), !pid, &fence, why))
 		return cli_fail(why);
-	printf("%" PRId64 "\n", fence);
+	if (!json) {
+		printf("%" PRId64 "\n", fence);
+		return CLI_OK;
+	}
+	answer = json_pack("{s:i, s:o, s:I}", "schema", 1, "lock", show_json(argv[argc - 1]), "fence",
+			   (json_int_t)fence);
+	field_print(answer);
+	json_decref(answer);
 	return CLI_OK;
 }

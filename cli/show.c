@@ -61,6 +61,19 @@ size_t show_escape(const char *text, char *out, size_t size)
 	return width;
 }
 
+json_t *show_json(const char *text)
+{
+	char *shown = malloc(4 * strlen(text) + 1);
+	json_t *json = json_string(text);
+
+	if (!json && shown) {
+		show_escape(text, shown, 4 * strlen(text) + 1);
+		json = json_string(shown);
+	}
+	free(shown);
+	return json ? json : json_string("(not UTF-8)");
+}
+
 void show_text(FILE *f, const char *text)
 {
 	mbstate_t state = {0};

@@ -15,6 +15,9 @@ void show_text(FILE *f, const char *text);
 /* The same into `out` (cut off if it is longer). Returns how many columns of a terminal it takes. */
 size_t show_escape(const char *text, char *out, size_t size);
 
+/* As JSON has it: bytes that are no UTF-8 are escaped as above. A new reference. */
+json_t *show_json(const char *text);
+
 #define SHOW_TIME_BYTES 64
 /* "2024-05-01 12:34:56", local time; "-" for 0. */
 const char *show_when(int64_t unix_s, char out[SHOW_TIME_BYTES]);

@@ -1,4 +1,5 @@
 """`dflock check`: every mistake with file, line and what was expected; what a file is protected as."""
+import json
 import os
 import re
 
@@ -193,3 +194,17 @@ def test_a_link_and_what_it_leads_to_are_one(host, folder, rule):
     assert done.returncode == 0
     assert done.stdout.splitlines()[1:] == 2 * [f"{folder}/real/f: protected as {folder}/{rule}/f"]
     assert check(host, "--require", f"{folder}/link/f", f"{folder}/link/g").returncode == 1
+
+
+def test_for_programs(host, folder):
+    written(host, VALID.replace("/srv/a.lock", folder + "/f"))
+    path = folder + "/\udcff".encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+    done = check(host, "--json", folder + "/f", path)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["schema"], answer["ok"], answer["config"]) == (0, 1, True, host.config)
+    assert answer["files"][0] == {"path": folder + "/f", "protected": True, "name": folder + "/f"}
+    assert answer["files"][1] == {"path": folder + "/\\xff", "protected": False}
+    done = check(host, "--json", "--require", folder + "/g")
+    assert done.returncode == 1 and json.loads(done.stdout)["ok"] is False
+    written(host, "no configuration")
+    assert refusal(check(host, "--json"))

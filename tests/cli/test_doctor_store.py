@@ -1,4 +1,5 @@
 """`dflock doctor` on the installation, the configuration, the keeper and the store: what it finds, and what to do."""
+import json
 import os
 import shutil
 import signal
@@ -207,7 +208,7 @@ def test_the_configuration_has_changed(make_host):
     Doctor(a).has("ok", "the keeper goes by this configuration")
     changed(a, "protect = (", "protect = ( ); //")
     wait_until(lambda: a.status()["rules"]["file"] == "waits", "the keeper has looked at it")
-    Doctor(a).only(f"^{a.config} was changed, and tree \"{a.files}\" is not protected as \"t\" any more; `dflock reload` takes it "
+    Doctor(a).only(f"^{a.config} was changed, and tree \"{a.files}\" is not protected as \"t\" any more, or its rule was moved; `dflock reload` takes it "
                    "over; until then the rules in force are older ones$")
     a.cli("reload")
     Doctor(a).has("ok", "the keeper goes by this configuration")
@@ -302,3 +303,13 @@ def test_an_installation_that_is_not_whole(host_of, programs):
     found.has("problem", r"libdflock.so: No such file or directory; without it no lock is protected: install it$")
     found.has("problem", r"^the keeper's program \S+dflockd: No such file or directory; install it$")
     found.has("problem", r"^cannot execute \S+dflockd: No such file or directory$")
+
+
+def test_for_programs(make_host):
+    a = make_host("a")
+    said = Doctor(a)
+    done = a.cli("doctor", "--json", check=False)
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0 and done.stderr == "" and answer["schema"] == 1 and answer["problems"] == 0
+    assert answer["warnings"] == len(said.of("warning")) == sum(f["level"] == "warning" for f in answer["findings"])
+    assert {(f["level"], f["text"]) for f in answer["findings"] if "keeper" not in f["text"]} == {f for f in said.found if "keeper" not in f[1]}

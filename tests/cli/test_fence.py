@@ -96,3 +96,9 @@ def test_processes_with_different_leases(make_host):
 def test_words_that_make_no_sense(host, words):
     done = host.cli("fence", *words, check=False)
     assert done.returncode == 2 and done.stdout == ""
+
+
+def test_for_programs(host):
+    job = holder(host)
+    assert json.loads(host.cli("fence", "--json", "t/f").stdout) == {"schema": 1, "lock": "t/f", "fence": fence(host, "t/f")}
+    assert job.end() == 0
