@@ -133,6 +133,48 @@ static bool is_taken(const struct table *t, uint32_t slot)
 	return state == TABLE_ASKED || state == TABLE_HELD || state == TABLE_UNSURE || state == TABLE_RETURNED;
 }
 
+static bool has_text(const struct table *t, uint32_t slot)
+{
+	struct table_text text;
+
+	return table_text_get(t, slot, table_word_generation(t->slots[slot].word), &text);
+}
+
+/* Marks the slot's piece as owned. False: the slot has no piece, or another slot owns a part of it. */
+static bool own_piece(const struct table *t, uint32_t slot, unsigned char *owned)
+{
+	const struct table_slot *s = &t->slots[slot];
+
+	if (!has_piece(t, s))
+		return false;
+	for (uint32_t u = s->text_at; u < s->text_at + s->text_room; u++)
+		if (owned[u / 8] & 1u << u % 8)
+			return false;
+	for (uint32_t u = s->text_at; u < s->text_at + s->text_room; u++)
+		owned[u / 8] |= (unsigned char)(1u << u % 8);
+	return true;
+}
+
+/*
+ * A slot that is free has no sum, so damage to it is seen nowhere else, and must not make a new lease write over the text of another one. So a
+ * slot keeps its piece only if that is the text of its lease, or if it has no lease and no other slot owns a part of the piece. This also
+ * looks at slots that count as never used: `used` may be damaged.
+ */
+static int drop_doubtful(struct table *t)
+{
+	unsigned char *owned = calloc(1, t->text.bytes / TEXT_UNIT / 8 + 1);
+
+	if (!owned)
+		return -ENOMEM;
+	for (int leases = 1; leases >= 0; leases--)
+		for (uint32_t i = 0; i < t->room; i++)
+			if (is_taken(t, i) == leases && t->slots[i].text_room &&
+			    ((leases && !has_text(t, i)) || !own_piece(t, i, owned)))
+				table_put32(&t->slots[i].text_room, 0);
+	free(owned);
+	return 0;
+}
+
 static bool has_taken(struct table *t)
 {
 	uint32_t used = table_used(t);
@@ -166,7 +208,9 @@ int table_text_open(struct table *t)
 	end = text_head(t)->end;
 	if (end < TEXT_BEGIN / TEXT_UNIT || end > t->text.bytes / TEXT_UNIT)
 		table_put64(&text_head(t)->end, t->text.bytes / TEXT_UNIT);
-	return 0;
+	ret = drop_doubtful(t); /* mutant: table-pieces */
+	if (ret == 0)
+		return 0;
 fail:
 	table_text_close(t);
 	return ret;

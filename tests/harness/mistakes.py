@@ -231,6 +231,7 @@ UNIT = {
     "test_table_damage": {
         "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation, t->boot)", "true")],
         "the text of an earlier lease is taken up": [skip("table-text-of")],
+        "two slots write to one piece of text": [become("table-pieces", "ret = 0;")],
         "what a keeper disowns is confirmed": [become("disown", ";")],
         "what a keeper disowns is given back": [become("disown-asked", ";")],
         "slots are used that the file has no room for": [become("table-room", "return used;")],

@@ -139,6 +139,28 @@ START_TEST(nonsense)
 }
 END_TEST
 
+/* Two slots that say that they have the same piece: the lease whose text it is keeps it, and no new lease writes there. */
+START_TEST(shared_piece)
+{
+	uint32_t one, two, three;
+
+	begin();
+	one = held(&keeper, 1);
+	two = held(&keeper, 2);
+	three = held(&keeper, 3);
+	table_vacate(&keeper, three);
+	keeper.slots[three].text_at = keeper.slots[one].text_at;
+	keeper.slots[three].text_room = keeper.slots[one].text_room;
+	new_keeper();
+	ck_assert_uint_eq(take_up()->count, 2);
+	ck_assert_uint_eq(held(&keeper, 0), three); /* whose text is shorter */
+	new_keeper();
+	ck_assert_uint_eq(take_up()->count, 3);
+	ck_assert_uint_eq(take_up()->damaged, 0);
+	(void)two;
+}
+END_TEST
+
 START_TEST(text_area_gone)
 {
 	const struct told *told;
@@ -205,6 +227,7 @@ static void add_tests(TCase *tests)
 	tcase_add_test(tests, damaged_at_every_byte);
 	tcase_add_test(tests, damaged_text);
 	tcase_add_loop_test(tests, nonsense, 0, sizeof(wrongs) / sizeof(*wrongs));
+	tcase_add_test(tests, shared_piece);
 	tcase_add_test(tests, text_area_gone);
 	tcase_add_test(tests, text_area_of_another_table);
 	tcase_add_test(tests, head_that_says_too_much);
