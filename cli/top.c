@@ -338,12 +338,33 @@ static void top_colors(void)
 	init_pair(TOP_DIM, COLOR_CYAN, -1);
 }
 
+/* Until the end. */
+static void top_go_on(void)
+{
+	int64_t next;
+
+	next = cli_now_ms() + top_seconds * 1000;
+	for (int key = KEY_RESIZE; top_typing || (key != 'q' && key != 'Q');) {
+		int64_t left;
+
+		if (top_typing && key != ERR && key != KEY_RESIZE)
+			top_type(key);
+		else
+			top_key(key);
+		left = next - cli_now_ms();
+		top_draw();
+		timeout(left > 0 ? (int)left : 0);
+		key = getch();
+		if (key == ERR) /* the time is over */
+			next = cli_now_ms() + top_seconds * 1000;
+	}
+}
+
 int cmd_top(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{"seconds", 's', "SECONDS", 0, "look again every 2 or SECONDS seconds", 0}, {0}};
 	const char *seconds = NULL;
-	int64_t next;
 	SCREEN *screen;
 
 	cli_options(
@@ -372,21 +393,7 @@ int cmd_top(int argc, char **argv)
 	set_escdelay(100);
 	curs_set(0);
 	top_look();
-	next = cli_now_ms() + top_seconds * 1000;
-	for (int key = KEY_RESIZE; top_typing || (key != 'q' && key != 'Q');) {
-		int64_t left;
-
-		if (top_typing && key != ERR && key != KEY_RESIZE)
-			top_type(key);
-		else
-			top_key(key);
-		left = next - cli_now_ms();
-		top_draw();
-		timeout(left > 0 ? (int)left : 0);
-		key = getch();
-		if (key == ERR) /* the time is over */
-			next = cli_now_ms() + top_seconds * 1000;
-	}
+	top_go_on();
 	endwin();
 	delscreen(screen);
 	json_decref(top.doc);

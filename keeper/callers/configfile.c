@@ -314,11 +314,8 @@ int configfile_load(struct keeper *k, const char *path, char *why, size_t why_si
 	config_free(old);
 	config_free(look.fresh);
 	config_source_free(&look.source);
-	if (ret < 0) {
+	if (ret < 0)
 		configfile_free(k);
-		k->configfile = NULL;
-		k->config = NULL;
-	}
 	return ret;
 }
 
@@ -326,6 +323,8 @@ void configfile_free(struct keeper *k)
 {
 	config_free(k->config);
 	free(k->configfile);
+	k->config = NULL;
+	k->configfile = NULL;
 }
 
 /* --- operators --- */

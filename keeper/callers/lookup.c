@@ -84,6 +84,15 @@ static bool is_refused(const struct session *s, const char *path)
 	return sight == SIGHT_SIGNAL || sight == SIGHT_BEYOND;
 }
 
+static void lookup_refuse_unseen(struct session *s, struct inspect_result *r, struct away *away)
+{
+	lookup_drop(s, r, away);
+	session_refuse_call(s, REFUSAL_RULE, false,
+			    "%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
+			    "lease ran out: unstoppable = \"refuse\" in %s",
+			    r->path, (int)s->peer.pid, s->keeper->config->path);
+}
+
 void lookup_found(struct session *s, struct inspect_result *r, struct away *away)
 {
 	struct keeper *k = s->keeper;
@@ -97,15 +106,8 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 	if (!find_name(s, r, away, name))
 		return;
-	if (is_refused(s, r->path)) {
-		lookup_drop(s, r, away);
-		session_refuse_call(
-			s, REFUSAL_RULE, false,
-			"%s: the keeper may not look into this process (pid %d), and so could not stop it if the "
-			"lease ran out: unstoppable = \"refuse\" in %s",
-			r->path, (int)s->peer.pid, k->config->path);
-		return;
-	}
+	if (is_refused(s, r->path))
+		return lookup_refuse_unseen(s, r, away);
 	before_free(&s->before);
 	s->before = r->before;
 	page_cover(k->page, r->st.st_dev);
