@@ -75,7 +75,7 @@ static int ask_failed(const struct ask *ask, const char *what, int ret)
 	case -EPIPE:
 		return -ECONNRESET;
 	case -EAGAIN:
-		if (!ask->nonblock) /* its wait is over */
+		if (!ask->nonblock && ask->over) /* its wait is over */
 			return -EINTR;
 		note_refused(ask->fd,
 			     "the keeper does not answer; look at `dflock status`, or end it with `dflock stop`");

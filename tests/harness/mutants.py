@@ -200,6 +200,7 @@ def mutant(changes, build, *targets, more=()):
     """A folder with these parts of the product ("dflockd", ...), built with the changes from the sources and from what `build` has
     of them already; more: folders that these targets need besides. It is gone afterwards. Not in /dev/shm, which may be noexec."""
     folder = tempfile.mkdtemp(prefix="dflock-mutant-")
+    os.chmod(folder, 0o755)  # other users start its programs, too
     try:
         for entry in ("Makefile", "VERSION", *SOURCES, *more):
             source = os.path.join(ROOT, entry)
