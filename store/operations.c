@@ -49,7 +49,7 @@ static void on_verdict(struct query *q, const redisReply *reply, enum store_stat
 		s->record.grace = answer.status == STORE_GRACE;
 	if (answer.status == STORE_INCARNATION)
 		store_reread_record(s);
-	else if (q->seat && answer.status < STORE_UNREACHABLE)
+	else if (q->seat && answer.status < STORE_UNREACHABLE && answer.status != STORE_GIVEN_UP)
 		query_sat(q);
 	store_see_fence(s, answer.fence);
 	q->cb.reply(q->arg, &answer);

@@ -6,9 +6,6 @@
 -- expired), 'other' (it is no lock any more) or 'lost' (one of these, at an earlier beat) | GIVENUP mark (an operator has given the host up, give_up.lua: nothing is renewed until the host has
 -- doubted all its leases, and sends this mark) | TWICE (another keeper uses this host's id) | INC
 local same, _, _, _, mark = known(true)
-if same and ARGV[6] and not sit(ARGV[1], ARGV[2], ARGV[5], ARGV[6]) then
-	return {'TWICE'}
-end
 if same and mark and mark == ARGV[3] then
 	redis.call('HDEL', STORE, 'given:' .. ARGV[2])
 	mark = nil
@@ -16,6 +13,10 @@ end
 local stop = not_now(same, mark)
 if stop then
 	return stop
+end
+-- Behind that: a host that was given up has no seat (leave.lua), and a beat of long ago that is executed late would give it one.
+if ARGV[6] and not sit(ARGV[1], ARGV[2], ARGV[5], ARGV[6]) then
+	return {'TWICE'}
 end
 local told, held = {'KEYS'}, HELD_KEYS .. ARGV[2]
 if not raise_beat(ARGV[2], told) then
