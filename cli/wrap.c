@@ -142,10 +142,14 @@ static bool wrap_dropin(char *unit, FILE *f)
 		if (!service || strncmp(line, "ExecStart=", 10) != 0)
 			continue;
 		line += 10 + strspn(line + 10, " \t");
-		if (!*line)
+		if (!*line) {
 			count = 0;
-		else if (count < sizeof(starts) / sizeof(starts[0]))
+		} else if (count == sizeof(starts) / sizeof(starts[0])) {
+			cli_error("%s has more than %zu ExecStart=: write the drop-in by hand", wrap.unit, count);
+			return false;
+		} else {
 			starts[count++] = line;
+		}
 	}
 	if (!count) {
 		cli_error("%s has no ExecStart=: is it a service?", wrap.unit);

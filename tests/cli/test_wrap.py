@@ -66,7 +66,8 @@ def test_a_service(wrap):
 
 
 @pytest.mark.parametrize("start, why", [("", "has no ExecStart=: is it a service?"), ("@/bin/x y", "gives the program another name (@)"),
-                                        ("/usr/bin/dflock run -- x", "is below dflock already")])
+                                        ("/usr/bin/dflock run -- x", "is below dflock already"),
+                                        ("/bin/x\nExecStart=".join(65 * [""]) + "/bin/x", "has more than 64 ExecStart=: write the drop-in by hand")])
 def test_a_service_that_cannot_be_wrapped(wrap, start, why):
     with open(os.path.join(wrap.folder, "unit"), "w") as f:
         f.write(f"[Service]\nExecStart={start}\n")
