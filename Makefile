@@ -35,7 +35,7 @@ SHIM_START := $(addprefix shim/,real.c settings.c exports.c report.c require.c) 
 SHIM_SRC := $(SHIM_START) $(filter-out $(SHIM_START),$(wildcard shim/*.c wire/*.c))
 SHIM_OBJ := $(SHIM_SRC:%.c=$(BUILD)/pic/%.o)
 # What dflock-net has of the shim: what asks the keeper. real.c is for root.c alone, and nobody calls real_init().
-NET_SHIM := acquire ask await blocker call intent mapping name netted note protect protect_page real report root seen settings start
+NET_SHIM := acquire ask await blocker call intent mapping name netted note protect protect_page real report root recent settings start
 # It knows the numbers of system calls of these machines (net/abi.h). Elsewhere it is not built, and `dflock run --net=on` says so.
 NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine))),$(BUILD)/dflock-net)
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
@@ -168,9 +168,9 @@ clean: ## remove what was built
 .PHONY: vm memcheck check check-beside check-punctual check-alone check-faults check-quick shaky check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
 # Not under valgrind: what bereft, bereft_calls, freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at (and seeout, which has no descriptor left), and no openat2(), which refind and takeup need, or pidfd_open(), as net_thread does; and /proc/self/exe, which event starts, is valgrind then; it does not know
-# that statx() takes no path, as seen calls it, and runs one thread at a time, where early
+# that statx() takes no path, as recent calls it, and runs one thread at a time, where early
 # lets two race. tls_stream computes for minutes; tls_certificates and tls_hostile have TLS, too. The sanitizers run them.
-NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,bereft bereft_calls early event freezer inherit lastwords net_thread refind seen seeout stopped supervise supervise_manager supervise_signals takeup tls_stream)
+NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,bereft bereft_calls early event freezer inherit lastwords net_thread recent refind seeout stopped supervise supervise_manager supervise_signals takeup tls_stream)
 MEMCHECK_RUN := $(addprefix memcheck-,$(notdir $(filter-out $(NO_MEMCHECK),$(UNIT))))
 memcheck: $(MEMCHECK_RUN) ## run the unit tests under valgrind (memcheck-test_NAME: one of them)
 .PHONY: $(MEMCHECK_RUN)

@@ -40,7 +40,7 @@
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
-#include "keeper/leases/grants.h"
+#include "keeper/leases/ages.h"
 #include "keeper/leases/takeup.h"
 #include "keeper/kernel/workers.h"
 #include "wire/rundir.h"
@@ -185,7 +185,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	}
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
-	grants_takeup(k);
+	ages_takeup(k);
 	if (k->deadline.at_ns)
 		deadline_set(k, k->deadline.at_ns);
 	if (!k->leases)
@@ -299,7 +299,7 @@ static int start_looking(struct life *life)
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
 	ret = ending_start(k, keeper_end);
 	if (ret == 0)
-		ret = seeing_start(k, waiters_unpinned);
+		ret = seenout_start(k, waiters_unpinned);
 	return ret;
 }
 
@@ -366,7 +366,7 @@ static void keeper_clean_up(struct keeper *k)
 {
 	static void (*const stops[])(struct keeper *) = {orphan_close, event_stop,   past_stop,
 							 toolong_stop, host_stop,    room_stop,
-							 seeing_stop,  ending_close, configwatch_close};
+							 seenout_stop, ending_close, configwatch_close};
 
 	struct life *life = life_of(k);
 	sigset_t signals;
@@ -391,7 +391,7 @@ static void keeper_clean_up(struct keeper *k)
 	workers_free(k->workers);
 	mounts_free(k->mounts);
 	table_text_close(k->table);
-	grants_close(k);
+	ages_close(k);
 	pagefile_close(k->page);
 	uv_walk(k->loop, close_handle, NULL);
 	uv_run(k->loop, UV_RUN_DEFAULT);

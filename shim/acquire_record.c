@@ -46,7 +46,7 @@ OLDLIBC(__pthread_unwind_next, OLDLIBC_NPTL);
 struct record_call {
 	struct call call; /* first: it is what the operations get */
 	bool learnt;
-	struct earlier earlier;
+	struct own own;
 	struct {
 		bool any;
 		int64_t first, last;
@@ -96,18 +96,18 @@ static int reclock_learn_here(struct record_call *r)
 		if (!posix || lock.l_start > want->first || last < want->last || lock.l_pid != getpid() ||
 		    real_fcntl64(r->call.fd, F_GETLK64, &other) < 0 || other.l_type != F_UNLCK)
 			return CALL_AGAIN;
-		earlier_add(&r->earlier, lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE, want->from, want->to);
+		own_add(&r->own, lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE, want->from, want->to);
 	}
 	r->learnt = true;
 	return 0;
 }
 
-/* Asks the keeper for one more lock of the owner's. Result as that of earlier_add(), or -errno after a line. */
+/* Asks the keeper for one more lock of the owner's. Result as that of own_add(), or -errno after a line. */
 static int reclock_learn_next(struct record_call *r)
 {
 	struct call *c = &r->call;
 	const struct wire_request request = {
-		.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = r->earlier.next_from, .to = WIRE_EOF};
+		.op = WIRE_BEFORE, .space = WIRE_RECORD, .from = r->own.next_from, .to = WIRE_EOF};
 	struct wire_reply reply;
 	int ret = ask_send(&c->ask, &c->look->by, request, -1);
 
@@ -119,7 +119,7 @@ static int reclock_learn_next(struct record_call *r)
 		note_line(c->fd, reply.reason);
 		return -ENOLCK;
 	}
-	return reply.verdict == WIRE_OK ? earlier_add(&r->earlier, reply.mode, reply.from, reply.to) : -EPROTO;
+	return reply.verdict == WIRE_OK ? own_add(&r->own, reply.mode, reply.from, reply.to) : -EPROTO;
 }
 
 static int reclock_learn(struct call *c, const struct wire_reply *granted)
@@ -130,9 +130,9 @@ static int reclock_learn(struct call *c, const struct wire_reply *granted)
 
 	if (r->learnt)
 		return 0;
-	earlier_release(&r->earlier);
+	own_release(&r->own);
 	if (granted->from != 0 || granted->to != 0)
-		ret = earlier_add(&r->earlier, granted->mode, granted->from, granted->to);
+		ret = own_add(&r->own, granted->mode, granted->from, granted->to);
 	while (ret == 0) {
 		asked = true;
 		ret = reclock_learn_next(r);
@@ -155,7 +155,7 @@ static int reclock_put_back(struct call *c)
 	struct stretch s = {0};
 	int ret = 0, failed = 0;
 
-	while (r->taken.any && earlier_next(&r->earlier, &s)) {
+	while (r->taken.any && own_next(&r->own, &s)) {
 		if (s.last < r->taken.first || s.first > r->taken.last)
 			continue;
 		do {
@@ -180,18 +180,18 @@ static int reclock_put_back(struct call *c)
 
 /* --- the kernel lock --- */
 
-/* The next stretch that must be taken; `s` as for earlier_next(). */
+/* The next stretch that must be taken; `s` as for own_next(). */
 static bool reclock_next_missing(const struct record_call *r, struct stretch *s)
 {
 	if (r->call.want->mode == WIRE_SHARED) {
-		while (earlier_next(&r->earlier, s))
+		while (own_next(&r->own, s))
 			if (s->had == EARLIER_NONE)
 				return true;
 		return false;
 	}
 	if (s->begun)
 		return false;
-	*s = (struct stretch){.first = r->earlier.first, .last = r->earlier.last, .begun = true};
+	*s = (struct stretch){.first = r->own.first, .last = r->own.last, .begun = true};
 	return true;
 }
 
@@ -222,7 +222,7 @@ static int reclock_take_missing(struct record_call *r, bool look, struct stretch
 	int ret;
 
 	*busy = (struct stretch){0};
-	while (look && r->call.want->mode == WIRE_SHARED && r->earlier.count && reclock_next_missing(r, busy))
+	while (look && r->call.want->mode == WIRE_SHARED && r->own.count && reclock_next_missing(r, busy))
 		if (reclock_is_busy(r, busy))
 			return -EAGAIN;
 	for (*busy = (struct stretch){0}; reclock_next_missing(r, busy); reclock_add_taken(r, busy)) {
@@ -274,14 +274,14 @@ static int reclock_try(struct call *c)
 	ret = reclock_take_missing(r, true, &busy);
 	/* One thing may have changed since the kernel was asked: the lock that was found may be gone, or be another
 	 * thread's. */
-	if (ret == 0 && c->want->mode == WIRE_SHARED && r->earlier.count && !r->earlier.exclusive)
+	if (ret == 0 && c->want->mode == WIRE_SHARED && r->own.count && !r->own.exclusive)
 		ret = reclock_set(r, F_RDLCK, &busy, false);
 	if (ret == 0) {
 		c->have = true;
 		return 0;
 	}
 	undone = reclock_put_back(c);
-	earlier_release(&r->earlier);
+	own_release(&r->own);
 	r->learnt = false;
 	return undone < 0 ? undone : ret;
 }
@@ -289,9 +289,9 @@ static int reclock_try(struct call *c)
 static int reclock_finish(struct call *c)
 {
 	const struct record_call *r = (const struct record_call *)c;
-	const struct stretch all = {.first = r->earlier.first, .last = r->earlier.last};
+	const struct stretch all = {.first = r->own.first, .last = r->own.last};
 
-	return c->want->mode == WIRE_SHARED && r->earlier.exclusive ? reclock_set(r, F_RDLCK, &all, false) : 0;
+	return c->want->mode == WIRE_SHARED && r->own.exclusive ? reclock_set(r, F_RDLCK, &all, false) : 0;
 }
 
 /* --- the call --- */
@@ -303,7 +303,7 @@ static void reclock_abandon(void *arg)
 
 	ask_close(&r->call.ask);
 	reclock_put_back(&r->call);
-	earlier_release(&r->earlier);
+	own_release(&r->own);
 }
 
 int acquire_record(int fd, const struct intent *want, struct protect_look *look)
@@ -326,7 +326,7 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 			       .look = look,
 			       .ask.sock = -1};
 	r.learnt = r.taken.any = false;
-	earlier_init(&r.earlier, want->first, want->last);
+	own_init(&r.own, want->first, want->last);
 	if (want->nonblock || want->raw || !__pthread_register_cancel || real_single_threaded()) {
 		ret = acquire(&r.call);
 	} else {
@@ -334,7 +334,7 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 		ret = acquire(&r.call);
 		pthread_cleanup_pop(0);
 	}
-	earlier_release(&r.earlier);
+	own_release(&r.own);
 	if (ret != ASK_NETTED)
 		return ret;
 	/* The net's supervisor does all of it. No cancellation point. */

@@ -89,7 +89,7 @@ int intent_record(int fd, const struct flock64 *lock, struct intent *want)
 
 /* --- own locks --- */
 
-void earlier_init(struct earlier *e, int64_t first, int64_t last)
+void own_init(struct own *e, int64_t first, int64_t last)
 {
 	/* Not all of it: `few` is large, and this is part of each lock call. */
 	e->first = first;
@@ -100,14 +100,14 @@ void earlier_init(struct earlier *e, int64_t first, int64_t last)
 	e->many = NULL;
 }
 
-void earlier_release(struct earlier *e)
+void own_release(struct own *e)
 {
 	if (e->many)
 		munmap(e->many, MANY_BYTES);
-	earlier_init(e, e->first, e->last);
+	own_init(e, e->first, e->last);
 }
 
-static int earlier_append(struct earlier *e, const struct piece *piece)
+static int own_append(struct own *e, const struct piece *piece)
 {
 	void *many;
 
@@ -125,7 +125,7 @@ static int earlier_append(struct earlier *e, const struct piece *piece)
 	return 0;
 }
 
-int earlier_add(struct earlier *e, unsigned int mode, int64_t from, int64_t to)
+int own_add(struct own *e, unsigned int mode, int64_t from, int64_t to)
 {
 	struct piece piece = {.first = from, .last = intent_last(to), .mode = (enum wire_mode)mode};
 	int ret;
@@ -143,14 +143,14 @@ int earlier_add(struct earlier *e, unsigned int mode, int64_t from, int64_t to)
 		piece.first = e->first;
 	if (piece.last > e->last)
 		piece.last = e->last;
-	ret = earlier_append(e, &piece);
+	ret = own_append(e, &piece);
 	if (ret < 0)
 		return ret;
 	e->next_from = to;
 	return piece.last == e->last;
 }
 
-bool earlier_next(const struct earlier *e, struct stretch *s)
+bool own_next(const struct own *e, struct stretch *s)
 {
 	const struct piece *list = e->many ? e->many : e->few;
 	const struct piece *p;

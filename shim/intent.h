@@ -94,7 +94,7 @@ struct piece {
 	enum wire_mode mode;
 };
 
-struct earlier {
+struct own {
 	int64_t first, last; /* the range */
 	int64_t next_from;   /* of the next question: all locks that end up to here are known */
 	bool exclusive;      /* one of the pieces is exclusive */
@@ -104,26 +104,26 @@ struct earlier {
 };
 
 /* An empty list for [first, last]. Releases nothing. */
-void earlier_init(struct earlier *e, int64_t first, int64_t last);
+void own_init(struct own *e, int64_t first, int64_t last);
 
 /* Unmaps a long list, which is then empty. */
-void earlier_release(struct earlier *e);
+void own_release(struct own *e);
 
 /*
  * Takes the answer to a WIRE_BEFORE that asked from e->next_from: a lock over [from, to), or from == to: there are no
  * more. 1: the list is complete. 0: ask for the next one. -EPROTO: such an answer is impossible. -E2BIG, -ENOMEM: the
  * list is too long.
  */
-int earlier_add(struct earlier *e, unsigned int mode, int64_t from, int64_t to);
+int own_add(struct own *e, unsigned int mode, int64_t from, int64_t to);
 
-/* Goes through the range, cut where the mode changes: for (struct stretch s = {0}; earlier_next(e, &s);). */
+/* Goes through the range, cut where the mode changes: for (struct stretch s = {0}; own_next(e, &s);). */
 #define EARLIER_NONE (-1)
 struct stretch {
 	int64_t first, last;
 	int had;    /* enum wire_mode, or EARLIER_NONE */
-	bool begun; /* this and the next: earlier_next()'s own */
+	bool begun; /* this and the next: own_next()'s own */
 	size_t piece;
 };
-bool earlier_next(const struct earlier *e, struct stretch *s);
+bool own_next(const struct own *e, struct stretch *s);
 
 #endif

@@ -11,7 +11,7 @@
 #include "shim/name.h"
 #include "shim/note.h"
 #include "shim/root.h"
-#include "shim/seen.h"
+#include "shim/recent.h"
 #include "shim/settings.h"
 #include "wire/sys.h"
 #include "wire/page.h"
@@ -38,7 +38,7 @@ static __attribute__((noinline)) bool protect_finds_mount(uint64_t mount)
 }
 
 /* Looked up once a second, for the mount of the last file. */
-static bool protect_is_mounted(const struct seen_key *key)
+static bool protect_is_mounted(const struct recent_key *key)
 {
 	static struct protect_fact fact;
 	bool is;
@@ -49,7 +49,7 @@ static bool protect_is_mounted(const struct seen_key *key)
 
 /* No rule names the path. Does that prove nothing, since the mount is gone (umount -l) and a rule has covered files of the device? A
  * file system that is mounted is asked nothing: its server may hang. */
-static bool protect_is_adrift(const struct page *page, int fd, const struct seen_key *key)
+static bool protect_is_adrift(const struct page *page, int fd, const struct recent_key *key)
 {
 	const bool covered = page_covers(page, key->dev);
 	struct statfs fs;
@@ -66,7 +66,7 @@ static bool protect_is_adrift(const struct page *page, int fd, const struct seen
  * is given. key: the file's; NULL: the keeper was asked where it is. The root directory is looked at after the name was read: another thread may call chroot() in between.
  */
 static enum page_answer protect_consult(const struct page *page, const struct settings_config *config,
-					struct page_config *mine, int fd, const struct seen_key *key, bool say,
+					struct page_config *mine, int fd, const struct recent_key *key, bool say,
 					uint64_t *hash)
 {
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
@@ -109,30 +109,30 @@ static __attribute__((noinline)) bool protect_has_path(int fd, uint64_t hash)
 }
 
 /* This process may have had another user when the answer was remembered. */
-static bool protect_is_of_user(const struct seen *seen, struct protect_first *first)
+static bool protect_is_of_user(const struct recent *seen, struct protect_first *first)
 {
 	return seen->owner == 0 || seen->owner == (first->euid = rundir_uid(first->euid));
 }
 
 /* The file has changed since an earlier look within the last second; does it still have its path? */
-static bool protect_is_seen(int fd, struct seen_key *key, struct seen *seen, struct protect_first *first)
+static bool protect_is_seen(int fd, struct recent_key *key, struct recent *seen, struct protect_first *first)
 {
-	seen_look(key);
-	if (!seen_find_path(key, seen) || !protect_is_of_user(seen, first) || !protect_has_path(fd, seen->path_hash))
+	recent_look(key);
+	if (!recent_find_path(key, seen) || !protect_is_of_user(seen, first) || !protect_has_path(fd, seen->path_hash))
 		return false;
-	seen_add(key, seen);
+	recent_add(key, seen);
 	return true;
 }
 
-static void protect_set_shown(struct protect_look *look, const struct page *page, const struct seen_key *key,
+static void protect_set_shown(struct protect_look *look, const struct page *page, const struct recent_key *key,
 			      uint64_t hash)
 {
 	look->page = key->ino ? page : NULL;
 	look->file = (struct leases_file){.dev = key->dev, .ino = key->ino, .path_hash = hash};
 }
 
-static enum page_answer protect_seen_answer(struct protect_look *look, const struct seen_key *key,
-					    const struct seen *seen)
+static enum page_answer protect_seen_answer(struct protect_look *look, const struct recent_key *key,
+					    const struct recent *seen)
 {
 	if (seen->page)
 		protect_set_shown(look, seen->page, key, seen->path_hash);
@@ -142,22 +142,22 @@ static enum page_answer protect_seen_answer(struct protect_look *look, const str
 /* `key`, and whether it may be remembered, are those of look->first.stamp_ns, if that is not 0. Not inlined: what most calls
  * need is before it. */
 static __attribute__((noinline)) enum page_answer
-protect_new_answer(const struct settings *s, int fd, struct protect_look *look, struct seen_key *key, bool keyed)
+protect_new_answer(const struct settings *s, int fd, struct protect_look *look, struct recent_key *key, bool keyed)
 {
 	struct protect_first *first = &look->first;
 	const int64_t stamp_ns = first->stamp_ns;
 	struct settings_config config;
-	struct seen seen;
+	struct recent seen;
 	enum page_answer answer;
 
 	first->is_new = settings_config(s, &config);
 	first->stamp_ns = config.stamp_ns;
 	/* Before the name is read, so that a rename in between changes the key. */
 	if (stamp_ns != config.stamp_ns)
-		keyed = seen_key(fd, config.stamp_ns, key);
+		keyed = recent_key(fd, config.stamp_ns, key);
 	if (keyed && protect_is_seen(fd, key, &seen, first))
 		return protect_seen_answer(look, key, &seen);
-	seen = (struct seen){0};
+	seen = (struct recent){0};
 	seen.page = mapping_find(&first->euid, &seen.owner);
 	answer = protect_consult(seen.page, &config, &first->mine, fd, key, false, &seen.path_hash);
 	first->has_mine = answer == PAGE_SAYS_YES;
@@ -168,7 +168,7 @@ protect_new_answer(const struct settings *s, int fd, struct protect_look *look, 
 	else
 		keyed = false;
 	if (keyed)
-		seen_add(key, &seen);
+		recent_add(key, &seen);
 	return answer;
 }
 
@@ -177,13 +177,13 @@ protect_new_answer(const struct settings *s, int fd, struct protect_look *look, 
 static enum page_answer protect_quick_answer(const struct settings *s, int fd, struct protect_look *look)
 {
 	struct protect_first *first = &look->first;
-	struct seen_key key;
-	struct seen seen;
+	struct recent_key key;
+	struct recent seen;
 	bool keyed;
 
 	first->stamp_ns = settings_stamp();
-	keyed = first->stamp_ns && seen_key(fd, first->stamp_ns, &key);
-	if (keyed && seen_find(&key, &seen) && protect_is_of_user(&seen, first))
+	keyed = first->stamp_ns && recent_key(fd, first->stamp_ns, &key);
+	if (keyed && recent_find(&key, &seen) && protect_is_of_user(&seen, first))
 		return protect_seen_answer(look, &key, &seen);
 	return protect_new_answer(s, fd, look, &key, keyed);
 }
@@ -252,13 +252,13 @@ static bool protect_is_patient(int fd, const struct protect_look *look)
 	return look->waits && protect_on_refused(fd) == WIRE_ON_REFUSED_WAIT;
 }
 
-static void protect_remember(const struct seen_key *key, const struct page *page, uint64_t hash, uid_t euid)
+static void protect_remember(const struct recent_key *key, const struct page *page, uint64_t hash, uid_t euid)
 {
-	struct seen seen = {.path_hash = hash};
+	struct recent seen = {.path_hash = hash};
 
 	seen.page = mapping_find(&euid, &seen.owner);
 	if (seen.page == page)
-		seen_add(key, &seen);
+		recent_add(key, &seen);
 }
 
 /* Looks at the page that is in the runtime directory now. */
@@ -267,14 +267,14 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 {
 	struct protect_by *by = &look->by;
 	const struct page *page;
-	struct seen_key key;
+	struct recent_key key;
 	bool keyed = true;
 	uint64_t hash;
 
 	if (protect_refresh(fd, by, &page) < 0)
 		return PROTECT_REFUSED;
-	if (seen_key(fd, config->stamp_ns, &key))
-		seen_look(&key);
+	if (recent_key(fd, config->stamp_ns, &key))
+		recent_look(&key);
 	else
 		keyed = false;
 	by->mine = protect_which(s, config, page);

@@ -20,7 +20,7 @@
 #include "shim/name.h"
 #include "shim/protect.h"
 #include "shim/real.h"
-#include "shim/seen.h"
+#include "shim/recent.h"
 #include "wire/sys.h"
 #include "wire/rundir.h"
 #include "wire/seqcopy.h"
@@ -213,7 +213,7 @@ int root_change(const char *path)
 	errno = saved;
 	ret = real_chroot(path);
 	if (ret == 0)
-		seen_forget();
+		recent_forget();
 	if (ret == 0 && root)
 		__atomic_store_n(&roots_published[mine], root, __ATOMIC_RELEASE);
 	return ret;

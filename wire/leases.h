@@ -31,7 +31,7 @@
  * written).
  *
  * Why the right file: a slot names the inode and the path by which the keeper found the lock name. A program compares
- * both; it may remember for at most a second that a descriptor has this path (shim/seen.h). When the keeper reads the
+ * both; it may remember for at most a second that a descriptor has this path (shim/recent.h). When the keeper reads the
  * configuration again, it closes every slot.
  *
  * Why the keeper can stop the program: the keeper finds holders by their numbers in /proc, so a reader must be in the

@@ -80,7 +80,7 @@ static bool wants_whole_file(const struct session *s)
 bool caller_once_holds_already(const struct session *s)
 {
 	return !(s->request.flags & WIRE_F_HAVE) &&
-	       (s->holds.exclusive || s->holds.shared || before_count(&s->before) > 0);
+	       (s->holds.exclusive || s->holds.shared || own_count(&s->before) > 0);
 }
 
 bool caller_once_forbids(const struct session *s)
@@ -107,7 +107,7 @@ bool caller_once_may_use(const struct session *s, const struct lease *lease, boo
 		return false;
 	if (lease->spent)
 		return lease->fence == s->granted_fence; /* mutant: once */
-	return lease->state == LEASE_HELD || needed;
+	return lease->state == LEASE_OPEN || needed;
 }
 
 struct store_range caller_keyed_range(const struct session *s, const struct store_range *range)

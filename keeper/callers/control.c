@@ -144,7 +144,7 @@ static void init_answered(struct keeper *k, const struct store_reply *reply, boo
 			refuse_init(s, reply->error);
 	}
 	if (reply->status == STORE_OK)
-		queue_raise_all(k, LEASE_EV_UP);
+		queue_raise_all(k, LEASE_CUE_UP);
 	queue_settle(k);
 }
 

@@ -20,7 +20,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
-#include "keeper/leases/seeing.h"
+#include "keeper/leases/seenout.h"
 #include "keeper/log.h"
 
 void dispatch_close(struct session *s)
@@ -28,7 +28,7 @@ void dispatch_close(struct session *s)
 	if (s->state == SESSION_CLOSED)
 		return;
 	session_stop_waiting(s);
-	before_free(&s->before);
+	own_free(&s->before);
 	if (s->foreign)
 		fronts_leave(&s->reading);
 	lookup_leave(s);
@@ -101,7 +101,7 @@ static bool dispatch_believes(struct session *s, const struct wire_request *r)
 		return false;
 	}
 	/* A question from the past: its peer has died, or does not wait for the answer. */
-	if (r->thread && !seeing_begin(s->keeper, &who, r->call, &s->again)) {
+	if (r->thread && !seenout_begin(s->keeper, &who, r->call, &s->again)) {
 		session_refuse_call(s, REFUSAL_PROGRAM, false, DISPATCH_STALE);
 		return false;
 	}
@@ -167,7 +167,7 @@ void dispatch_readable(struct session *s)
 	dispatch_other(s, &question.request, question.text, kind);
 }
 
-static void dispatch_answer(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+static void dispatch_answer(struct session *s, const struct front_answer *a, const struct own_lock *before, int fd)
 {
 	s->received_ns = a->received_ns;
 	if (dispatch_is_in_turn(s, a->n)) {
@@ -185,8 +185,8 @@ static void dispatch_answer(struct session *s, const struct front_answer *a, con
 	/* A session that was closed has left the front (fronts.c tells the front so); one that was refused has not. */
 }
 
-static void dispatch_received(struct front_connection *reading, const struct front_answer *a, const struct held *before,
-			      int fd)
+static void dispatch_received(struct front_connection *reading, const struct front_answer *a,
+			      const struct own_lock *before, int fd)
 {
 	struct session *s = reading->owner;
 

@@ -82,10 +82,10 @@ void ending_give_back(struct keeper *k)
 	struct lease *lease, *next;
 
 	HASH_ITER (hh, k->leases, lease, next) {
-		if (lease->state != LEASE_HELD || lease_is_part(lease))
+		if (lease->state != LEASE_OPEN || lease_is_part(lease))
 			continue;
 		lease->recalled.level = RECALL_LINGER;
-		queue_raise(lease, LEASE_EV_LINGERED);
+		queue_raise(lease, LEASE_CUE_LINGERED);
 	}
 }
 

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "keeper/callers/configfile.h"
-#include "keeper/kernel/before.h"
+#include "keeper/kernel/ownlocks.h"
 #include "keeper/callers/configwatch.h"
 #include "keeper/fronts/away.h"
 #include "keeper/fronts/fronts.h"
@@ -108,7 +108,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 		return;
 	if (is_refused(s, r->path))
 		return lookup_refuse_unseen(s, r, away);
-	before_free(&s->before);
+	own_free(&s->before);
 	s->before = r->before;
 	page_cover(k->page, r->st.st_dev);
 	ret = file_get(k, &r->st, s->lookup.local, r->path, name, r->fd, &file);
@@ -139,7 +139,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 }
 
-/* ret: before_read()'s, of r->before. */
+/* ret: own_read()'s, of r->before. */
 static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 {
 	if (ret == 0)
@@ -151,7 +151,7 @@ static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 		r->path, strerror(-ret));
 }
 
-static void on_before_read(void *arg, int ret, struct before *before)
+static void on_before_read(void *arg, int ret, struct own_locks *before)
 {
 	struct session *s = arg;
 	struct keeper *k = s->keeper;
@@ -171,14 +171,14 @@ static void on_before_read(void *arg, int ret, struct before *before)
 /* POSIX locks belong to the process, which may have any number of descriptors. */
 static void read_before(struct session *s, struct inspect_result *r)
 {
-	if (before_are_few(s->peer.pid)) {
-		look_up_with(s, r, before_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
+	if (own_are_few(s->peer.pid)) {
+		look_up_with(s, r, own_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
 		return;
 	}
 	s->lookup.inspected = malloc(sizeof(*r));
 	if (s->lookup.inspected)
 		*s->lookup.inspected = *r;
-	if (!s->lookup.inspected || before_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
+	if (!s->lookup.inspected || own_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
 		free(s->lookup.inspected);
 		s->lookup.inspected = NULL;
 		lookup_drop(s, r, NULL);

@@ -32,7 +32,7 @@ struct lookup {
 void lookup_start(struct session *s, int fd);
 
 /* The same for a file that a front has looked at; fd: a file of a local file system, opened anew, or -1. */
-void lookup_received(struct session *s, const struct front_answer *answer, const struct held *before, int fd);
+void lookup_received(struct session *s, const struct front_answer *answer, const struct own_lock *before, int fd);
 /* The session ends, or was refused: closes and forgets what waits for a look at the configuration, or for a front. */
 void lookup_leave(struct session *s);
 /* Refuses, since the file's mount has kept the caller waiting for ms. */

@@ -75,7 +75,7 @@ void lookup_drop(struct session *s, struct inspect_result *r, struct away *away)
 	file_close(s->keeper, r->st.st_dev, r->fd, s->lookup.local);
 	if (away)
 		away_forget(away);
-	before_free(&r->before);
+	own_free(&r->before);
 }
 
 void lookup_leave(struct session *s)

@@ -34,7 +34,7 @@ static void on_kept(struct front_connection *reading, struct away *away, const c
 	if (away) {
 		lookup_found(s, &r, away);
 	} else {
-		before_free(&r.before);
+		own_free(&r.before);
 		session_refuse_call(s, REFUSAL_FILE, false, "%s: %s", r.path, why);
 	}
 	queue_settle(s->keeper);
@@ -64,17 +64,17 @@ static void look_up(struct session *s)
 	fronts_release(&s->reading); /* the front closes a description that is not to be kept */
 }
 
-static bool copy_answer(struct inspect_result *r, const struct front_answer *a, const struct held *before, int fd)
+static bool copy_answer(struct inspect_result *r, const struct front_answer *a, const struct own_lock *before, int fd)
 {
 	*r = a->file;
 	r->fd = fd;
-	if (before_copy(&r->before, before, a->before_count) == 0)
+	if (own_copy(&r->before, before, a->before_count) == 0)
 		return true;
-	before_free(&r->before);
+	own_free(&r->before);
 	return false;
 }
 
-void lookup_received(struct session *s, const struct front_answer *a, const struct held *before, int fd)
+void lookup_received(struct session *s, const struct front_answer *a, const struct own_lock *before, int fd)
 {
 	if (lookup_is_behind(s)) {
 		file_close(s->keeper, a->dev, fd, true);

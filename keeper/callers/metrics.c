@@ -87,8 +87,8 @@ static void set_callers(json_t *doc, const struct keeper *k)
 	set_counts(doc, "lock_refusals_total", refusals, s->counts.refused, REFUSALS);
 	set_number(doc, "lock_deadlocks_total", s->counts.deadlocks);
 	set_number(doc, "lock_abandoned_total", s->counts.abandoned);
-	set_number(doc, "calls_under_way", seeing_under_way(k));
-	set_number(doc, "calls_seen_out_total", k->seeing.seen);
+	set_number(doc, "calls_under_way", seenout_under_way(k));
+	set_number(doc, "calls_seen_out_total", k->seenout.seen);
 	set_number(doc, "waited_too_long_total", k->sessions->counts.long_waits);
 	set_number(doc, "connections", s->count);
 	set_number(doc, "connections_max", k->listener->limit);

@@ -18,12 +18,12 @@
 #include "keeper/kernel/command.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
-#include "keeper/leases/grants.h"
+#include "keeper/leases/ages.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/keys.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/reopen.h"
-#include "keeper/leases/seeing.h"
+#include "keeper/leases/seenout.h"
 #include "keeper/log.h"
 
 #define PICTURE_NOTE_BYTES 320
@@ -253,7 +253,7 @@ static json_t *calls_json(const struct lease *lease)
 	struct underway_call call;
 	char command[COMM_BYTES];
 
-	for (size_t next = 0; seeing_next_keeping(lease, &next, &call);) {
+	for (size_t next = 0; seenout_next_keeping(lease, &next, &call);) {
 		comm_read(call.pid, command);
 		json_array_append_new(list, json_pack("{s:i,s:i,s:o,s:I,s:o}", "pid", (int)call.pid, "thread",
 						      (int)call.thread, "command", picture_text(command), "from",
@@ -301,15 +301,15 @@ json_t *picture_holder(pid_t pid, const char *command, const struct store_range 
 }
 
 /* {PID: the moment of its last grant, "": since when there is the lease, or 0}. */
-json_t *picture_grants(const struct lock *lock)
+json_t *picture_ages(const struct lock *lock)
 {
 	json_t *grants = json_object();
-	const struct grant *h, *next;
+	const struct age *h, *next;
 	char pid[16];
 
 	if (!lock)
 		return grants;
-	HASH_ITER (hh, lock->grants, h, next) {
+	HASH_ITER (hh, lock->ages, h, next) {
 		snprintf(pid, sizeof(pid), "%d", (int)h->pid);
 		json_object_set_new(grants, pid, json_integer((json_int_t)h->since));
 	}
@@ -371,12 +371,12 @@ static json_t *log_json(void)
 static json_t *too_long_json(const struct keeper *k)
 {
 	json_t *list = json_array();
-	const struct grant *h, *next;
+	const struct age *h, *next;
 	const struct lock *lock;
 
-	DL_FOREACH2 (k->grants.locks, lock, held_next)
-		HASH_ITER (hh, lock->grants, h, next)
-			if (h->state != GRANT_QUIET)
+	DL_FOREACH2 (k->ages.locks, lock, held_next)
+		HASH_ITER (hh, lock->ages, h, next)
+			if (h->state != AGE_QUIET)
 				json_array_append_new(list,
 						      json_pack("{s:o,s:o,s:s,s:i,s:o,s:I,s:I,s:s}", "name",
 								picture_text(lock->file->name), "path",
@@ -384,10 +384,10 @@ static json_t *too_long_json(const struct keeper *k)
 								picture_space(lock->space), "pid", (int)h->holder,
 								"command", picture_text(h->command ? h->command : ""),
 								"since", (json_int_t)h->since, "held_ms",
-								(json_int_t)grant_age_ms(k, h), "doing",
-								h->state == GRANT_ENDING  ? "is being ended"
-								: h->state == GRANT_STUCK ? "could not be ended"
-											  : ""));
+								(json_int_t)age_ms_of(k, h), "doing",
+								h->state == AGE_ENDING  ? "is being ended"
+								: h->state == AGE_STUCK ? "could not be ended"
+											: ""));
 	return list;
 }
 

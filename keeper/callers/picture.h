@@ -1,7 +1,7 @@
 /*
  * The rows of the JSON documents with which the keeper answers operators: docs/state.md has them all. What another user
  * may see is decided where a row is made. Each function that makes a row returns a new reference, or NULL without memory
- * (jansson then leaves the row out). picture_keeper(), picture_lease(), picture_lost() and picture_grants() read the
+ * (jansson then leaves the row out). picture_keeper(), picture_lease(), picture_lost() and picture_ages() read the
  * keeper, and picture_answer() a session: loop only. Any thread may call the others.
  */
 #ifndef DFLOCK_KEEPER_PICTURE_H
@@ -52,15 +52,15 @@ json_t *picture_holder(pid_t pid, const char *command, const struct store_range 
  * Since when a process has its lock:
  *
  *   "granted"  the keeper knows the moment: the process that took the lock asked, and this was its last grant (files whose
- *              rule has warn_after_ms or kill_after_ms: grants.h)
+ *              rule has warn_after_ms or kill_after_ms: ages.h)
  *   "after"    the lock was taken at this time or later: since then this host has had a lease (leases.h: programs take locks
  *              under an open lease without a question)
  *   "unknown"  an earlier keeper may have granted it; 0
  *
- * picture_grants() remembers in the loop, for a worker, what is known of one lock (NULL: nothing); picture_add_since() adds
+ * picture_ages() remembers in the loop, for a worker, what is known of one lock (NULL: nothing); picture_add_since() adds
  * "since" and "since_is" to a holder. locker: as the lock line has it.
  */
-json_t *picture_grants(const struct lock *lock);
+json_t *picture_ages(const struct lock *lock);
 void picture_add_since(const json_t *grants, pid_t locker, json_t *holder);
 
 /* The part about the cluster, as the store tells it: its record first, then the names. picture_close() when all have

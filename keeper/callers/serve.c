@@ -24,7 +24,7 @@
 #include "keeper/clock.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/leases/deadline.h"
-#include "keeper/leases/grants.h"
+#include "keeper/leases/ages.h"
 #include "keeper/leases/probing.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
@@ -34,7 +34,7 @@
 #include "keeper/callers/lookup.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/room.h"
-#include "keeper/leases/seeing.h"
+#include "keeper/leases/seenout.h"
 #include "keeper/callers/session.h"
 #include "keeper/callers/waiting.h"
 #include "keeper/leases/recall.h"
@@ -135,7 +135,7 @@ static bool is_newcomer(const struct session *s, const struct lease *lease, bool
 {
 	/* mutant: newcomer */
 	if ((lease->recalled.level < RECALL_WAIT && !caller_keyed_is_due(lease)) || s->holds.exclusive ||
-	    before_count(&s->before) || needed || s->again || s->called_back || caller_is_nonblocking(s))
+	    own_count(&s->before) || needed || s->again || s->called_back || caller_is_nonblocking(s))
 		return false;
 	return s->request.mode == WIRE_EXCLUSIVE || !(s->holds.shared || s->shared == SESSION_SHARED_IN_USE);
 }
@@ -143,7 +143,7 @@ static bool is_newcomer(const struct session *s, const struct lease *lease, bool
 /* A call of the net counts as under way before it is granted. False: this has answered the caller. */
 static bool serve_note(struct session *s, const struct store_range *range)
 {
-	int ret = s->behalf.thread ? seeing_note(s->waiter.lock, range, &s->behalf, s->request.call) : 0;
+	int ret = s->behalf.thread ? seenout_note(s->waiter.lock, range, &s->behalf, s->request.call) : 0;
 
 	if (ret == -EDQUOT)
 		caller_refuse_for_now(s, REFUSAL_ROOM,
@@ -161,7 +161,7 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 
 	if (s->request.op == WIRE_TEST) { /* nothing is in the way */
 		lease_used(lease);
-		if (lease->state == LEASE_HELD)
+		if (lease->state == LEASE_OPEN)
 			leasepage_show(lease);
 		session_reply(s, WIRE_GRANTED, NULL, -1);
 		return;
@@ -180,11 +180,11 @@ static void pin(struct session *s, struct lease *lease, int64_t now, int64_t sur
 	waiters_leave(&s->waiter);
 	waiting_pinned(s);
 	lease_used(lease);
-	if (lease->state == LEASE_HELD)
+	if (lease->state == LEASE_OPEN)
 		leasepage_show(lease);
 	table_pinned(k->table, s->waiter.pin_until_ns);
 	if (file_is_limited(lease->lock->file))
-		grants_note_granted(lease->lock, s->peer.pid, s->peer.uid, s->waiter.pin_until_ns);
+		ages_note_granted(lease->lock, s->peer.pid, s->peer.uid, s->waiter.pin_until_ns);
 	session_grant(s, s->waiter.pin_until_ns, lease->fence);
 }
 
@@ -195,7 +195,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 	if (lease_is_unsure(lease->state))
 		return; /* it serves again when it opens or is lost */
 	if (lease->state == LEASE_SHRINKING && range.mode == WIRE_SHARED)
-		return; /* LEASE_EV_SHRUNK does */
+		return; /* LEASE_CUE_SHRUNK does */
 	/* No other host has a lock in the way, and a test needs no pin. */
 	if (s->request.op == WIRE_TEST) {
 		pin(s, lease, now, sure_until);
@@ -223,7 +223,7 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 		return;
 	}
 	s->waiter.needs_pin = true;
-	queue_raise(lease, LEASE_EV_NEEDED); /* LEASE_EV_STOPPED serves again */
+	queue_raise(lease, LEASE_CUE_NEEDED); /* LEASE_CUE_STOPPED serves again */
 }
 
 /* needed: the caller's pin was due as soon as the probes in its range had ended. */
@@ -259,7 +259,7 @@ static void decide(struct session *s, bool needed)
 			wait_for_lease(s, &range);
 	} else if (!sure) {
 		waiting_for_store(s);
-	} else if (lease->state == LEASE_HELD) {
+	} else if (lease->state == LEASE_OPEN) {
 		pin(s, lease, now, sure_until);
 	} else if (!s->waiter.lease) {
 		serve_closed(s, lease, needed, now, sure_until);
@@ -323,8 +323,8 @@ void serve_begin(struct session *s, struct lock *lock)
 	w->range = serve_range(s);
 	w->uid = s->peer.uid;
 	w->nonblocking = caller_is_nonblocking(s);
-	w->may_pass = before_count(&s->before) > 0;
-	s->called_back = s->behalf.thread && !w->nonblocking && seeing_called_back(lock, &w->range, &s->behalf);
+	w->may_pass = own_count(&s->before) > 0;
+	s->called_back = s->behalf.thread && !w->nonblocking && seenout_called_back(lock, &w->range, &s->behalf);
 	waiters_add(w, lock);
 	queue_tell(w, WAITER_SERVE); /* mutant: serve-new */
 }

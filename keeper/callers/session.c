@@ -22,7 +22,7 @@
 
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
-#include "keeper/kernel/before.h"
+#include "keeper/kernel/ownlocks.h"
 #include "keeper/kernel/command.h"
 #include "keeper/kernel/hook.h"
 #include "keeper/leases/keeper.h"
@@ -327,7 +327,7 @@ void session_refuse_call(struct session *s, enum refusal refusal, bool may_mend,
 /* Answers the WIRE_BEFORE that the caller would send next. */
 static void reply_add_before(struct wire_reply *reply, const struct session *s)
 {
-	const struct held *held = before_after(&s->before, s->request.from);
+	const struct own_lock *held = own_after(&s->before, s->request.from);
 
 	reply->from = reply->to = s->request.to;
 	if (!held)
@@ -356,13 +356,13 @@ void session_grant(struct session *s, int64_t until_ns, uint64_t fence)
 	if (s->request.space == WIRE_RECORD)
 		reply_add_before(&reply, s);
 	reply_send(s->fd, &reply, -1); /* stays in the lock's list: the pin */
-	if (before_count(&s->before))  /* it may ask on */
+	if (own_count(&s->before))     /* it may ask on */
 		session_watch(s);
 }
 
 void session_tell_before(struct session *s, int64_t from)
 {
-	const struct held *held = before_after(&s->before, from);
+	const struct own_lock *held = own_after(&s->before, from);
 	struct wire_reply reply;
 
 	reply_fill(&reply, WIRE_OK, NULL);

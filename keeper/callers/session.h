@@ -83,14 +83,14 @@ struct session {
 	struct wire_request request;
 	struct onbehalf behalf; /* the thread for which it is asked */
 	bool again;             /* ... and whose call was granted before */
-	bool called_back;       /* ... and was called back out of the call that it begins anew (seeing.h); serve.c */
+	bool called_back;       /* ... and was called back out of the call that it begins anew (seenout.h); serve.c */
 	int64_t received_ns;    /* read after the question was received: session_grant() */
 	time_t started;         /* the same moment, unix */
 
 	/* lookup.c */
 	struct lookup lookup;
 	struct caller_holds holds;  /* what the caller's description had when it asked: flock */
-	struct before before;       /* ditto: records; kept until the next question */
+	struct own_locks before;    /* ditto: records; kept until the next question */
 	enum session_shared shared; /* ditto: what others had */
 
 	/* control.c and lookup.c: waits for a look at the configuration file */

@@ -29,7 +29,7 @@ struct status_job {
 	uid_t uid;               /* the user that asks: QUOTA_STATUS was taken for it */
 	json_t *doc;
 	json_t *rows;   /* of the leases, those that were lost, too */
-	json_t *grants; /* picture_grants() of each */
+	json_t *grants; /* picture_ages() of each */
 	struct elsewhere *elsewhere;
 	int error;
 	int fd; /* the answer */
@@ -44,7 +44,7 @@ static int status_add_row(struct status_job *job, const char *list, json_t *row,
 
 	json_array_append_new(json_object_get(job->doc, list), json_incref(row));
 	json_array_append_new(job->rows, row);
-	json_array_append_new(job->grants, picture_grants(lock));
+	json_array_append_new(job->grants, picture_ages(lock));
 	return ret;
 }
 

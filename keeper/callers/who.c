@@ -15,14 +15,14 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
-#include "keeper/leases/seeing.h"
+#include "keeper/leases/seenout.h"
 #include "keeper/leases/survey.h"
 
 #define WHO_SHOWN    64 /* locks of one host in an answer */
 #define WHO_HOSTS    16 /* that are asked */
 #define WHO_SEARCHES 64 /* at a time */
 
-/* One lock of one process; or, where no process holds any, a call under way that keeps the lock (seeing_next_keeping()). */
+/* One lock of one process; or, where no process holds any, a call under way that keeps the lock (seenout_next_keeping()). */
 struct who_lock {
 	/* since: the earliest moment at which it can have got the lock: when the lease was granted, or when the process was
 	 * started if that is later. pid 0: a process that the keeper may not look into. */
@@ -202,7 +202,7 @@ static void who_add_calls(struct who *who, const struct lease *lease)
 {
 	struct underway_call call;
 
-	for (size_t next = 0; seeing_next_keeping(lease, &next, &call);) {
+	for (size_t next = 0; seenout_next_keeping(lease, &next, &call);) {
 		const struct store_range range = {
 			.space = lease->range.space, .mode = lease->range.mode, .from = call.from, .to = call.to};
 		struct store_job job = {.pid = call.pid, .since = lease->held_at};

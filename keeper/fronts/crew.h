@@ -86,7 +86,7 @@ struct front_user {
 
 /* What the upper modules of this room do with news of the processes. */
 struct crew_news {
-	void (*said)(struct front *front, const struct front_answer *answer, const struct held *before, int fd);
+	void (*said)(struct front *front, const struct front_answer *answer, const struct own_lock *before, int fd);
 	void (*gone)(struct front *front);   /* the process has ended: crew_unlink(), crew_close() */
 	void (*look)(struct fronts *fronts); /* crew_look_in() */
 };

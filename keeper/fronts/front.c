@@ -24,14 +24,14 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/frontmsg.h"
 #include "keeper/fronts/question.h"
-#include "keeper/kernel/before.h"
+#include "keeper/kernel/ownlocks.h"
 #include "keeper/kernel/getlk.h"
 #include "keeper/kernel/mounts.h"
 #include "keeper/kernel/onbehalf.h"
 #include "wire/passing.h"
 
 /* Waits until the keeper has read it; if the keeper has ended, so does the front. before: answer->before_count of them; fd: -1 for none. */
-static void front_say(const struct front_answer *answer, const struct held *before, int fd)
+static void front_say(const struct front_answer *answer, const struct own_lock *before, int fd)
 {
 	struct iovec parts[] = {{.iov_base = (void *)answer, .iov_len = sizeof(*answer)},
 				{.iov_base = (void *)before, .iov_len = answer->before_count * sizeof(*before)}};
@@ -273,9 +273,9 @@ static void front_read_before(pid_t pid, struct inspect_result *result)
 	int ret;
 
 	alarm(0);
-	if (!before_are_few(pid))
+	if (!own_are_few(pid))
 		front_say(&(struct front_answer){.said = FRONT_READING}, NULL, -1);
-	ret = before_read(&result->before, -1, pid, WIRE_OWNER_PROCESS, &result->st);
+	ret = own_read(&result->before, -1, pid, WIRE_OWNER_PROCESS, &result->st);
 	if (ret < 0)
 		snprintf(result->refused, sizeof(result->refused),
 			 "the keeper cannot see which locks the program has, which it needs to undo a failed call: %s",
@@ -291,7 +291,7 @@ static void front_look_at(struct front_answer *a, struct inspect_request *reques
 	    a->request.owner == WIRE_OWNER_PROCESS)
 		front_read_before(request->peer.pid, &result);
 	a->file = result;
-	a->file.before = (struct before){0};
+	a->file.before = (struct own_locks){0};
 	if (result.fd < 0) { /* refused, or nameless */
 		a->ready = true;
 		return front_say(a, NULL, -1);
@@ -300,12 +300,12 @@ static void front_look_at(struct front_answer *a, struct inspect_request *reques
 		front_say(a, NULL, -1);
 		return front_close_and_say(&result.fd, 1);
 	}
-	a->before_count = (uint32_t)before_count(&result.before);
+	a->before_count = (uint32_t)own_count(&result.before);
 	a->ready = a->local;
 	a->away = !a->local;
 	alarm(0);
-	front_say(a, before_locks(&result.before), a->local ? result.fd : -1);
-	before_free(&result.before);
+	front_say(a, own_locks_all(&result.before), a->local ? result.fd : -1);
+	own_free(&result.before);
 	if (a->local)
 		close(result.fd);
 	else

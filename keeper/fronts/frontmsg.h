@@ -64,7 +64,7 @@ enum front_said {
 	FRONT_FORGOT,
 };
 
-/* FRONT_QUESTION sets the fields from `ready` on (FRONT_LOOKING: `dev`). The caller's record locks (struct held) follow
+/* FRONT_QUESTION sets the fields from `ready` on (FRONT_LOOKING: `dev`). The caller's record locks (struct own_lock) follow
  * the struct in the message. */
 struct front_answer {
 	enum front_said said;
@@ -88,7 +88,7 @@ struct front_answer {
 	struct inspect_result file; /* without `fd` and `before`. If not looked: `path` is the question's text */
 };
 
-#define FRONT_ANSWER_MAX (sizeof(struct front_answer) + BEFORE_MAX * sizeof(struct held))
+#define FRONT_ANSWER_MAX (sizeof(struct front_answer) + OWN_LOCKS_MAX * sizeof(struct own_lock))
 
 #define FRONT_CONTROL 3 /* inside a front: its end of the socket */
 

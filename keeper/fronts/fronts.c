@@ -149,7 +149,7 @@ void fronts_leave(struct front_connection *c)
 
 /* --- what fronts say --- */
 
-static void fronts_on_question(struct front *front, const struct front_answer *a, const struct held *before, int fd)
+static void fronts_on_question(struct front *front, const struct front_answer *a, const struct own_lock *before, int fd)
 {
 	struct front_connection *c = front->connection;
 
@@ -201,7 +201,7 @@ static void fronts_refuse_old(struct front_user *user)
 
 /* --- what fronts say --- */
 
-static void fronts_on_said(struct front *front, const struct front_answer *a, const struct held *before, int fd)
+static void fronts_on_said(struct front *front, const struct front_answer *a, const struct own_lock *before, int fd)
 {
 	struct front_user *user = front->user;
 	struct front_connection *c;

@@ -27,7 +27,7 @@
 struct front;
 struct front_answer;
 struct fronts;
-struct held;
+struct own_lock;
 
 /* A connection of another user's program. The session, which owns the connection, embeds this struct for this room. */
 struct front_connection {
@@ -53,7 +53,7 @@ struct fronts_news {
 	 * answer->before_count record locks.
 	 */
 	void (*received)(struct front_connection *connection, const struct front_answer *answer,
-			 const struct held *before, int fd);
+			 const struct own_lock *before, int fd);
 	/* The front that has the question has not answered for `ms`, or has ended. The owner calls fronts_leave(). */
 	void (*slow)(struct front_connection *connection, int ms);
 	/* The question was not read, and will not be. */

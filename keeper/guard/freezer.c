@@ -195,7 +195,7 @@ static int freezer_stop_holders(struct freeze *f, int64_t now_ns, int max_ms)
 
 /* No freeze is due: lets all processes go if the leases are sure. Returns when to look again. leases: there are
  * some. */
-static int freezer_rest(struct freeze *f, int64_t now_ns, int64_t freeze_at_ns, bool leases, int max_ms)
+static int freezer_others(struct freeze *f, int64_t now_ns, int64_t freeze_at_ns, bool leases, int max_ms)
 {
 	struct threads *threads = &f->stopped.threads;
 	int64_t left_ms;
@@ -227,7 +227,7 @@ int freezer_look(struct freeze *f, int max_ms)
 		freezer_end_lost(f);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)) && max_ms > FREEZER_LOOK_MS)
 		max_ms = FREEZER_LOOK_MS;
-	max_ms = due ? freezer_stop_holders(f, now, max_ms) : freezer_rest(f, now, freeze_at, leases, max_ms);
+	max_ms = due ? freezer_stop_holders(f, now, max_ms) : freezer_others(f, now, freeze_at, leases, max_ms);
 	late = orders_obey(&f->orders, now, (freeze_at && now >= freeze_at) || threads_count(&f->stopped.threads));
 	return late && max_ms > FREEZER_LATE_MS ? FREEZER_LATE_MS : max_ms;
 }

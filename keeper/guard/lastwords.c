@@ -41,13 +41,13 @@
 #define LINE_BYTES     1024
 #define WRITER_SECONDS 5 /* a writer that needs longer ends */
 
-struct seen {
+struct recent {
 	const char *line;
 	uint64_t device, inode;
 };
 
 /* Two descriptors of the same file count as the same description. */
-static bool is_same(const struct seen *a, const struct seen *b)
+static bool is_same(const struct recent *a, const struct recent *b)
 {
 	return a->device == b->device && a->inode == b->inode && !strcmp(a->line, b->line);
 }
@@ -109,7 +109,7 @@ static bool may_open(const char *path)
 /* Runs in a process of its own: the copied descriptors end with it. */
 static _Noreturn void speak(const struct lastword *words, size_t count, int ways[WAYS][2])
 {
-	struct seen seen[LASTWORDS_MAX];
+	struct recent seen[LASTWORDS_MAX];
 	size_t seen_count = 0;
 
 	signal(SIGALRM, SIG_DFL); /* the parent catches it (stopped.c) */
@@ -129,9 +129,9 @@ static _Noreturn void speak(const struct lastword *words, size_t count, int ways
 			continue;
 		if (statx(fd < 0 ? AT_FDCWD : fd, fd < 0 ? path : "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO,
 			  &stx) == 0) {
-			seen[seen_count] = (struct seen){.line = words[i].line,
-							 .device = makedev(stx.stx_dev_major, stx.stx_dev_minor),
-							 .inode = stx.stx_ino};
+			seen[seen_count] = (struct recent){.line = words[i].line,
+							   .device = makedev(stx.stx_dev_major, stx.stx_dev_minor),
+							   .inode = stx.stx_ino};
 			for (size_t j = 0; j < seen_count && !again; j++)
 				again = is_same(&seen[j], &seen[seen_count]);
 			if (!again && _Fork() == 0)

@@ -5,14 +5,14 @@
  * ends with them: a job whose flock(1) has ended must not work on beside the next one.
  *
  * Held too long. Why no process is ended that holds a lock briefly, however often. The keeper has judged that the last pin of
- * process P for this file and space ended kill_after_ms ago or earlier (grants.h), and gives an order: GIVEN, with a number.
- * Before it tells a caller of another grant that would count for P, it withdraws the order (grants_note()). The parent
+ * process P for this file and space ended kill_after_ms ago or earlier (ages.h), and gives an order: GIVEN, with a number.
+ * Before it tells a caller of another grant that would count for P, it withdraws the order (ages_note()). The parent
  *   1. copies the order, finds the holders and tells them,
  *   2. looks once more: a process has a lock on this file, in this space, that P took,
  *   3. makes the order's word ASKED, if that still has the same number and says GIVEN, in one step,
  *   4. sends SIGTERM.
  * If 3 succeeds, the keeper has given P no pin from its judgement until 3. So the lock of 2 is older than kill_after_ms, by
- * grants.h. It may end between 2 and 4, some microseconds: then it was held too long, too. If the keeper withdraws the order
+ * ages.h. It may end between 2 and 4, some microseconds: then it was held too long, too. If the keeper withdraws the order
  * first, 3 fails and nothing is sent, whatever 2 has seen; if 3 comes first, P has not yet been told of its next grant. An order
  * of a keeper that died is good until the next one serves, since no caller is granted in between; that one takes all back
  * first (toolong_start()).

@@ -336,7 +336,7 @@ bool table_has_caller(const struct table *table, const struct table_caller *call
  */
 int64_t table_patience_ns(struct table *table, int64_t since_ns);
 
-/* --- what an earlier keeper left (table_earlier.c): for the keeper, before its loop runs --- */
+/* --- what an earlier keeper left (table_left.c): for the keeper, before its loop runs --- */
 
 struct table_entry {
 	uint32_t slot;

@@ -61,7 +61,7 @@ uint64_t table_slot_sum(const struct table_slot *s, uint64_t generation, uint64_
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
 		sum = (sum ^ words[i]) * 1099511628211ull ^ sum >> 29;
-	return sum ? sum : 1; /* 0 is no user's (table_earlier.c) */
+	return sum ? sum : 1; /* 0 is no user's (table_left.c) */
 }
 
 /* --- files --- */

@@ -23,7 +23,7 @@
  * A table whose head is damaged and that is of another version is not recognised.
  *
  * Why no process relies on a lease afterwards. Each lease becomes an unsure one, for all locks on its file, without text and
- * without a sum (table_file.c). This is what table_earlier.c calls damaged. The parent stops the holders at freeze_at_ns, and goes on to look
+ * without a sum (table_file.c). This is what table_left.c calls damaged. The parent stops the holders at freeze_at_ns, and goes on to look
  * for new ones; the keeper waits until the last pin has ended, serves nobody meanwhile, and loses the leases; the parent
  * ends the holders. freeze_at_ns and pins_until_ns are those of the other version. With a damaged head, nothing is sure: the
  * holders are stopped at once, and pins may be as long as any configuration allows. All leases of the table are lost, so "all

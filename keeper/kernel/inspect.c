@@ -285,7 +285,7 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 	if (!inspect_name(req, r) || !inspect_fdinfo(req, r, &mount_id, &gone) || !inspect_path(req, r, mount_id, gone))
 		return;
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
-		ret = before_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
+		ret = own_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
 		if (ret < 0)
 			return inspect_refuse(
 				r,
@@ -355,7 +355,7 @@ int inspect_here(const struct inspect_request *request, struct inspect_result *r
 	*result = (struct inspect_result){.fd = -1};
 	inspect_look(request, result);
 	if (*result->refused)
-		before_free(&result->before);
+		own_free(&result->before);
 	return *result->refused ? -1 : 0;
 }
 

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "keeper/kernel/before.h"
+#include "keeper/kernel/ownlocks.h"
 #include "keeper/kernel/identity.h"
 #include "keeper/kernel/workers.h"
 
@@ -29,9 +29,9 @@ struct inspect_result {
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
 	struct caller_holds holds; /* flock space, unless `unused` */
-	struct before before; /* OFD locks: what the description holds; the receiver frees it (POSIX: before_job.h) */
-	bool nameless;        /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
-	bool named_late;      /* it was made without a name (O_TMPFILE) and has one now, which path is not */
+	struct own_locks before;   /* OFD locks: what the description holds; the receiver frees it (POSIX: own_job.h) */
+	bool nameless;             /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
+	bool named_late;           /* it was made without a name (O_TMPFILE) and has one now, which path is not */
 	/* Not 0: the path is that of no file, since the mount is gone (identity_from()) and the path does not lead to the file. The type
 	 * of the file system, as page_covers() has it. */
 	uint64_t gone_type;

@@ -20,7 +20,7 @@
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
 #include "keeper/leases/touched.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/leases/hidden.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/log.h"
 
@@ -43,10 +43,10 @@ static void supersede(struct lease *lease)
 	DL_FOREACH (lease->lock->leases, other)
 		if (other != lease && lease_is_ours(other->state) && range_overlaps(&lease->range, &other->range) &&
 		    is_superseded(other))
-			queue_raise(other, LEASE_EV_SUPERSEDED);
+			queue_raise(other, LEASE_CUE_SUPERSEDED);
 }
 
-static void open_lease(struct lease *lease, enum lease_event event)
+static void open_lease(struct lease *lease, enum lease_cue event)
 {
 	if (!lease->held_at)
 		lease->held_at = time(NULL);
@@ -57,10 +57,10 @@ static void open_lease(struct lease *lease, enum lease_event event)
 	supersede(lease);
 	/* The lease could not be closed when the leases that cover it were opened: look again. Not for a new lease: its
 	 * caller needs a single lease that covers all that it wants. */
-	if (event != LEASE_EV_STOPPED && event != LEASE_EV_SHRUNK)
+	if (event != LEASE_CUE_STOPPED && event != LEASE_CUE_SHRUNK)
 		return;
 	if (is_superseded(lease))
-		queue_raise(lease, LEASE_EV_SUPERSEDED);
+		queue_raise(lease, LEASE_CUE_SUPERSEDED);
 	else if (lease->split.running && lease->range.mode == WIRE_SHARED)
 		recall_split_done(lease); /* its parts asked for exclusive, and wait for hosts that share it */
 }
@@ -98,9 +98,9 @@ static void lose(struct lease *lease, enum table_why why)
 }
 
 /* from: the state before. */
-static void act(struct lease *lease, unsigned actions, enum lease_state from, enum lease_event event)
+static void act(struct lease *lease, unsigned actions, enum lease_state from, enum lease_cue event)
 {
-	bool forgotten = from == LEASE_FORGOTTEN || event == LEASE_EV_FORGOTTEN;
+	bool forgotten = from == LEASE_FORGOTTEN || event == LEASE_CUE_FORGOTTEN;
 	struct keeper *k = lease_keeper(lease);
 
 	if (actions & LEASE_DO_STOP_PROBE && lease_is_probed(lease))
@@ -122,25 +122,25 @@ static void act(struct lease *lease, unsigned actions, enum lease_state from, en
 	if (actions & LEASE_DO_TELL_IN_USE)
 		recall_tell_in_use(lease);
 	if (actions & LEASE_DO_LOST)
-		lose(lease, lease->key_lost            ? TABLE_WHY_KEY
-			    : event == LEASE_EV_DOOMED ? TABLE_WHY_BROKEN
-			    : forgotten                ? TABLE_WHY_FORGOTTEN
-						       : TABLE_WHY_TAKEN);
-	if (event == LEASE_EV_DOOMED)
+		lose(lease, lease->key_lost             ? TABLE_WHY_KEY
+			    : event == LEASE_CUE_DOOMED ? TABLE_WHY_BROKEN
+			    : forgotten                 ? TABLE_WHY_FORGOTTEN
+							: TABLE_WHY_TAKEN);
+	if (event == LEASE_CUE_DOOMED)
 		lease->spent = false; /* its rest ends with it */
 	if (actions & LEASE_DO_OPEN)
 		open_lease(lease, event);
 	if (actions & LEASE_DO_SERVE)
 		waiters_serve(lease->lock);
 	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING && is_superseded(lease))
-		queue_raise(lease, LEASE_EV_SUPERSEDED);
+		queue_raise(lease, LEASE_CUE_SUPERSEDED);
 	if (actions & LEASE_DO_CLOSE && lease->state == LEASE_DRAINING &&
 	    !waiters_are_pinned(lease->lock, &lease->range))
-		queue_raise(lease, LEASE_EV_DRAINED);
+		queue_raise(lease, LEASE_CUE_DRAINED);
 	if (actions & LEASE_DO_PROBE)
 		lease_start_probe(lease);
 	if (actions & LEASE_DO_AWAIT_PROBE && !lease_is_probed(lease))
-		queue_raise(lease, LEASE_EV_STOPPED);
+		queue_raise(lease, LEASE_CUE_STOPPED);
 }
 
 static void enter(struct lease *lease, enum lease_state next)
@@ -152,14 +152,14 @@ static void enter(struct lease *lease, enum lease_state next)
 		return;
 	if (lease->state == LEASE_ASKING)
 		waiters_detach(lease);
-	if (lease->state == LEASE_HELD) /* mutant: page-closed */
+	if (lease->state == LEASE_OPEN) /* mutant: page-closed */
 		leasepage_close(lease); /* first of all */
 	lease_set_state(lease, next);
 	if (was_unsure && lease_is_unsure(next))
 		return; /* its slot says so, and the timer of a question that was refused goes on */
 	if (lease_is_unsure(next))
 		table_doubt(k->table, lease->slot);
-	else if (next == LEASE_HELD || next == LEASE_SHRINKING)
+	else if (next == LEASE_OPEN || next == LEASE_SHRINKING)
 		table_hold(k->table, lease->slot);
 	lease->since_ns = clock_now_ns();
 	if (next == LEASE_RELEASING && lease->recalled.level == RECALL_WAIT)
@@ -190,15 +190,15 @@ static void count_handover(struct lease *lease)
 }
 
 /* The lease has gone from one state to another. */
-static void count_step(struct lease *lease, enum lease_state from, enum lease_event event)
+static void count_step(struct lease *lease, enum lease_state from, enum lease_cue event)
 {
 	bool wanted = lease->recalled.level == RECALL_ASK || lease->recalled.level == RECALL_WAIT;
 
-	if (event == LEASE_EV_GRANTED && lease->state == LEASE_HELD) {
+	if (event == LEASE_CUE_GRANTED && lease->state == LEASE_OPEN) {
 		lease->granted_ns = clock_now_ns();
 		lease_keeper(lease)->act.granted[lease->range.space]++;
 	}
-	if ((event == LEASE_EV_FREE && wanted && from != LEASE_BREAKING) || event == LEASE_EV_SHARED)
+	if ((event == LEASE_CUE_FREE && wanted && from != LEASE_BREAKING) || event == LEASE_CUE_SHARED)
 		count_handover(lease);
 	if (lease->state == LEASE_RELEASING || lease->state == LEASE_ENDING || lease->state == LEASE_ENDED)
 		count_end(lease);
@@ -243,11 +243,11 @@ static unsigned reap(struct keeper *k)
 }
 
 /* Does the event still apply, now that its turn has come (queue.c)? */
-static bool still_holds(struct lease *lease, enum lease_event event)
+static bool still_holds(struct lease *lease, enum lease_cue event)
 {
-	if (event == LEASE_EV_GRANTED && lease->state == LEASE_ASKING)
+	if (event == LEASE_CUE_GRANTED && lease->state == LEASE_ASKING)
 		return lease_take(lease);
-	if (event != LEASE_EV_SUPERSEDED || is_superseded(lease))
+	if (event != LEASE_CUE_SUPERSEDED || is_superseded(lease))
 		return true;
 	queue_obey(lease);
 	return false;
@@ -268,7 +268,7 @@ static void is_in_use(struct lease *lease)
 	if (lease->state != LEASE_WAITING)
 		return;
 	if (lease->recalled.level == RECALL_RULE) /* it will not linger */
-		unseen_due(lease);
+		hidden_due(lease);
 	if (lease_is_probed(lease)) { /* it did not look free when the recall came */
 		recall_split(lease, &lease->recalled.range, false);
 		early_arm(lease);
@@ -277,7 +277,7 @@ static void is_in_use(struct lease *lease)
 }
 
 /* sent: its release is (early.h). */
-static void apply(struct lease *lease, enum lease_event event, bool sent)
+static void apply(struct lease *lease, enum lease_cue event, bool sent)
 {
 	enum lease_state from = lease->state;
 	struct lease_step step;
@@ -285,12 +285,12 @@ static void apply(struct lease *lease, enum lease_event event, bool sent)
 	if (!still_holds(lease, event))
 		return;
 	step = lease_step(from, event);
-	log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_event_name(event),
+	log_debug("%s %.8s: %s in %s -> %s", lease->lock->file->name, lease->token, lease_cue_name(event),
 		  lease_state_name(from), lease_state_name(step.next));
 	enter(lease, step.next);
 	if (step.next != from)
 		count_step(lease, from, event);
-	if (event == LEASE_EV_EXPIRED)
+	if (event == LEASE_CUE_EXPIRED)
 		lease->asking.lapsed = true;
 	act(lease, sent ? step.actions & ~(unsigned)LEASE_DO_RELEASE : step.actions, from, event);
 	if (lease->state == LEASE_ENDED) {
@@ -298,20 +298,20 @@ static void apply(struct lease *lease, enum lease_event event, bool sent)
 		lease->slot = TABLE_NO_SLOT;
 	}
 	tell_parts(lease);
-	if (event == LEASE_EV_IN_USE)
+	if (event == LEASE_CUE_IN_USE)
 		is_in_use(lease);
-	if (lease->state == LEASE_HELD && lease->recalled.level >= RECALL_ASK)
+	if (lease->state == LEASE_OPEN && lease->recalled.level >= RECALL_ASK)
 		queue_obey(lease);
 }
 
-static void run_step(struct lease *lease, enum lease_event event)
+static void run_step(struct lease *lease, enum lease_cue event)
 {
 	bool stays = lease_step(lease->state, event).next == LEASE_WAITING;
 	enum early_end early = stays ? EARLY_NOT : early_disarm(lease); /* mutant: early-disarmed */
 
 	if (early != EARLY_NOT)
-		apply(lease, LEASE_EV_FREE, early == EARLY_SENT);
-	if (early == EARLY_NOT || event != LEASE_EV_FREE)
+		apply(lease, LEASE_CUE_FREE, early == EARLY_SENT);
+	if (early == EARLY_NOT || event != LEASE_CUE_FREE)
 		apply(lease, event, false);
 }
 
@@ -341,12 +341,12 @@ static void lingered(struct lease *lease)
 	lease->linger_ns = next > max ? max : next;
 	/* Mostly the lease is in use: that needs no thread, and the lease need not be closed. */
 	if (lease_is_in_use(lease)) {
-		unseen_due(lease);
+		hidden_due(lease);
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 		return;
 	}
 	lease->recalled.level = RECALL_LINGER;
-	queue_raise(lease, LEASE_EV_LINGERED);
+	queue_raise(lease, LEASE_CUE_LINGERED);
 }
 
 static void lease_timeout(struct lease *lease)
@@ -355,7 +355,7 @@ static void lease_timeout(struct lease *lease)
 	case LEASE_ASKING:
 		lease_acquire(lease, NULL, 0);
 		break;
-	case LEASE_HELD:
+	case LEASE_OPEN:
 		if (lease->recalled.level == RECALL_WAIT)
 			recall_obey(lease);
 		else
@@ -364,10 +364,10 @@ static void lease_timeout(struct lease *lease)
 	case LEASE_PROBING:
 	case LEASE_WAITING:
 	case LEASE_STOPPING:
-		queue_raise(lease, LEASE_EV_STOPPED);
+		queue_raise(lease, LEASE_CUE_STOPPED);
 		break;
 	default: /* an answer was an error: again */
-		queue_raise(lease, LEASE_EV_UP);
+		queue_raise(lease, LEASE_CUE_UP);
 		break;
 	}
 }
@@ -376,7 +376,7 @@ void lease_used(struct lease *lease)
 {
 	lease->linger_ns = lease_keeper(lease)->config->lease.linger_ms * NS_PER_MS;
 	room_used(lease);
-	if (lease->state == LEASE_HELD && lease->recalled.level != RECALL_WAIT)
+	if (lease->state == LEASE_OPEN && lease->recalled.level != RECALL_WAIT)
 		lease_start_timer(lease, lease->linger_ns / NS_PER_MS);
 }
 

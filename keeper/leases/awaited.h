@@ -21,7 +21,7 @@ struct awaited *awaited_new(struct lease *lease);
  * queue_settle(). */
 struct lease *awaited_end(void *arg, int64_t *sent_ns);
 
-/* The answer is an error: the lease's timer raises LEASE_EV_UP in a second. what: it cannot be ... */
+/* The answer is an error: the lease's timer raises LEASE_CUE_UP in a second. what: it cannot be ... */
 void awaited_try_again(struct lease *lease, const char *what, const struct store_reply *reply);
 
 #endif

@@ -88,7 +88,7 @@ static void breaking_end(struct keeper *k, struct breaking *b, enum store_broken
 static void breaking_spare(struct keeper *k, struct breaking *b, struct lease *lease, enum store_broken how, pid_t pid)
 {
 	if (lease->state == LEASE_BREAKING && !lease->key_lost)
-		queue_raise(lease, LEASE_EV_SPARED);
+		queue_raise(lease, LEASE_CUE_SPARED);
 	breaking_end(k, b, how, pid);
 }
 
@@ -180,7 +180,7 @@ static void breaking_closes(struct breaking *b, struct lease *lease)
 	if (!b->allowed) /* a user must not even close another one's lease */
 		breaking_look(b, lease);
 	else if (lease->state != LEASE_BREAKING)
-		queue_raise(lease, LEASE_EV_BREAK);
+		queue_raise(lease, LEASE_CUE_BREAK);
 	/* mutant: break-pins */
 	else if (!waiters_are_pinned(lease->lock, &lease->range))
 		breaking_look(b, lease);
@@ -206,7 +206,7 @@ static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *l
 		  (unsigned long long)lease->fence, *b->asker.host ? "host " : "an operator here", b->asker.host);
 	if (!b->trusted)
 		table_break_for(k->table, lease->slot, b->asker.uid);
-	queue_raise(lease, LEASE_EV_DOOMED);
+	queue_raise(lease, LEASE_CUE_DOOMED);
 }
 
 static void breaking_step(struct keeper *k, struct breaking *b)

@@ -1,5 +1,5 @@
 /*
- * Threads that were called back out of a lock call in which they slept (seeing.h): behind a local holder, as a rule. Such a call begins
+ * Threads that were called back out of a lock call in which they slept (seenout.h): behind a local holder, as a rule. Such a call begins
  * anew, and its next question says what is to come of it.
  *
  *   - It keeps its place: it had been granted before the other host asked. So it waits until the probe has said whether a local process

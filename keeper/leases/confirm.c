@@ -18,14 +18,14 @@
 static void stands(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
 	struct keeper *k = lease_keeper(lease);
-	enum lease_event event = LEASE_EV_STANDS;
+	enum lease_cue event = LEASE_CUE_STANDS;
 
 	/* One that was taken up may be of another rule than the one of now. */
 	lease_set_key(lease, reply->key);
 	if (lease->key)
 		lease_recall_by_rule(lease);
 	if (reply->mode != lease->range.mode)
-		event = LEASE_EV_UNSHRUNK; /* mutant: unshrunk */
+		event = LEASE_CUE_UNSHRUNK; /* mutant: unshrunk */
 	if (lease_is_ours(lease->state))
 		table_confirm(k->table, lease->slot);
 	/* Nothing is renewed while leases are forgotten, and this may be the last of them. Its time has not passed. */
@@ -46,7 +46,7 @@ static void take_confirm(struct lease *lease, const struct store_reply *reply, i
 	if (reply->status == STORE_OK)
 		stands(lease, reply, sent_ns);
 	else if (reply->status == STORE_GONE)
-		queue_raise(lease, LEASE_EV_GONE);
+		queue_raise(lease, LEASE_CUE_GONE);
 	else if (reply->status == STORE_GIVEN_UP)
 		lease_start_timer(lease, DEADLINE_HEARD_MS);
 	else if (reply->status == STORE_ERROR)

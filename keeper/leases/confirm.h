@@ -15,7 +15,7 @@ struct confirms {
 };
 
 /* Asks when no event waits (confirm_send_waiting()). A question that is under way is repeated when it is answered: its
- * answer is too old. LEASE_EV_STANDS, _UNSHRUNK or _GONE follows, or LEASE_EV_UP after an error. */
+ * answer is too old. LEASE_CUE_STANDS, _UNSHRUNK or _GONE follows, or LEASE_CUE_UP after an error. */
 void lease_send_confirm(struct lease *lease);
 /* Sends questions that wait, a few at a time: queue_work.send(). Not before waiting events are applied: one may say that
  * the lease has gone. */

@@ -33,7 +33,7 @@ static void check_deadline(struct keeper *k)
 		log_event(LINE_LEASES_UNSURE,
 			  "no beat was answered for %lld ms: leases are unsure until the store confirms them",
 			  (long long)((now - k->deadline.at_ns + deadline_ttl_ns(k) * 9 / 10) / NS_PER_MS));
-	queue_raise_all(k, LEASE_EV_EXPIRED);
+	queue_raise_all(k, LEASE_CUE_EXPIRED);
 }
 
 void deadline_notice(struct keeper *k)
@@ -127,7 +127,7 @@ static void give_up_time(struct keeper *k, uint64_t mark)
 	deadline_set(k, now); /* mutant: given-up */
 	leasepage_refresh(k, 0);
 	table_notify(k->table);
-	queue_raise_all(k, LEASE_EV_EXPIRED);
+	queue_raise_all(k, LEASE_CUE_EXPIRED);
 }
 
 /* Answers to questions that were sent before that beat say the same mark once more. */
@@ -255,7 +255,7 @@ void deadline_start(struct keeper *k)
 	k->deadline.beat.data = k->deadline.passing.data = k->deadline.asked.data = k;
 	k->deadline.expired = k->deadline.at_ns <= clock_now_ns();
 	if (k->deadline.expired)
-		queue_raise_all(k, LEASE_EV_EXPIRED);
+		queue_raise_all(k, LEASE_CUE_EXPIRED);
 }
 
 void deadline_stop(struct keeper *k)

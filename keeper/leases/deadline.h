@@ -55,7 +55,7 @@ void deadline_start(struct keeper *k);
 void deadline_stop(struct keeper *k);
 
 /* Until when leases are sure, CLOCK_BOOTTIME ns; in the past: not now. Notices that the deadline has passed: then
- * LEASE_EV_EXPIRED is raised for all leases. */
+ * LEASE_CUE_EXPIRED is raised for all leases. */
 int64_t deadline_sure_until(struct keeper *k);
 /* Handles the passing of the deadline as an input of its own: called before an answer of the store is handled. */
 void deadline_notice(struct keeper *k);

@@ -6,10 +6,10 @@
  * Not wrongly. A probe is armed in WAITING only: the lease is closed, and its last pin has ended. Before any event that
  * leads out of WAITING the loop disarms (act.c). So when the thread fires, the lease is still in WAITING, whatever inputs
  * the loop is looking at; no pin was given since, and the kernel has just said that no process has the lock. That
- * is what LEASE_EV_FREE says, and what it does in WAITING: to RELEASING. A caller that the loop served from a
+ * is what LEASE_CUE_FREE says, and what it does in WAITING: to RELEASING. A caller that the loop served from a
  * state before that was told nothing but "in use" or "wait".
  *
- * Not twice. If the thread has fired, LEASE_EV_FREE is applied before the event for which the loop disarmed, and does not
+ * Not twice. If the thread has fired, LEASE_CUE_FREE is applied before the event for which the loop disarmed, and does not
  * send what was sent. A release is sent again only if its connection broke, as every release is; one of a token that
  * the store does not know changes nothing. The lease never opens again, since no event leads from RELEASING to an open state.
  *
@@ -19,7 +19,7 @@
  * one like others.
  *
  * Answered early. The store's answer may be read before the loop has got the probe's last answer. Until the loop has disarmed,
- * lease->probed.early is set, so on_release() raises LEASE_EV_FREE before LEASE_EV_RELEASED. The lease is freed only after
+ * lease->probed.early is set, so on_release() raises LEASE_CUE_FREE before LEASE_CUE_RELEASED. The lease is freed only after
  * both answers.
  *
  * Never sent, or lost. If the socket does not take all of it, nothing counts as sent (EARLY_RETURNED), and the loop is

@@ -20,7 +20,7 @@ enum early_end {
  * TLS, a front probes, record locks, a probe that ends when the lock is shared. */
 void early_arm(struct lease *lease);
 
-/* Before any event that leads out of WAITING: what has the thread done? Other than EARLY_NOT: LEASE_EV_FREE comes first. */
+/* Before any event that leads out of WAITING: what has the thread done? Other than EARLY_NOT: LEASE_CUE_FREE comes first. */
 enum early_end early_disarm(struct lease *lease);
 
 #endif

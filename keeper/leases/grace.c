@@ -30,7 +30,7 @@ static void on_open(void *arg, const struct store_reply *reply)
 		return;
 	}
 	log_event(LINE_GRACE_OVER, "grace is over: the store grants leases");
-	queue_raise_all(k, LEASE_EV_UP);
+	queue_raise_all(k, LEASE_CUE_UP);
 	queue_settle(k);
 }
 
@@ -77,7 +77,7 @@ static void grace_forget(struct keeper *k, const char *old, const char *now)
 		  "have run out",
 		  now, old,
 		  k->deadline.expired ? "the leases of this host had run out" : "the leases of this host are put back");
-	queue_raise_all(k, LEASE_EV_FORGOTTEN);
+	queue_raise_all(k, LEASE_CUE_FORGOTTEN);
 }
 
 void grace_begin(struct keeper *k, const char *old, const char *now)

@@ -81,7 +81,7 @@ static void on_up(void *arg)
 		deadline_beat(k);
 		deadline_beats(k);
 	}
-	queue_raise_all(k, LEASE_EV_UP);
+	queue_raise_all(k, LEASE_CUE_UP);
 	waiters_serve_all(k);
 	queue_settle(k);
 	posting_send(k); /* behind all that leases wait for */

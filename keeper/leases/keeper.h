@@ -22,7 +22,7 @@
 #include "keeper/leases/confirm.h"
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/grace.h"
-#include "keeper/leases/grants.h"
+#include "keeper/leases/ages.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/recall.h"
 #include "keeper/leases/locks.h"
@@ -32,11 +32,11 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
-#include "keeper/leases/seeing.h"
+#include "keeper/leases/seenout.h"
 #include "keeper/leases/toolong.h"
 #include "keeper/leases/touched.h"
 #include "keeper/leases/survey.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/leases/hidden.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/rules/watch.h"
 #include "store/store.h"
@@ -124,14 +124,14 @@ struct keeper {
 	struct lost lost;
 	struct breakings breakings;
 	struct surveys surveys;
-	struct unseen unseen;
+	struct hidden hidden;
 	struct past past;
-	struct grants grants;
+	struct ages ages;
 	struct toolong toolong;
 	struct events *events;
 	struct touched touched;
 	struct reopens reopens;
-	struct seeing seeing;
+	struct seenout seenout;
 	struct inquiries inquiries;
 	struct old_pins old_pins;
 	bool leaving; /* set by keeper_end(): nothing happens to leases and callers any more */

@@ -68,9 +68,9 @@ static bool keys_same(const struct lease *a, const struct lease *b)
 }
 
 /* One that is still asked for was handed over, and this host has not heard of it: it is given back, and asked for anew. */
-static enum lease_event keys_event(const struct lease *lease)
+static enum lease_cue keys_event(const struct lease *lease)
 {
-	return lease->state == LEASE_ASKING || lease_is_unsure(lease->state) ? LEASE_EV_GONE : LEASE_EV_BREAK;
+	return lease->state == LEASE_ASKING || lease_is_unsure(lease->state) ? LEASE_CUE_GONE : LEASE_CUE_BREAK;
 }
 
 /* The key was that of all leases of the file which have it: one in each space. Before the store has confirmed a lease that was

@@ -12,7 +12,7 @@
 #include "keeper/clock.h"
 #include "keeper/fronts/away.h"
 #include "keeper/kernel/workers.h"
-#include "keeper/leases/grants.h"
+#include "keeper/leases/ages.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/touched.h"
 
@@ -151,7 +151,7 @@ void file_follow_rule(struct file *file)
 	file->warn_after_ms = rule.warn_after_ms;
 	file->kill_after_ms = rule.kill_after_ms;
 	for (int i = 0; i < WIRE_SPACES && !file_is_limited(file); i++)
-		grants_drop_all(&file->locks[i]);
+		ages_drop_all(&file->locks[i]);
 }
 
 void file_opened(struct file *file)
@@ -186,7 +186,7 @@ bool file_is_used(const struct file *file)
 void file_free(struct file *file)
 {
 	for (int i = 0; i < WIRE_SPACES; i++)
-		grants_drop_all(&file->locks[i]);
+		ages_drop_all(&file->locks[i]);
 	HASH_DEL(file->keeper->files, file);
 	HASH_DELETE(by_id, file->keeper->files_by_id, file);
 	file_close(file->keeper, file->key.dev, file->fd, file->local);
@@ -357,7 +357,7 @@ struct lease *lock_covering(const struct lock *lock, const struct store_range *r
 	DL_FOREACH (lock->leases, lease) {
 		if (!lease_is_ours(lease->state) || !range_covers(&lease->range, range))
 			continue;
-		if (lease->state == LEASE_HELD)
+		if (lease->state == LEASE_OPEN)
 			return lease;
 		closed = lease;
 	}
@@ -373,7 +373,7 @@ bool lock_covered_without(const struct lease *lease)
 	while (at < lease->range.to && further) {
 		further = false;
 		DL_FOREACH (lease->lock->leases, other) {
-			if (other == lease || other->state != LEASE_HELD || other->split.running ||
+			if (other == lease || other->state != LEASE_OPEN || other->split.running ||
 			    other->range.mode < lease->range.mode || other->range.from > at || other->range.to <= at)
 				continue;
 			at = other->range.to;

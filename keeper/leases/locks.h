@@ -21,7 +21,7 @@ struct answers;
 struct away;
 struct away_probe;
 struct early;
-struct grant;
+struct age;
 struct keeper;
 struct leases_slot;
 struct lock;
@@ -50,7 +50,7 @@ enum confirm_state {
 	CONFIRM_STALE, /* sent, but what it asks about has changed: it is asked again, whatever the answer says */
 };
 
-/* The look at which processes have a lease's lock: unseen.c. */
+/* The look at which processes have a lease's lock: hidden.c. */
 enum unseen_state {
 	UNSEEN_LEFT_ALONE,
 	UNSEEN_DUE,
@@ -165,11 +165,11 @@ struct lock {
 	time_t leased_at; /* Unix time: without an end since then, there was a lease; no process has had it for longer. 0: none */
 	bool taken_up; /* ... but for leases of an earlier keeper */
 
-	/* grants.c, toolong.c */
-	struct grant *grants; /* of processes that were granted a lock, if the file's rule has a limit */
-	int64_t warned_ns;    /* running clock: when the log last said that it is held too long; 0: never */
-	int64_t looked_ns;    /* the last look at it began */
-	struct lock *held_prev, *held_next; /* keeper->grants.locks */
+	/* ages.c, toolong.c */
+	struct age *ages;  /* of processes that were granted a lock, if the file's rule has a limit */
+	int64_t warned_ns; /* running clock: when the log last said that it is held too long; 0: never */
+	int64_t looked_ns; /* the last look at it began */
+	struct lock *held_prev, *held_next; /* keeper->ages.locks */
 };
 
 struct file_key {
@@ -225,7 +225,7 @@ void file_free(struct file *file);
 /* The path is known anew, or other rules are in force: sets redis_key, at_least_ms, wait_warn_ms, warn_after_ms and
  * kill_after_ms. */
 void file_follow_rule(struct file *file);
-/* Does its rule have a limit for how long a lock is held? Then each lock that is taken asks the keeper (grants.h). */
+/* Does its rule have a limit for how long a lock is held? Then each lock that is taken asks the keeper (ages.h). */
 static inline bool file_is_limited(const struct file *file)
 {
 	return file->warn_after_ms || file->kill_after_ms;

@@ -23,10 +23,10 @@ static bool lost_look_at(struct keeper *k, struct lease *lease)
 
 	/* mutant: key-pins */
 	if (doomed && !waiters_are_pinned(lease->lock, &lease->range))
-		queue_raise(lease, LEASE_EV_DOOMED);
+		queue_raise(lease, LEASE_CUE_DOOMED);
 	/* mutant: break-order */
 	if (lease->state == LEASE_ENDING && !table_is_ending(k->table, lease->ending.slot, lease->ending.generation))
-		queue_raise(lease, LEASE_EV_BEREFT);
+		queue_raise(lease, LEASE_CUE_BEREFT);
 	return doomed || lease->state == LEASE_ENDING;
 }
 

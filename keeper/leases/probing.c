@@ -55,29 +55,29 @@ static void probe_said(struct lease *lease, enum probe_answer answer, int error,
 	if (answer == PROBE_FREE || answer == PROBE_SHARED)
 		lease->probed.pause_ms = 0;
 	if (last && lease->state == LEASE_STANDING)
-		return queue_raise(lease, LEASE_EV_STOPPED);
+		return queue_raise(lease, LEASE_CUE_STOPPED);
 	switch (answer) {
 	case PROBE_FREE:
 		/* The lock is free, but a local caller needs the lease and no other host waits for it. */
 		if (lease->state == LEASE_STOPPING && lease->recalled.level < RECALL_WAIT)
-			return queue_raise(lease, LEASE_EV_STOPPED);
-		return queue_raise(lease, LEASE_EV_FREE);
+			return queue_raise(lease, LEASE_CUE_STOPPED);
+		return queue_raise(lease, LEASE_CUE_FREE);
 	case PROBE_SHARED:
-		return queue_raise(lease, LEASE_EV_SHARED);
+		return queue_raise(lease, LEASE_CUE_SHARED);
 	case PROBE_STOPPED:
 		if (error && (lease->state == LEASE_PROBING || lease->state == LEASE_WAITING))
 			return ask_again_later(lease, error);
-		return queue_raise(lease, LEASE_EV_STOPPED);
+		return queue_raise(lease, LEASE_CUE_STOPPED);
 	case PROBE_IN_USE:
 		if (last && lease->state == LEASE_STOPPING)
-			return queue_raise(lease, LEASE_EV_STOPPED);
+			return queue_raise(lease, LEASE_CUE_STOPPED);
 		if (shared_will_do(lease) &&
 		    !lease->probed.want.shared_will_do) /* the recall came after the probe was started */
-			return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_NEEDED);
+			return queue_raise(lease, last ? LEASE_CUE_STOPPED : LEASE_CUE_NEEDED);
 		if (lease->recalled.level < RECALL_RULE)
-			return queue_raise(lease, LEASE_EV_KEPT);
+			return queue_raise(lease, LEASE_CUE_KEPT);
 		/* The recall came after a probe for a mere question was started: starts a probe that waits. */
-		return queue_raise(lease, last ? LEASE_EV_STOPPED : LEASE_EV_IN_USE);
+		return queue_raise(lease, last ? LEASE_CUE_STOPPED : LEASE_CUE_IN_USE);
 	}
 }
 
@@ -109,7 +109,7 @@ bool lock_stop_probes(struct lock *lock, const struct store_range *range)
 	DL_FOREACH (lock->leases, lease) {
 		if (!lease_is_probed(lease) || !range_overlaps(&lease->range, range))
 			continue;
-		queue_raise(lease, LEASE_EV_NEEDED);
+		queue_raise(lease, LEASE_CUE_NEEDED);
 		ended = false;
 	}
 	return ended;

@@ -6,7 +6,7 @@
 
 #include "keeper/leases/locks.h"
 
-/* Asks the kernel whether the lease is in use; if another host waits, waits for the end of the use. LEASE_EV_*
+/* Asks the kernel whether the lease is in use; if another host waits, waits for the end of the use. LEASE_CUE_*
  * follow. */
 void lease_start_probe(struct lease *lease);
 /* Stops the lease's probe, if one runs. */

@@ -69,12 +69,12 @@ static struct lease *queue_take(struct queue_event **list, unsigned *which)
 	return e->lease;
 }
 
-void queue_raise(struct lease *lease, enum lease_event event)
+void queue_raise(struct lease *lease, enum lease_cue event)
 {
 	queue_add(&queue_of(lease)->events, lease, event);
 }
 
-void queue_raise_all(struct keeper *k, enum lease_event event)
+void queue_raise_all(struct keeper *k, enum lease_cue event)
 {
 	struct lease *lease, *next;
 
@@ -153,7 +153,7 @@ static bool settle_one(struct keeper *k)
 	unsigned which;
 
 	if ((lease = queue_take(&q->events, &which))) {
-		q->work->step(lease, (enum lease_event)which);
+		q->work->step(lease, (enum lease_cue)which);
 		return true;
 	}
 	q->work->send(k);

@@ -39,7 +39,7 @@ struct queue_work {
 	/* The lease's timer ran out: an input. */
 	void (*timer)(struct lease *lease);
 	/* Runs the lease's step. */
-	void (*step)(struct lease *lease, enum lease_event event);
+	void (*step)(struct lease *lease, enum lease_cue event);
 	/* No event waits: sends requests that must not be sent earlier. Raises nothing. */
 	void (*send)(struct keeper *k);
 	/* All callers have been told their news: may close a lease that another host wants. */
@@ -82,9 +82,9 @@ struct queue {
 
 /* Something happened to the lease: queue_settle() runs its step, after those of events that were raised earlier. An
  * event that waits already is not raised again. */
-void queue_raise(struct lease *lease, enum lease_event event);
+void queue_raise(struct lease *lease, enum lease_cue event);
 /* The same for every lease of the keeper. */
-void queue_raise_all(struct keeper *k, enum lease_event event);
+void queue_raise_all(struct keeper *k, enum lease_cue event);
 
 /* News for one caller: adds these bits (waiters.h) to those that it was not told so far. */
 void queue_tell(struct waiter *waiter, unsigned news);

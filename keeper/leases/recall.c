@@ -250,7 +250,7 @@ static void recall_as_a_whole(struct lease *whole)
 	recall_split_done(whole);
 	whole->recalled.level = RECALL_WAIT;
 	whole->recalled.exclusive = true;
-	queue_raise(whole, LEASE_EV_RECALLED);
+	queue_raise(whole, LEASE_CUE_RECALLED);
 }
 
 void recall_split_done(struct lease *whole)
@@ -263,9 +263,9 @@ void recall_split_done(struct lease *whole)
 			continue;
 		piece->split.whole = NULL;
 		if (piece->state == LEASE_ASKING && !waiters_exist(piece))
-			queue_raise(piece, LEASE_EV_UNWANTED);
+			queue_raise(piece, LEASE_CUE_UNWANTED);
 		else if (lock_covered_without(piece))
-			queue_raise(piece, LEASE_EV_SUPERSEDED);
+			queue_raise(piece, LEASE_CUE_SUPERSEDED);
 		else
 			queue_obey(piece);
 	}
@@ -327,7 +327,7 @@ bool recall_split(struct lease *lease, const struct store_range *wanted, bool as
 
 static bool is_young(const struct lease *lease)
 {
-	return lease->state == LEASE_HELD && clock_now_ns() < lease->recalled.keep_until_ns;
+	return lease->state == LEASE_OPEN && clock_now_ns() < lease->recalled.keep_until_ns;
 }
 
 /* Too young to be given back to somebody who waits: the timer obeys. */
@@ -343,10 +343,10 @@ void recall_obey(struct lease *lease)
 {
 	bool ask = lease->recalled.level == RECALL_ASK;
 
-	if (lease->state != LEASE_HELD || lease->recalled.level < RECALL_ASK || lease_is_part(lease) || is_kept(lease))
+	if (lease->state != LEASE_OPEN || lease->recalled.level < RECALL_ASK || lease_is_part(lease) || is_kept(lease))
 		return;
 	if (!recall_split(lease, &lease->recalled.range, ask))
-		queue_raise(lease, ask ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+		queue_raise(lease, ask ? LEASE_CUE_ASKED : LEASE_CUE_RECALLED);
 	else if (!lease->split.running) /* it was but a question, and is answered */
 		lease->recalled.level = RECALL_NONE;
 }
@@ -380,10 +380,10 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 		return;
 	/* It waits because of its rule: the probe that waits may be about to say that the lock has ended. So a new one looks. */
 	if (lease->state == LEASE_WAITING && asker && lease->recalled.level == RECALL_RULE && lease_is_probed(lease))
-		return queue_raise(lease, LEASE_EV_NEEDED);
+		return queue_raise(lease, LEASE_CUE_NEEDED);
 	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
-		return queue_raise(lease, LEASE_EV_NEEDED);
-	queue_raise(lease, asker ? LEASE_EV_ASKED : LEASE_EV_RECALLED);
+		return queue_raise(lease, LEASE_CUE_NEEDED);
+	queue_raise(lease, asker ? LEASE_CUE_ASKED : LEASE_CUE_RECALLED);
 }
 
 void lease_recall(struct lease *lease, const struct store_message *m)
@@ -400,16 +400,16 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 	recalled(lease, &m->range, m->ask ? &asker : NULL);
 }
 
-static bool recall_is_served(const struct lease *lease, enum lease_event event)
+static bool recall_is_served(const struct lease *lease, enum lease_cue event)
 {
-	if (event == LEASE_EV_SHRUNK)
+	if (event == LEASE_CUE_SHRUNK)
 		return lease->recalled.level < RECALL_ASK || !lease->recalled.exclusive;
-	return event == LEASE_EV_KEPT && !lease->recalled.asker_count; /* else it came before the lease was open */
+	return event == LEASE_CUE_KEPT && !lease->recalled.asker_count; /* else it came before the lease was open */
 }
 
-void recall_opened(struct lease *lease, enum lease_event event)
+void recall_opened(struct lease *lease, enum lease_cue event)
 {
-	if (event == LEASE_EV_SHRUNK) { /* mutant: asked-shared */
+	if (event == LEASE_CUE_SHRUNK) { /* mutant: asked-shared */
 		askers_forget_shared(lease);
 		lease->recalled.shared = false;
 	}

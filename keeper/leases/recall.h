@@ -42,7 +42,7 @@ void lease_recall(struct lease *lease, const struct store_message *message);
 /* If the lease is open, and another host wants it: closes it, or begins to split it. queue_work.obey(). */
 void recall_obey(struct lease *lease);
 /* This event has opened the lease: was it what other hosts wanted? */
-void recall_opened(struct lease *lease, enum lease_event event);
+void recall_opened(struct lease *lease, enum lease_cue event);
 /* The lease is in use: tells the askers what is in their way, and sessions of `dflock stop` (queue_tell_in_use()). */
 void recall_tell_in_use(struct lease *lease);
 

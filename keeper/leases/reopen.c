@@ -126,7 +126,7 @@ static void reopen_answer(struct reopen *r, struct lease *lease)
 	if (r->started_ns <= lease->since_ns) { /* the list is from before the lease was closed: looks again */
 		lease_start_timer(lease, 1);
 	} else if (is_free(r, lease->lock->space)) {
-		queue_raise(lease, LEASE_EV_FREE);
+		queue_raise(lease, LEASE_CUE_FREE);
 	} else {
 		say_trouble(r);
 		lease->probed.pause_ms = lease->probed.pause_ms ? 2 * lease->probed.pause_ms : PAUSE_MS;
@@ -134,7 +134,7 @@ static void reopen_answer(struct reopen *r, struct lease *lease)
 			lease->probed.pause_ms = PAUSE_MAX_MS;
 		if (lease->probed.pause_ms < took_ms * PAUSE_TIMES)
 			lease->probed.pause_ms = took_ms * PAUSE_TIMES;
-		queue_raise(lease, lease->recalled.level >= RECALL_RULE ? LEASE_EV_IN_USE : LEASE_EV_KEPT);
+		queue_raise(lease, lease->recalled.level >= RECALL_RULE ? LEASE_CUE_IN_USE : LEASE_CUE_KEPT);
 	}
 }
 
@@ -147,7 +147,7 @@ static void tell_lease(struct reopen *r, struct lease *lease)
 	} else if (is_free(r, lease->lock->space)) {
 		/* The lease was not closed at the time of the search, but it will not be used for long. */
 		lease->linger_ns = UNUSED_MS * NS_PER_MS;
-		if (lease->state == LEASE_HELD && lease->recalled.level < RECALL_RULE)
+		if (lease->state == LEASE_OPEN && lease->recalled.level < RECALL_RULE)
 			lease_start_timer(lease, UNUSED_MS);
 	} else {
 		say_trouble(r);
@@ -305,7 +305,7 @@ void reopen_to_probe(struct lease *lease)
 	struct file *file = lease->lock->file;
 
 	reopen_file(file);
-	lease_start_timer(lease, PAUSE_MAX_MS); /* LEASE_EV_STOPPED, and so here again, if no answer comes */
+	lease_start_timer(lease, PAUSE_MAX_MS); /* LEASE_CUE_STOPPED, and so here again, if no answer comes */
 	if (file->reopen && reopen_trouble(file))
 		say_trouble(file->reopen);
 }

@@ -30,7 +30,7 @@ struct reopens {
  * open. */
 void reopen_file(struct file *file);
 
-/* The lease is closed, its pins have ended, and its file has no description to probe it with: LEASE_EV_FREE, _IN_USE,
+/* The lease is closed, its pins have ended, and its file has no description to probe it with: LEASE_CUE_FREE, _IN_USE,
  * _KEPT or _STOPPED follows. */
 void reopen_to_probe(struct lease *lease);
 

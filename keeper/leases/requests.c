@@ -62,7 +62,7 @@ static void plan_reask(struct lease *lease, int64_t over_ms)
 void lease_granted(struct lease *lease, uint64_t fence)
 {
 	lease->asking.fence = fence;
-	queue_raise(lease, LEASE_EV_GRANTED);
+	queue_raise(lease, LEASE_CUE_GRANTED);
 }
 
 bool lease_take(struct lease *lease)
@@ -105,7 +105,7 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
 	room_add(lease);
 	ret = table_ask(file->keeper->table, &entry, &lease->slot);
 	if (ret < 0)
-		queue_raise(lease, LEASE_EV_UNSENT);
+		queue_raise(lease, LEASE_CUE_UNSENT);
 	*out = ret < 0 ? NULL : lease;
 	return ret;
 }
@@ -134,7 +134,7 @@ static void refuse_part(struct lease *part)
 	log_about(LINE_STORE_REFUSED, &(struct log_about){.lock = part->lock->file->name},
 		  "%s: the store refuses the parts of a lease: it is given back as a whole or not at all",
 		  part->lock->file->name);
-	queue_raise(part, LEASE_EV_UNWANTED);
+	queue_raise(part, LEASE_CUE_UNWANTED);
 }
 
 /* Unused ranges go back soon: this host's at once, those of other hosts after they have lingered. */
@@ -272,10 +272,10 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 		if (lease_is_part(lease))
 			return refuse_part(lease);
 		return waiters_refuse(lease, REFUSAL_STORE, reply->error ? reply->error : "the store refused");
-	case STORE_UNREACHABLE: /* LEASE_EV_UP comes later */
+	case STORE_UNREACHABLE: /* LEASE_CUE_UP comes later */
 		deadline_trouble(k, why, sizeof(why));
 		return waiters_refuse_nonblocking(lease, REFUSAL_STORE, why);
-	case STORE_INCARNATION: /* LEASE_EV_FORGOTTEN comes at once */
+	case STORE_INCARNATION: /* LEASE_CUE_FORGOTTEN comes at once */
 		return;
 	}
 }
@@ -388,10 +388,10 @@ static void on_release(void *arg, const struct store_reply *reply)
 
 	if (lease->probed.early) { /* mutant: early-answer */
 		lease->probed.early_refused = !done;
-		queue_raise(lease, LEASE_EV_FREE);
+		queue_raise(lease, LEASE_CUE_FREE);
 	}
 	if (done)
-		queue_raise(lease, LEASE_EV_RELEASED);
+		queue_raise(lease, LEASE_CUE_RELEASED);
 	else if (reply->status == STORE_ERROR && !lease->probed.early)
 		awaited_try_again(lease, "given back", reply);
 	queue_settle(k);
@@ -404,9 +404,9 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 	struct keeper *k = lease_keeper(lease);
 
 	if (reply->status == STORE_OK)
-		queue_raise(lease, LEASE_EV_SHRUNK);
+		queue_raise(lease, LEASE_CUE_SHRUNK);
 	else if (reply->status == STORE_GONE)
-		queue_raise(lease, LEASE_EV_GONE);
+		queue_raise(lease, LEASE_CUE_GONE);
 	else if (reply->status == STORE_ERROR)
 		awaited_try_again(lease, "shrunk to shared", reply);
 	queue_settle(k);

@@ -32,7 +32,7 @@ void lease_send_release(struct lease *lease);
 struct store_shot *lease_prepare_release(struct lease *lease, struct awaited *awaited);
 void lease_send_shrink(struct lease *lease);
 
-/* The store has granted an asking lease: LEASE_EV_GRANTED follows. */
+/* The store has granted an asking lease: LEASE_CUE_GRANTED follows. */
 void lease_granted(struct lease *lease, uint64_t fence);
 /* The lease's step for that: is the lease still sure? Then writes its fence number to the table, before any caller is
  * told. False: asks for the lease again. */

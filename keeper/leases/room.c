@@ -98,11 +98,11 @@ static bool may_help(const struct keeper *k, const struct lease *lease)
 /* True: the lease goes back, if the kernel says that it is unused. */
 static bool give_back(struct lease *lease)
 {
-	if (lease->state != LEASE_HELD || lease->recalled.level > RECALL_LINGER || lease_is_part(lease) ||
+	if (lease->state != LEASE_OPEN || lease->recalled.level > RECALL_LINGER || lease_is_part(lease) ||
 	    lease->split.running || waiters_rest_pinned(lease->lock, &lease->range) || lease_is_in_use(lease))
 		return false;
 	lease->recalled.level = RECALL_LINGER;
-	queue_raise(lease, LEASE_EV_LINGERED);
+	queue_raise(lease, LEASE_CUE_LINGERED);
 	return true;
 }
 

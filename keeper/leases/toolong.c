@@ -24,8 +24,8 @@
 #define TOOLONG_MISSES   3  /* looks, one after the other: then the lock has ended */
 #define TOOLONG_LINES    1024
 #define TOOLONG_WHAT     (LOCK_NAME_BYTES + PATH_MAX)
-#define TOOLONG_TRIES    3                /* then the holders of a lock are left alone */
-#define TOOLONG_FULL     (GRANTS_MAX / 2) /* a look then drops the grants of locks that have ended */
+#define TOOLONG_TRIES    3              /* then the holders of a lock are left alone */
+#define TOOLONG_FULL     (AGES_MAX / 2) /* a look then drops the grants of locks that have ended */
 #define TOOLONG_AGAIN_NS (10000 * NS_PER_MS)
 #define TOOLONG_SAY_NS   (60000 * NS_PER_MS) /* between two lines of the log about one file */
 
@@ -78,9 +78,9 @@ static int toolong_on_holder(struct survey *survey, const struct holder *h)
 
 /* --- warnings --- */
 
-static void toolong_mark(struct grant *h, const struct toolong_line *line)
+static void toolong_mark(struct age *h, const struct toolong_line *line)
 {
-	h->state = GRANT_WARNED;
+	h->state = AGE_WARNED;
 	h->said = false;
 	h->holder = line->pid;
 	free(h->command);
@@ -88,7 +88,7 @@ static void toolong_mark(struct grant *h, const struct toolong_line *line)
 }
 
 /* Which lock, and since when it is held. */
-static void toolong_describe(const struct lock *lock, const struct grant *h, char what[TOOLONG_WHAT], char since[32])
+static void toolong_describe(const struct lock *lock, const struct age *h, char what[TOOLONG_WHAT], char since[32])
 {
 	struct tm tm;
 
@@ -98,7 +98,7 @@ static void toolong_describe(const struct lock *lock, const struct grant *h, cha
 }
 
 /* others: so many more processes, for which there is no event. */
-static void toolong_tell_warned(const struct lock *lock, const struct grant *h, unsigned others)
+static void toolong_tell_warned(const struct lock *lock, const struct age *h, unsigned others)
 {
 	const struct file *file = lock->file;
 	char what[TOOLONG_WHAT], since[32], more[80] = "", end[80] = "";
@@ -117,7 +117,7 @@ static void toolong_tell_warned(const struct lock *lock, const struct grant *h, 
 				.pids = &h->holder,
 				.pid_count = 1,
 				.command = h->command,
-				.for_ms = grant_age_ms(file->keeper, h)},
+				.for_ms = age_ms_of(file->keeper, h)},
 		"HELD TOO LONG: %s is locked by pid %d (%s) since %s, longer than warn_after_ms = %lld%s%s; `dflock status` "
 		"shows all that have the lock: end the job if it hangs, else raise warn_after_ms",
 		what, (int)h->holder, h->command ? h->command : "", since, (long long)file->warn_after_ms, more, end);
@@ -126,13 +126,13 @@ static void toolong_tell_warned(const struct lock *lock, const struct grant *h, 
 static void toolong_say(struct lock *lock)
 {
 	struct keeper *k = lock->file->keeper;
-	struct grant *h, *next, *oldest = NULL;
+	struct age *h, *next, *oldest = NULL;
 	unsigned others = 0;
 
-	if (lock->warned_ns && grants_now_ns(k) - lock->warned_ns < TOOLONG_SAY_NS)
+	if (lock->warned_ns && ages_now_ns(k) - lock->warned_ns < TOOLONG_SAY_NS)
 		return;
-	HASH_ITER (hh, lock->grants, h, next) {
-		if (h->state != GRANT_WARNED || h->said)
+	HASH_ITER (hh, lock->ages, h, next) {
+		if (h->state != AGE_WARNED || h->said)
 			continue;
 		others++;
 		h->said = true;
@@ -141,7 +141,7 @@ static void toolong_say(struct lock *lock)
 	}
 	if (!oldest)
 		return;
-	lock->warned_ns = grants_now_ns(k) + 1;
+	lock->warned_ns = ages_now_ns(k) + 1;
 	k->toolong.warned += others;
 	toolong_tell_warned(lock, oldest, others - 1);
 }
@@ -166,12 +166,12 @@ static void toolong_take_back(struct keeper *k)
 	for (size_t i = 0; (o = order_at(k->table, i)); i++) {
 		uint64_t word = order_word(o);
 		struct file *file = order_state(word) > ORDER_ASKED ? file_find(k, o->file.dev, o->file.ino) : NULL;
-		struct grant *h = file ? grants_find(&file->locks[o->space], o->locker) : NULL;
+		struct age *h = file ? ages_find(&file->locks[o->space], o->locker) : NULL;
 
-		if (h && h->state == GRANT_ENDING && h->at_ns != o->at_ns) { /* granted again */
-			grant_begin(h);
-		} else if (h && h->state == GRANT_ENDING) {
-			h->state = order_state(word) == ORDER_STUCK ? GRANT_STUCK : GRANT_WARNED;
+		if (h && h->state == AGE_ENDING && h->at_ns != o->at_ns) { /* granted again */
+			age_begin(h);
+		} else if (h && h->state == AGE_ENDING) {
+			h->state = order_state(word) == ORDER_STUCK ? AGE_STUCK : AGE_WARNED;
 			h->tries += order_state(word) == ORDER_DONE;
 		}
 		if (order_state(word) > ORDER_ASKED)
@@ -179,7 +179,7 @@ static void toolong_take_back(struct keeper *k)
 	}
 }
 
-static void toolong_write_order(struct order *o, const struct lock *lock, const struct grant *h)
+static void toolong_write_order(struct order *o, const struct lock *lock, const struct age *h)
 {
 	const struct keeper *k = lock->file->keeper;
 	char since[32], what[TOOLONG_WHAT];
@@ -189,7 +189,7 @@ static void toolong_write_order(struct order *o, const struct lock *lock, const 
 	o->locker = h->pid;
 	o->uid = h->uid;
 	o->at_ns = h->at_ns;
-	o->held_ms = grant_age_ms(k, h);
+	o->held_ms = age_ms_of(k, h);
 	o->patience_ns = k->config->lease.freeze_margin_ms * NS_PER_MS;
 	toolong_describe(lock, h, what, since);
 	snprintf(o->what, sizeof(o->what), "%.*s", (int)sizeof(o->what) - 1, what);
@@ -202,15 +202,15 @@ static void toolong_write_order(struct order *o, const struct lock *lock, const 
 	log_make_one_line(o->line);
 }
 
-/* The holders are to be ended: grant->state is GRANT_ENDING until the parent is done. Without room for an order: the next time. */
-static void toolong_end(struct lock *lock, struct grant *grant)
+/* The holders are to be ended: grant->state is AGE_ENDING until the parent is done. Without room for an order: the next time. */
+static void toolong_end(struct lock *lock, struct age *grant)
 {
 	struct keeper *k = lock->file->keeper;
 	struct order *o;
 	size_t i = 0;
 
 	if (grant->tries == TOOLONG_TRIES) {
-		grant->state = GRANT_STUCK;
+		grant->state = AGE_STUCK;
 		log_about(
 			LINE_NOT_ENDED, &(struct log_about){.lock = lock->file->name},
 			"%s: held too long, and its holders were ended %u times: other processes have the lock since, and are left "
@@ -220,10 +220,10 @@ static void toolong_end(struct lock *lock, struct grant *grant)
 	}
 	while ((o = order_at(k->table, i)) && order_state(order_word(o)) != ORDER_FREE)
 		i++;
-	if (!o || grants_order(lock, grant->pid)) /* an earlier keeper's is still carried out */
+	if (!o || ages_order(lock, grant->pid)) /* an earlier keeper's is still carried out */
 		return;
 	toolong_write_order(o, lock, grant);
-	grant->state = GRANT_ENDING;
+	grant->state = AGE_ENDING;
 	__atomic_store_n(&o->word, ++k->toolong.numbered << 8 | ORDER_GIVEN, __ATOMIC_RELEASE);
 	table_notify(k->table);
 }
@@ -232,7 +232,7 @@ static void toolong_end(struct lock *lock, struct grant *grant)
 
 /* The lock of this grant, in the granted process if that has it. NULL: it was not found, or another process has the granted one's
  * number by now: it was started after the grant. */
-static const struct toolong_line *toolong_line_of(const struct toolong_look *look, size_t at, const struct grant *h)
+static const struct toolong_line *toolong_line_of(const struct toolong_look *look, size_t at, const struct age *h)
 {
 	int64_t tick_ns = 1000000000ll / sysconf(_SC_CLK_TCK);
 	const struct toolong_line *found = NULL;
@@ -250,24 +250,24 @@ static const struct toolong_line *toolong_line_of(const struct toolong_look *loo
 	return found;
 }
 
-static void toolong_judge(const struct toolong_look *look, size_t at, struct lock *lock, struct grant *h)
+static void toolong_judge(const struct toolong_look *look, size_t at, struct lock *lock, struct age *h)
 {
 	const struct toolong_line *line = toolong_line_of(look, at, h);
-	int64_t age_ms = grant_age_ms(look->keeper, h), warn_ms = lock->file->warn_after_ms,
+	int64_t age_ms = age_ms_of(look->keeper, h), warn_ms = lock->file->warn_after_ms,
 		kill_ms = lock->file->kill_after_ms;
 	bool kills = kill_ms && age_ms >= kill_ms;
 
 	/* Its pin ended after the look had begun: the look may have missed its lock. */
-	if (h->at_ns >= look->begun_ns || h->state == GRANT_ENDING)
+	if (h->at_ns >= look->begun_ns || h->state == AGE_ENDING)
 		return;
 	h->missed = line || look->partial ? 0 : h->missed + 1;
 	if (h->missed == TOOLONG_MISSES)
-		grants_drop(lock, h);
+		ages_drop(lock, h);
 	if (!line)
 		return;
-	if (h->state == GRANT_QUIET && (kills || (warn_ms && age_ms >= warn_ms)))
+	if (h->state == AGE_QUIET && (kills || (warn_ms && age_ms >= warn_ms)))
 		toolong_mark(h, line);
-	if (kills && h->state != GRANT_STUCK)
+	if (kills && h->state != AGE_STUCK)
 		toolong_end(lock, h);
 }
 
@@ -275,7 +275,7 @@ static void on_toolong_looked(struct survey *survey)
 {
 	struct toolong_look *look = (struct toolong_look *)survey;
 	struct keeper *k = look->keeper;
-	struct grant *h, *next;
+	struct age *h, *next;
 
 	look->partial = look->partial || survey->error;
 	k->toolong.looking = false;
@@ -286,7 +286,7 @@ static void on_toolong_looked(struct survey *survey)
 
 		if (!lock)
 			continue;
-		HASH_ITER (hh, lock->grants, h, next)
+		HASH_ITER (hh, lock->ages, h, next)
 			toolong_judge(look, i, lock, h);
 		toolong_say(lock);
 	}
@@ -299,23 +299,23 @@ static void on_toolong_looked(struct survey *survey)
 static bool toolong_is_due(const struct lock *lock)
 {
 	const struct file *file = lock->file;
-	const struct grant *h, *next;
+	const struct age *h, *next;
 
 	/* Do the locks that were reported go on; which grants are of locks that have ended? */
 	bool again = clock_now_ns() - lock->looked_ns >= TOOLONG_AGAIN_NS;
 
-	if (again && HASH_COUNT(lock->grants) >= TOOLONG_FULL)
+	if (again && HASH_COUNT(lock->ages) >= TOOLONG_FULL)
 		return true;
-	HASH_ITER (hh, lock->grants, h, next) {
-		int64_t age_ms = grant_age_ms(file->keeper, h);
+	HASH_ITER (hh, lock->ages, h, next) {
+		int64_t age_ms = age_ms_of(file->keeper, h);
 
-		if (h->state == GRANT_QUIET && file->warn_after_ms && age_ms >= file->warn_after_ms)
+		if (h->state == AGE_QUIET && file->warn_after_ms && age_ms >= file->warn_after_ms)
 			return true;
-		if (h->state < GRANT_ENDING && file->kill_after_ms && age_ms >= file->kill_after_ms)
+		if (h->state < AGE_ENDING && file->kill_after_ms && age_ms >= file->kill_after_ms)
 			return true;
 		if (h->missed)
 			return true;
-		if (again && (h->state == GRANT_WARNED || h->state == GRANT_STUCK))
+		if (again && (h->state == AGE_WARNED || h->state == AGE_STUCK))
 			return true;
 	}
 	return false;
@@ -324,17 +324,17 @@ static bool toolong_is_due(const struct lock *lock)
 static void toolong_begin(struct keeper *k)
 {
 	struct toolong_look *look = calloc(1, sizeof(*look));
-	struct lock *lock, *next, *last = k->grants.locks->held_prev;
+	struct lock *lock, *next, *last = k->ages.locks->held_prev;
 	struct holders_file file;
 
 	if (!look)
 		return;
 	look->keeper = k;
-	look->begun_ns = grants_now_ns(k);
+	look->begun_ns = ages_now_ns(k);
 	look->survey.commands = true;
 	look->survey.row = toolong_on_holder;
 	look->survey.done = on_toolong_looked;
-	for (lock = k->grants.locks; lock && look->count < TOOLONG_LOCKS; lock = lock == last ? NULL : next) {
+	for (lock = k->ages.locks; lock && look->count < TOOLONG_LOCKS; lock = lock == last ? NULL : next) {
 		next = lock->held_next;
 		if (!toolong_is_due(lock))
 			continue;
@@ -345,8 +345,8 @@ static void toolong_begin(struct keeper *k)
 		look->locks[look->count++].space = lock->space;
 		lock->looked_ns = clock_now_ns();
 		/* The others come first the next time. */
-		DL_DELETE2(k->grants.locks, lock, held_prev, held_next);
-		DL_APPEND2(k->grants.locks, lock, held_prev, held_next);
+		DL_DELETE2(k->ages.locks, lock, held_prev, held_next);
+		DL_APPEND2(k->ages.locks, lock, held_prev, held_next);
 	}
 	look->lines = look->count ? calloc(TOOLONG_LINES, sizeof(*look->lines)) : NULL;
 	k->toolong.looking = look->lines && survey_ask(k, &look->survey) == 0;
@@ -364,13 +364,13 @@ static void toolong_tick(uv_timer_t *timer)
 	bool paused = table_frozen(k->table) || k->deadline.expired || clock_now_ns() >= k->table->head->freeze_at_ns;
 	struct lock *lock;
 
-	grants_tick(k, paused);
+	ages_tick(k, paused);
 	if (k->leaving)
 		return;
 	toolong_take_back(k);
-	if (paused || !k->grants.locks)
+	if (paused || !k->ages.locks)
 		return;
-	DL_FOREACH2 (k->grants.locks, lock, held_next)
+	DL_FOREACH2 (k->ages.locks, lock, held_next)
 		toolong_say(lock);
 	if (!k->toolong.looking && clock_now_ns() >= k->toolong.rest_until_ns)
 		toolong_begin(k);
@@ -383,7 +383,7 @@ void toolong_start(struct keeper *k)
 	k->toolong.on = true;
 	k->toolong.numbered = (uint64_t)clock_now_ns(); /* no number of an earlier keeper's */
 	toolong_withdraw_all(k);
-	grants_tick(k, false);
+	ages_tick(k, false);
 	uv_timer_init(k->loop, &k->toolong.timer);
 	k->toolong.timer.data = k;
 	uv_timer_start(&k->toolong.timer, toolong_tick, TOOLONG_TICK_MS, TOOLONG_TICK_MS);

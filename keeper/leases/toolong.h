@@ -1,7 +1,7 @@
 /*
  * warn_after_ms and kill_after_ms: locks that are held too long are reported (log, status), and their holders are ended.
  *
- *   grants.h           how old a lock is at least, by what callers were granted
+ *   ages.h           how old a lock is at least, by what callers were granted
  *   toolong.c          when to look, what a look found, warnings, orders
  *   guard/orders.h     the parent ends the holders, and what they started, by an order
  *
@@ -14,7 +14,7 @@
  *   - Lock, unlock, lock: each lock is a grant, and makes the grant young. So it is for processes that take turns: each has
  *     a grant of its own, and where the kernel does not say which process took a lock, the youngest of all counts.
  *   - A lock that was there before the rule had a limit, or that was taken past dflock: P has no
- *     grant, and nothing is done (NULL from grants_find()). Such a lock is reported only after P was granted another one.
+ *     grant, and nothing is done (NULL from ages_find()). Such a lock is reported only after P was granted another one.
  *   - P has ended, and its number is another process's, which has locks that were taken past dflock: that process was started
  *     after the grant, so the grant is dropped. And looks that do not find P's lock drop its grant.
  *   - A process inherits a lock, or gets it by a message: the lock line says P all the same. A process is ended only if P's

@@ -9,7 +9,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
-#include "keeper/leases/seeing.h"
+#include "keeper/leases/seenout.h"
 #include "keeper/leases/touched.h"
 
 void waiters_add(struct waiter *waiter, struct lock *lock)
@@ -53,7 +53,7 @@ void waiters_leave(struct waiter *waiter)
 
 	waiter->lease = NULL;
 	if (lease && !waiters_exist(lease))
-		queue_raise(lease, LEASE_EV_UNWANTED);
+		queue_raise(lease, LEASE_CUE_UNWANTED);
 }
 
 void waiters_detach(struct lease *lease)
@@ -132,12 +132,12 @@ static bool waiters_have_pin(const struct lock *lock, const struct store_range *
 
 bool waiters_are_pinned(const struct lock *lock, const struct store_range *range)
 {
-	return waiters_have_pin(lock, range) || seeing_is_wanted(lock, range, false); /* mutant: pinned-call */
+	return waiters_have_pin(lock, range) || seenout_is_wanted(lock, range, false); /* mutant: pinned-call */
 }
 
 bool waiters_rest_pinned(const struct lock *lock, const struct store_range *range)
 {
-	return waiters_have_pin(lock, range) || seeing_is_wanted(lock, range, true);
+	return waiters_have_pin(lock, range) || seenout_is_wanted(lock, range, true);
 }
 
 void waiters_unpinned(struct lock *lock)
@@ -146,7 +146,7 @@ void waiters_unpinned(struct lock *lock)
 
 	DL_FOREACH (lock->leases, lease)
 		if (lease->state == LEASE_DRAINING && !waiters_are_pinned(lock, &lease->range))
-			queue_raise(lease, LEASE_EV_DRAINED);
+			queue_raise(lease, LEASE_CUE_DRAINED);
 }
 
 /* --- what they are told --- */

@@ -93,7 +93,7 @@ bool waiters_may_pass(const struct lease *lease);
 /* Is there a waiter, in this range or a part of it, that gets a pin when the probes there have ended? */
 bool waiters_need_pin(const struct lock *lock, const struct store_range *range);
 /* Is there a waiter, in this range or a part of it, that has a pin, or may an earlier keeper have given one there? Or is a call under way
- * there? Then its thread is seen out of it (seeing.h). waiters_rest_pinned(): the same, but no thread is disturbed for that. */
+ * there? Then its thread is seen out of it (seenout.h). waiters_rest_pinned(): the same, but no thread is disturbed for that. */
 bool waiters_rest_pinned(const struct lock *lock, const struct store_range *range);
 bool waiters_are_pinned(const struct lock *lock, const struct store_range *range);
 /* A pin of the lock has ended, or is not needed any more: leases that wait for its end go on. */

@@ -2,7 +2,7 @@
  * The life of one lease, as a table: (state, event) gives the next state and what is to be done. Pure: no
  * I/O, no clock, no memory; keeper/leases/act.c does what it says.
  *
- *   ASKING ----granted----> HELD <----stopped---- STANDING <----stands---- TAKEN_UP, UNSURE, FORGOTTEN
+ *   ASKING ----granted----> OPEN <----stopped---- STANDING <----stands---- TAKEN_UP, UNSURE, FORGOTTEN
  *     |                      |  ^
  *  unwanted       recalled / |  | in use, and
  *     |           asked /    v  | nobody waits
@@ -11,11 +11,11 @@
  *     |                      |     stopped          |   `--needed--> STOPPING <--+ needed
  *     |                      `----------------------+-------------------'        |
  *     v                                    free     v     shared                 v
- *  RELEASING <--------------------------------------+-----------> SHRINKING --shrunk--> HELD
+ *  RELEASING <--------------------------------------+-----------> SHRINKING --shrunk--> OPEN
  *     `--released--> ENDED
  *
  *   an operator takes it away (breaking.h):
- *   HELD, DRAINING, PROBING, WAITING, STOPPING --break--> BREAKING --doomed--> ENDING --bereft--> RELEASING
+ *   OPEN, DRAINING, PROBING, WAITING, STOPPING --break--> BREAKING --doomed--> ENDING --bereft--> RELEASING
  *                                          DRAINING <--spared--'
  *
  *   ASKING --gone--> RELEASING: granted, and lost before this host heard of it (redis_key)
@@ -39,7 +39,7 @@
  * and a probe from before has not ended yet; over an open lease none may run.
  *
  * Why a lease is never given back while a local process relies on it (promise 2): a process relies on a kernel lock
- * only if it took it while it had a pin, and before the pin's end. Pins are given in HELD and DRAINING only, and a
+ * only if it took it while it had a pin, and before the pin's end. Pins are given in OPEN and DRAINING only, and a
  * lease enters PROBING only after the last pin has ended. So a process that relies on the lock took it before the probe
  * asked, and the probe finds the lock taken. A process that takes the kernel lock after the probe has looked has no
  * pin, or finds that its pin is over: it asks again before it relies on the lock. So the probe need not hold anything:
@@ -57,7 +57,7 @@
 
 enum lease_state {
 	LEASE_ASKING,    /* acquire sent, or queued in the store */
-	LEASE_HELD,      /* open: callers are granted */
+	LEASE_OPEN,      /* open: callers are granted */
 	LEASE_DRAINING,  /* closed; pins have not ended */
 	LEASE_PROBING,   /* closed; the kernel is being asked */
 	LEASE_WAITING,   /* closed and recalled; in use; the probe waits */
@@ -74,40 +74,40 @@ enum lease_state {
 	LEASE_STATES
 };
 
-enum lease_event {
-	LEASE_EV_GRANTED,    /* the store granted it */
-	LEASE_EV_REFUSED,    /* the store answered with an error: it is not known what it has */
-	LEASE_EV_UNSENT,     /* the request could not even be sent */
-	LEASE_EV_UNWANTED,   /* no caller waits for it any more */
-	LEASE_EV_RECALLED,   /* another host waits for it */
-	LEASE_EV_ASKED,      /* another host asks whether it is in use */
-	LEASE_EV_LINGERED,   /* no caller asked for it for linger_ms */
-	LEASE_EV_DRAINED,    /* the last pin has ended */
-	LEASE_EV_FREE,       /* the probe found that no process has the kernel lock */
-	LEASE_EV_SHARED,     /* the probe found that no process has it exclusively */
-	LEASE_EV_IN_USE,     /* a process has it, and another host waits for the lease */
-	LEASE_EV_KEPT,       /* a process has it, and no host waits */
-	LEASE_EV_NEEDED,     /* a caller that already has something under it wants more */
-	LEASE_EV_STOPPED,    /* the probe stopped without the kernel lock, or none runs */
-	LEASE_EV_BREAK,      /* an operator takes it away */
-	LEASE_EV_SPARED,     /* ... but it stays: a holder may not or cannot be ended */
-	LEASE_EV_DOOMED,     /* ... and its holders are to be ended: no pin is left */
-	LEASE_EV_BEREFT,     /* ... and the parent has ended them */
-	LEASE_EV_SUPERSEDED, /* another lease of this host covers it */
-	LEASE_EV_RELEASED,   /* the store acknowledged the release */
-	LEASE_EV_SHRUNK,     /* the store acknowledged the shrink */
-	LEASE_EV_UP,         /* the store is reachable again: what was under way may be lost */
-	LEASE_EV_EXPIRED,    /* the host's deadline has passed */
-	LEASE_EV_STANDS,     /* the store says that token and fence stand, or has it back */
-	LEASE_EV_UNSHRUNK,   /* ... in another mode: exclusive, though it was to be shrunk */
-	LEASE_EV_GONE,       /* the store says that they do not stand */
-	LEASE_EV_FORGOTTEN, /* the store lost its memory; raised after LEASE_EV_EXPIRED if the deadline has passed, too */
+enum lease_cue {
+	LEASE_CUE_GRANTED,    /* the store granted it */
+	LEASE_CUE_REFUSED,    /* the store answered with an error: it is not known what it has */
+	LEASE_CUE_UNSENT,     /* the request could not even be sent */
+	LEASE_CUE_UNWANTED,   /* no caller waits for it any more */
+	LEASE_CUE_RECALLED,   /* another host waits for it */
+	LEASE_CUE_ASKED,      /* another host asks whether it is in use */
+	LEASE_CUE_LINGERED,   /* no caller asked for it for linger_ms */
+	LEASE_CUE_DRAINED,    /* the last pin has ended */
+	LEASE_CUE_FREE,       /* the probe found that no process has the kernel lock */
+	LEASE_CUE_SHARED,     /* the probe found that no process has it exclusively */
+	LEASE_CUE_IN_USE,     /* a process has it, and another host waits for the lease */
+	LEASE_CUE_KEPT,       /* a process has it, and no host waits */
+	LEASE_CUE_NEEDED,     /* a caller that already has something under it wants more */
+	LEASE_CUE_STOPPED,    /* the probe stopped without the kernel lock, or none runs */
+	LEASE_CUE_BREAK,      /* an operator takes it away */
+	LEASE_CUE_SPARED,     /* ... but it stays: a holder may not or cannot be ended */
+	LEASE_CUE_DOOMED,     /* ... and its holders are to be ended: no pin is left */
+	LEASE_CUE_BEREFT,     /* ... and the parent has ended them */
+	LEASE_CUE_SUPERSEDED, /* another lease of this host covers it */
+	LEASE_CUE_RELEASED,   /* the store acknowledged the release */
+	LEASE_CUE_SHRUNK,     /* the store acknowledged the shrink */
+	LEASE_CUE_UP,         /* the store is reachable again: what was under way may be lost */
+	LEASE_CUE_EXPIRED,    /* the host's deadline has passed */
+	LEASE_CUE_STANDS,     /* the store says that token and fence stand, or has it back */
+	LEASE_CUE_UNSHRUNK,   /* ... in another mode: exclusive, though it was to be shrunk */
+	LEASE_CUE_GONE,       /* the store says that they do not stand */
+	LEASE_CUE_FORGOTTEN, /* the store lost its memory; raised after LEASE_CUE_EXPIRED if the deadline has passed, too */
 	LEASE_EVENTS
 };
 
 /* What to do, in this order. */
 enum lease_action {
-	LEASE_DO_STOP_PROBE = 1 << 0, /* tell the probe to stop (LEASE_EV_STOPPED, _FREE or _SHARED follows) */
+	LEASE_DO_STOP_PROBE = 1 << 0, /* tell the probe to stop (LEASE_CUE_STOPPED, _FREE or _SHARED follows) */
 	LEASE_DO_SHARE = 1 << 1,      /* its mode is shared from now on, in the table of leases, too */
 	LEASE_DO_RETURN = 1 << 2,     /* it goes back: the table says so before a release is sent */
 	LEASE_DO_ACQUIRE = 1 << 3,    /* send acquire with its token (again) */
@@ -118,9 +118,9 @@ enum lease_action {
 	LEASE_DO_LOST = 1 << 8,         /* report: it was lost */
 	LEASE_DO_OPEN = 1 << 9,         /* it is open: a recall that is not served yet closes it again */
 	LEASE_DO_SERVE = 1 << 10,       /* look again at the callers of this lock */
-	LEASE_DO_CLOSE = 1 << 11,       /* LEASE_EV_DRAINED when there are no pins */
+	LEASE_DO_CLOSE = 1 << 11,       /* LEASE_CUE_DRAINED when there are no pins */
 	LEASE_DO_PROBE = 1 << 12,       /* start a probe */
-	LEASE_DO_AWAIT_PROBE = 1 << 13, /* LEASE_EV_STOPPED when no probe runs */
+	LEASE_DO_AWAIT_PROBE = 1 << 13, /* LEASE_CUE_STOPPED when no probe runs */
 };
 
 struct lease_step {
@@ -129,11 +129,11 @@ struct lease_step {
 };
 
 /* Total: every pair has an answer; an event that means nothing in a state leaves it as it is, with no action. */
-struct lease_step lease_step(enum lease_state state, enum lease_event event);
+struct lease_step lease_step(enum lease_state state, enum lease_cue event);
 
 /* For people and JSON. */
 const char *lease_state_name(enum lease_state state);
-const char *lease_event_name(enum lease_event event);
+const char *lease_cue_name(enum lease_cue event);
 
 /* Does the store take this for a lease of ours (as far as we know), under which programs may hold locks? */
 bool lease_is_ours(enum lease_state state);

@@ -8,7 +8,7 @@ from .mutants import after, become, before, condition, put, skip
 
 def step(state, event, next_state, actions):
     """The lease table has another entry."""
-    return after("lease-step", f"if (state == LEASE_{state} && event == LEASE_EV_{event}) "
+    return after("lease-step", f"if (state == LEASE_{state} && event == LEASE_CUE_{event}) "
                                f"return (struct lease_step){{.next = LEASE_{next_state}, .actions = {actions}}};")
 
 
@@ -28,7 +28,7 @@ SIMULATOR = {
     "shrunk, but exclusive in the table": [become("table-shared", "(void)word;")],
     "what goes back is forgotten": [put("table-asked", " || state == TABLE_RETURNED", "")],
     "pins are not waited for": [condition("is-pinned", "false"), condition("pinned", "false")],
-    "a call under way is no pin": [put("pinned-call", " || seeing_is_wanted(lock, range, false)", "")],
+    "a call under way is no pin": [put("pinned-call", " || seenout_is_wanted(lock, range, false)", "")],
     "calls under way are forgotten by the next keeper": [become("file-boot", "return false;")],
     "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")],
     "a process that is still in the kernel is spared": [condition("bereft-held", "false")],
@@ -57,14 +57,14 @@ SIMULATOR = {
     "an unknown token is not given back": [skip("unknown-token")],
     "a waiter asks only once": [skip("ask-again")],
     "what was to be shrunk is exclusive again": [become("unshrunk", "lease->range.mode = reply->mode;")],
-    "a caller that was to have its pin is a newcomer": [condition("newcomer", "lease->recalled.level < RECALL_WAIT || s->holds.exclusive || before_count(&s->before)")],
+    "a caller that was to have its pin is a newcomer": [condition("newcomer", "lease->recalled.level < RECALL_WAIT || s->holds.exclusive || own_count(&s->before)")],
     "no lock rests": [become("rest-left", "return 0")],
     "a rest ends with its lock": [put("rest-unused", "ARGV[3] == '1' and ", "")],
     "two callers have a lock by one grant": [become("once", "return true;")],
     "the probe sends, and the table does not say so": [skip("early-returned")],
     "the store's answer to what the probe sent is not expected": [condition("early-answer", "false")],
     "the probe sends what is not to go back any more": [
-        put("early-disarmed", "stays ? EARLY_NOT : early_disarm(lease)", "event == LEASE_EV_FREE ? early_disarm(lease) : EARLY_NOT")],
+        put("early-disarmed", "stays ? EARLY_NOT : early_disarm(lease)", "event == LEASE_CUE_FREE ? early_disarm(lease) : EARLY_NOT")],
     "what was under way is not sent again": [step("RELEASING", "UP", "RELEASING", "0")],
     "a broken lease is released before its holders have ended": [condition("break-order", "lease->state == LEASE_ENDING")],
     "a break does not wait for pins": [put("break-pins", "!waiters_are_pinned(lease->lock, &lease->range)", "true")],
@@ -120,11 +120,11 @@ PROGRAMS = {
     "cluster/test_netted.py::test_supervisors_are_no_holders": {
         "a copy of a lock is a lock": [put("holders-net", " || holders_is_net(look)", "")]},
     "cluster/test_calls_under_way.py::test_the_lease_stays_until_it_was_seen_out": {
-        "a call under way is no pin": [put("pinned-call", " || seeing_is_wanted(lock, range, false)", "")]},
+        "a call under way is no pin": [put("pinned-call", " || seenout_is_wanted(lock, range, false)", "")]},
     "cluster/test_calls_under_way.py::test_a_thread_that_is_never_seen_out_leaves_room": {
-        "calls of the past are looked after for ever": [condition("seeing-forget", "false"), skip("seeing-drop")]},
+        "calls of the past are looked after for ever": [condition("seenout-forget", "false"), skip("seenout-drop")]},
     "cluster/test_calls_under_way.py::test_a_thread_that_has_ended": {
-        "a call that was seen out stays": [skip("seeing-end")]},
+        "a call that was seen out stays": [skip("seenout-end")]},
     "cluster/test_calls_under_way.py::test_status_and_who_name_it": {
         "who keeps a lease is not said": [condition("keeping", "true")],
         "other hosts are not told who keeps a lease": [condition("finding-calls", "false")]},
@@ -161,7 +161,7 @@ PROGRAMS = {
         "a host is given up at once": [condition("give-up-watched", "true")]},
     "cluster/test_too_long.py::test_brief_and_often": {
         "only the first grant counts": [
-            become("grant-anew", "if (!grant->at_ns) grant->at_ns = grants_now_ns(lock->file->keeper) + pin_ns;")]},
+            become("grant-anew", "if (!grant->at_ns) grant->at_ns = ages_now_ns(lock->file->keeper) + pin_ns;")]},
     "faults/test_hostile_users.py::test_a_lock_that_another_users_process_gets_just_before_the_end": {
         "dflock break ends other users' processes": [become("table-spares", "return false;")]},
     "faults/test_hostile_users.py::test_a_file_that_may_only_be_read": {
@@ -264,9 +264,9 @@ UNIT = {
     "test_supervise_signals": {"two signals at once are two": [condition("supervise-again", "true")]},
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},
-    "test_grants_kept": {
+    "test_ages_kept": {
         "the next keeper knows no grants": [skip("grant-kept")],
-        "a grant that was half written counts": [put("grants-sum", "r->sum == grants_sum(r)", "true")],
+        "a grant that was half written counts": [put("grants-sum", "r->sum == ages_sum(r)", "true")],
         "grants of long ago count": [put("grants-recent", "!recent || ", "")]},
     "test_leftover": {"what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")]},
     "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
@@ -311,9 +311,9 @@ UNIT = {
         "a search does not wait for the one before": [put("chase-one", "d->searching || ", "")],
         "what has gone is searched for": [put("chase-over", " || !deadlock_is_ours(&file->locks[WIRE_RECORD], range)", "")],
         "a younger call is searched for": [put("chase-younger", "s->waiter.arrival <= youngest", "true")]},
-    "test_seeing": {
-        "a place that is free stays free": [put("seeing-free", "k->seeing.left", "false")],
-        "what is to be looked at soon waits for what is late": [put("seeing-sooner", "uv_timer_get_due_in(again) > ms", "false")]},
+    "test_seenout": {
+        "a place that is free stays free": [put("seenout-free", "k->seenout.left", "false")],
+        "what is to be looked at soon waits for what is late": [put("seenout-sooner", "uv_timer_get_due_in(again) > ms", "false")]},
     "test_onbehalf": {
         "its calls count as those of whoever asks": [become("onbehalf-owner", "out->uid = peer->uid;")],
         "anybody may ask for anybody": [condition("onbehalf-user", "false")],

@@ -1,5 +1,5 @@
 """A file that changes all the time: its path is looked up again after a change, not at each lock, and the page is not asked again.
-What the shim may remember of a descriptor: shim/seen.h."""
+What the shim may remember of a descriptor: shim/recent.h."""
 import os
 import re
 import subprocess

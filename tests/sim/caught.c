@@ -161,7 +161,7 @@ struct seeouts {
 	void *arg;
 };
 
-struct seeing_one {
+struct seenout_one {
 	struct seeouts *all;
 	struct program *p;
 	enum seeout_how how;
@@ -178,7 +178,7 @@ static bool lives(const struct seeouts *all)
 
 static void answer_item(void *arg, uint64_t number)
 {
-	struct seeing_one one = *(struct seeing_one *)arg;
+	struct seenout_one one = *(struct seenout_one *)arg;
 
 	(void)number;
 	free(arg);
@@ -203,7 +203,7 @@ static void call_back(struct program *p)
 
 static void look(void *arg, uint64_t number)
 {
-	struct seeing_one *one = arg;
+	struct seenout_one *one = arg;
 	struct program *p = one->p;
 
 	(void)number;
@@ -247,12 +247,12 @@ void seeouts_free(struct seeouts *all)
 
 int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag)
 {
-	struct seeing_one *one = malloc(sizeof(*one));
+	struct seenout_one *one = malloc(sizeof(*one));
 
 	(void)started, (void)uid;
 	if (!one)
 		abort();
-	*one = (struct seeing_one){.all = all, .p = caught_find(tid), .how = how, .tag = tag};
+	*one = (struct seenout_one){.all = all, .p = caught_find(tid), .how = how, .tag = tag};
 	one->number = one->p ? one->p->number : 0;
 	sim_after(rng_delay(&all->host->rng, 50 * MS), look, one, 0);
 	return 0;

@@ -83,7 +83,7 @@ static bool is_sure(const struct host *host, const struct lease *lease)
 {
 	/* A keeper that is suspended in the middle of a change is in no defined state. */
 	return host->idle && !is_returned(lease) &&
-	       (lease->state == LEASE_HELD || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
+	       (lease->state == LEASE_OPEN || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
 		lease->state == LEASE_WAITING || lease->state == LEASE_STOPPING) &&
 	       !host->k->deadline.expired && host_clock(host) < host->k->deadline.at_ns;
 }

@@ -202,7 +202,7 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 }
 
 /* Between any two stores into the table of leases: a process that is killed has done those before, and none after. */
-static void before_store(void)
+static void own_store(void)
 {
 	if (!is_keeper())
 		return;
@@ -213,7 +213,7 @@ static void before_store(void)
 
 void __wrap_table_put64(uint64_t *word, uint64_t value)
 {
-	before_store();
+	own_store();
 	__real_table_put64(word, value);
 	if (is_keeper())
 		lives_store(task_host(task_now), word, value);
@@ -221,7 +221,7 @@ void __wrap_table_put64(uint64_t *word, uint64_t value)
 
 void __wrap_table_put32(uint32_t *word, uint32_t value)
 {
-	before_store();
+	own_store();
 	__real_table_put32(word, value);
 }
 

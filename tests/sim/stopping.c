@@ -14,7 +14,7 @@
 #include "keeper/guard/farewell.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/guard/stopped.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/leases/hidden.h"
 #include "tests/sim/sim.h"
 
 int __wrap_holders_search(struct holders_search *ask);
@@ -175,7 +175,7 @@ bool farewell(struct table *table, unsigned which, const struct family *family, 
 	return true;
 }
 
-/* --- keeper/kernel/census.h and keeper/leases/unseen.h: every program here has a descriptor of what it locks --- */
+/* --- keeper/kernel/census.h and keeper/leases/hidden.h: every program here has a descriptor of what it locks --- */
 
 int census_take(const struct claims *claims, struct holders_search *ask)
 {
@@ -189,7 +189,7 @@ enum sight __wrap_sight_of(pid_t pid)
 	return find(pid) ? SIGHT_OPEN : SIGHT_GONE;
 }
 
-void unseen_due(struct lease *lease)
+void hidden_due(struct lease *lease)
 {
 	(void)lease;
 }

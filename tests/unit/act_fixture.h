@@ -28,7 +28,7 @@
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/room.h"
-#include "keeper/leases/unseen.h"
+#include "keeper/leases/hidden.h"
 #include "keeper/leases/waiters.h"
 #include "tests/unit/said.h"
 #include "tests/unit/suite.h"
@@ -114,7 +114,7 @@ void table_vacate(struct table *table, uint32_t slot)
 
 void leasepage_close(struct lease *lease)
 {
-	ck_assert_int_eq(lease->state, LEASE_HELD); /* first of all */
+	ck_assert_int_eq(lease->state, LEASE_OPEN); /* first of all */
 	say("page: closed");
 }
 
@@ -242,7 +242,7 @@ bool lease_is_in_use(const struct lease *lease)
 	return in_use;
 }
 
-void unseen_due(struct lease *lease)
+void hidden_due(struct lease *lease)
 {
 	(void)lease;
 	say("holders looked at");
@@ -332,7 +332,7 @@ static inline struct lease *lease_in(enum lease_state state, int64_t from, int64
 	return lease;
 }
 
-static inline void happens(struct lease *lease, enum lease_event event)
+static inline void happens(struct lease *lease, enum lease_cue event)
 {
 	queue_raise(lease, event);
 	queue_settle(&k);

@@ -131,7 +131,7 @@ void lease_used(struct lease *of)
 
 void leasepage_show(struct lease *of)
 {
-	ck_assert_int_eq(of->state, LEASE_HELD);
+	ck_assert_int_eq(of->state, LEASE_OPEN);
 	say("shown");
 }
 
@@ -341,10 +341,10 @@ static inline void told(struct caller *c, unsigned news)
 
 /* --- a keeper with one file --- */
 
-static inline void on_step(struct lease *of, enum lease_event event)
+static inline void on_step(struct lease *of, enum lease_cue event)
 {
 	(void)of;
-	say(lease_event_name(event));
+	say(lease_cue_name(event));
 }
 
 static inline void on_nothing(struct keeper *keeper)

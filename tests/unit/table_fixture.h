@@ -37,7 +37,7 @@ static jmp_buf death;
 static int until_death = NEVER; /* stores that are still done */
 static unsigned long stores;
 
-static inline void before_store(void)
+static inline void own_store(void)
 {
 	stores++;
 	if (until_death == 0) {
@@ -50,39 +50,39 @@ static inline void before_store(void)
 
 void table_put64(uint64_t *word, uint64_t value)
 {
-	before_store();
+	own_store();
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 void table_put32(uint32_t *word, uint32_t value)
 {
-	before_store();
+	own_store();
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 void table_put_bytes(void *to, const void *from, size_t count)
 {
-	before_store();
+	own_store();
 	memcpy(to, from, count / 2);
-	before_store();
+	own_store();
 	memcpy((char *)to + count / 2, (const char *)from + count / 2, count - count / 2);
 }
 
 void table_set_bits(uint64_t *word, uint64_t bits)
 {
-	before_store();
+	own_store();
 	__atomic_or_fetch(word, bits, __ATOMIC_ACQ_REL);
 }
 
 void table_clear_bits(uint64_t *word, uint64_t bits)
 {
-	before_store();
+	own_store();
 	__atomic_and_fetch(word, ~bits, __ATOMIC_ACQ_REL);
 }
 
 bool table_swap64(uint64_t *word, uint64_t old, uint64_t value)
 {
-	before_store();
+	own_store();
 	return __atomic_compare_exchange_n(word, &old, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 

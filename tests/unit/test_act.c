@@ -5,7 +5,7 @@
 
 START_TEST(page_before_probe)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
 	recall(lease, WIRE_EXCLUSIVE, false);
 	check_said("page: closed, probe");
@@ -15,7 +15,7 @@ END_TEST
 
 START_TEST(pins_before_probe)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	struct waiter pinned = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 9, 12}};
 
 	waiters_add(&pinned, lock);
@@ -34,7 +34,7 @@ START_TEST(table_before_release)
 	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
 
 	lease->recalled.level = RECALL_WAIT;
-	happens(lease, LEASE_EV_FREE);
+	happens(lease, LEASE_CUE_FREE);
 	check_said("table: returned, release");
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
 	ck_assert_int_gt(lock->given_back_ns, 0);
@@ -44,9 +44,9 @@ END_TEST
 /* The probe's thread has given the lease back, and the loop hears of something else first. */
 START_TEST(given_back_by_the_probe)
 {
-	static const enum lease_event events[] = {LEASE_EV_FREE,   LEASE_EV_STOPPED,    LEASE_EV_NEEDED,
-						  LEASE_EV_SHARED, LEASE_EV_SUPERSEDED, LEASE_EV_BREAK,
-						  LEASE_EV_EXPIRED};
+	static const enum lease_cue events[] = {LEASE_CUE_FREE,   LEASE_CUE_STOPPED,    LEASE_CUE_NEEDED,
+						LEASE_CUE_SHARED, LEASE_CUE_SUPERSEDED, LEASE_CUE_BREAK,
+						LEASE_CUE_EXPIRED};
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
 	lease->probed.probe = a_probe;
@@ -55,7 +55,7 @@ START_TEST(given_back_by_the_probe)
 	happens(lease, events[_i]);
 	check_said("table: returned");
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
-	happens(lease, LEASE_EV_UP); /* the connection broke: it is sent again, as every release */
+	happens(lease, LEASE_CUE_UP); /* the connection broke: it is sent again, as every release */
 	check_said("table: returned, release");
 }
 END_TEST
@@ -66,7 +66,7 @@ START_TEST(given_back_and_forgotten)
 
 	lease->probed.probe = a_probe;
 	early = EARLY_SENT;
-	happens(lease, LEASE_EV_FORGOTTEN);
+	happens(lease, LEASE_CUE_FORGOTTEN);
 	check_said("table: returned, table: free");
 	ck_assert_int_eq(lease->state, LEASE_ENDED);
 }
@@ -78,7 +78,7 @@ START_TEST(returned_but_not_sent)
 
 	lease->probed.probe = a_probe;
 	early = EARLY_RETURNED;
-	happens(lease, LEASE_EV_EXPIRED);
+	happens(lease, LEASE_CUE_EXPIRED);
 	check_said("table: returned, release");
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
 }
@@ -93,7 +93,7 @@ START_TEST(still_armed)
 	lease->recalled.level = RECALL_WAIT;
 	early = EARLY_SENT;
 	recall(lease, WIRE_EXCLUSIVE, false);
-	happens(lease, LEASE_EV_ASKED);
+	happens(lease, LEASE_CUE_ASKED);
 	ck_assert_int_eq(lease->state, LEASE_WAITING);
 	ck_assert_int_eq(early, EARLY_SENT);
 	early = EARLY_NOT;
@@ -104,7 +104,7 @@ START_TEST(table_before_shrink)
 {
 	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
 
-	happens(lease, LEASE_EV_SHARED);
+	happens(lease, LEASE_CUE_SHARED);
 	check_said("table: held, table: shared, shrink");
 	ck_assert_int_eq(lease->range.mode, WIRE_SHARED);
 }
@@ -112,22 +112,22 @@ END_TEST
 
 START_TEST(page_and_table_before_the_store_is_asked)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
-	happens(lease, LEASE_EV_EXPIRED);
+	happens(lease, LEASE_CUE_EXPIRED);
 	check_said("page: closed, table: unsure, confirm");
 }
 END_TEST
 
 START_TEST(lost)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	struct waiter waits = {.range = lease->range};
 
 	waiters_add(&waits, lock);
-	happens(lease, LEASE_EV_EXPIRED);
+	happens(lease, LEASE_CUE_EXPIRED);
 	said[0] = '\0';
-	happens(lease, LEASE_EV_GONE);
+	happens(lease, LEASE_CUE_GONE);
 	check_said(
 		"page: all of the lock closed, table: lost, holders end, reported, table: no slot, caller served, freed");
 	waiters_remove(&waits);
@@ -142,13 +142,13 @@ START_TEST(granted)
 
 	waiters_add(&waits, lock);
 	waiters_join(&waits, lease);
-	happens(lease, LEASE_EV_GRANTED);
+	happens(lease, LEASE_CUE_GRANTED);
 	check_said("take, table: held, caller served");
-	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_int_eq(lease->state, LEASE_OPEN);
 	ck_assert_ptr_null(waits.lease);
 	ck_assert_int_eq(timer_ms(lease), LINGER_MS);
 	ck_assert_int_gt(lease->held_at, 0);
-	happens(lease, LEASE_EV_GRANTED);
+	happens(lease, LEASE_CUE_GRANTED);
 	check_said("");
 	waiters_remove(&waits);
 }
@@ -159,7 +159,7 @@ START_TEST(granted_and_cannot_be_taken)
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 
 	takes = false;
-	happens(lease, LEASE_EV_GRANTED);
+	happens(lease, LEASE_CUE_GRANTED);
 	check_said("take");
 	ck_assert_int_eq(lease->state, LEASE_ASKING);
 }
@@ -169,39 +169,39 @@ END_TEST
 
 START_TEST(superseded)
 {
-	struct lease *small = lease_in(LEASE_HELD, 2, 5), *apart = lease_in(LEASE_HELD, 20, 30),
+	struct lease *small = lease_in(LEASE_OPEN, 2, 5), *apart = lease_in(LEASE_OPEN, 20, 30),
 		     *large = lease_in(LEASE_ASKING, 0, 10);
 
-	happens(large, LEASE_EV_GRANTED);
+	happens(large, LEASE_CUE_GRANTED);
 	check_said("take, table: held, page: closed, table: returned, release");
 	ck_assert_int_eq(small->state, LEASE_RELEASING);
-	ck_assert_int_eq(apart->state, LEASE_HELD);
+	ck_assert_int_eq(apart->state, LEASE_OPEN);
 }
 END_TEST
 
 /* When its turn comes, the lease that covers it is open no more. */
 START_TEST(superseded_no_more)
 {
-	struct lease *small = lease_in(LEASE_HELD, 2, 5), *large = lease_in(LEASE_HELD, 0, 10);
+	struct lease *small = lease_in(LEASE_OPEN, 2, 5), *large = lease_in(LEASE_OPEN, 0, 10);
 
-	queue_raise(large, LEASE_EV_EXPIRED);
-	queue_raise(small, LEASE_EV_SUPERSEDED);
+	queue_raise(large, LEASE_CUE_EXPIRED);
+	queue_raise(small, LEASE_CUE_SUPERSEDED);
 	queue_settle(&k);
-	ck_assert_int_eq(small->state, LEASE_HELD);
+	ck_assert_int_eq(small->state, LEASE_OPEN);
 }
 END_TEST
 
 /* All parts must be open before the whole is given up. */
 START_TEST(parts_are_not_superseded)
 {
-	struct lease *whole = lease_in(LEASE_HELD, 0, 100), *part = lease_in(LEASE_ASKING, 0, 10);
+	struct lease *whole = lease_in(LEASE_OPEN, 0, 100), *part = lease_in(LEASE_ASKING, 0, 10);
 
 	part->split.whole = whole;
-	happens(part, LEASE_EV_GRANTED);
+	happens(part, LEASE_CUE_GRANTED);
 	check_said("take, table: held");
 	recall(part, WIRE_EXCLUSIVE, false);
 	check_said("");
-	ck_assert_int_eq(part->state, LEASE_HELD);
+	ck_assert_int_eq(part->state, LEASE_OPEN);
 	part->split.whole = NULL;
 }
 END_TEST
@@ -214,7 +214,7 @@ START_TEST(freed_when_nothing_refers_to_it)
 	struct lease *lease = lease_in(LEASE_RELEASING, 0, 10);
 
 	lease->requests = 1;
-	happens(lease, LEASE_EV_RELEASED);
+	happens(lease, LEASE_CUE_RELEASED);
 	check_said("table: free");
 	ck_assert_int_eq(lease->state, LEASE_ENDED);
 	ck_assert_uint_eq(lease->slot, TABLE_NO_SLOT);
@@ -232,7 +232,7 @@ END_TEST
 /* The parent goes by the slots: they stay as they are. */
 START_TEST(leaves_all)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
 	lease_used(lease);
 	act_leave_all(&k);
@@ -268,23 +268,23 @@ START_TEST(counts_of_a_life)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 
-	happens(lease, LEASE_EV_GRANTED);
+	happens(lease, LEASE_CUE_GRANTED);
 	check_counts(1, 0, 0, 0);
 	lease->granted_ns -= 3600 * 1000 * NS_PER_MS;
 	recall(lease, WIRE_EXCLUSIVE, false);
 	recall(lease, WIRE_EXCLUSIVE, false); /* the store says it again */
 	lease->recalled.since_ns -= 20 * 1000 * NS_PER_MS;
-	happens(lease, LEASE_EV_FREE);
+	happens(lease, LEASE_CUE_FREE);
 	check_counts(1, 1, 1, 1);
 	ck_assert_int_eq(k.act.held[WIRE_RECORD].sum_ns / 1000 / 1000 / 1000, 3600);
 	ck_assert_int_eq(k.act.recalled[WIRE_RECORD].sum_ns / 1000 / 1000 / 1000, 20);
-	happens(lease, LEASE_EV_UP); /* the release is sent again */
-	happens(lease, LEASE_EV_RELEASED);
+	happens(lease, LEASE_CUE_UP); /* the release is sent again */
+	happens(lease, LEASE_CUE_RELEASED);
 	check_counts(1, 1, 1, 1);
 	lease = lease_in(LEASE_ASKING, 0, 10);
-	happens(lease, LEASE_EV_GRANTED);
-	happens(lease, LEASE_EV_LINGERED);
-	happens(lease, LEASE_EV_FREE);
+	happens(lease, LEASE_CUE_GRANTED);
+	happens(lease, LEASE_CUE_LINGERED);
+	happens(lease, LEASE_CUE_FREE);
 	check_counts(2, 1, 2, 1);
 }
 END_TEST
@@ -294,15 +294,15 @@ START_TEST(counts_of_a_shrink)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 
-	happens(lease, LEASE_EV_GRANTED);
+	happens(lease, LEASE_CUE_GRANTED);
 	recall(lease, WIRE_SHARED, false);
-	happens(lease, LEASE_EV_SHARED);
+	happens(lease, LEASE_CUE_SHARED);
 	check_counts(1, 1, 0, 1);
-	happens(lease, LEASE_EV_SHRUNK);
-	ck_assert_int_eq(lease->state, LEASE_HELD);
+	happens(lease, LEASE_CUE_SHRUNK);
+	ck_assert_int_eq(lease->state, LEASE_OPEN);
 	ck_assert_int_eq(lease->recalled.since_ns, 0);
-	happens(lease, LEASE_EV_EXPIRED);
-	happens(lease, LEASE_EV_GONE); /* lost */
+	happens(lease, LEASE_CUE_EXPIRED);
+	happens(lease, LEASE_CUE_GONE); /* lost */
 	check_counts(1, 1, 1, 1);
 }
 END_TEST
@@ -313,7 +313,7 @@ START_TEST(counts_of_one_that_is_unwanted)
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 
 	recall(lease, WIRE_EXCLUSIVE, false);
-	happens(lease, LEASE_EV_UNWANTED);
+	happens(lease, LEASE_CUE_UNWANTED);
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
 	check_counts(0, 0, 0, 0);
 }
@@ -325,12 +325,12 @@ START_TEST(counts_of_states)
 	unsigned(*count)[LEASE_STATES] = k.lease_states.count;
 
 	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_ASKING], 1);
-	happens(lease, LEASE_EV_GRANTED);
+	happens(lease, LEASE_CUE_GRANTED);
 	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_ASKING], 0);
-	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_HELD], 1);
-	happens(lease, LEASE_EV_SUPERSEDED);
+	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_OPEN], 1);
+	happens(lease, LEASE_CUE_SUPERSEDED);
 	lease_set_state(lease, LEASE_RELEASING);
-	happens(lease, LEASE_EV_RELEASED);
+	happens(lease, LEASE_CUE_RELEASED);
 	for (int space = 0; space < WIRE_SPACES; space++)
 		for (int i = 0; i < LEASE_STATES; i++)
 			ck_assert_uint_eq(count[space][i], 0);

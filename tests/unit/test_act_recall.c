@@ -5,12 +5,12 @@
 
 START_TEST(recalled_while_young)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
 	lease->recalled.keep_until_ns = clock_now_ns() + LONG_NS;
 	recall(lease, WIRE_EXCLUSIVE, false);
 	check_said("");
-	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_int_eq(lease->state, LEASE_OPEN);
 	ck_assert_int_gt(timer_ms(lease), LONG_NS / NS_PER_MS - 10000);
 	lease->recalled.keep_until_ns = 0;
 	ring(lease);
@@ -26,7 +26,7 @@ START_TEST(recalled_while_asking)
 	waiters_add(&waits, lock);
 	recall(lease, WIRE_EXCLUSIVE, false);
 	check_said("acquire"); /* the message that it was granted may be lost */
-	happens(lease, LEASE_EV_GRANTED);
+	happens(lease, LEASE_CUE_GRANTED);
 	check_said("take, table: held, caller served, page: closed, probe"); /* the caller first */
 	waiters_remove(&waits);
 }
@@ -34,7 +34,7 @@ END_TEST
 
 START_TEST(recalled_for_shared)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
 	lease->range.mode = WIRE_SHARED;
 	recall(lease, WIRE_SHARED, false);
@@ -48,7 +48,7 @@ END_TEST
 
 START_TEST(recalled_and_split)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	const struct store_message m = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 5, 10}};
 
 	in_use = true;
@@ -57,22 +57,22 @@ START_TEST(recalled_and_split)
 	check_said("acquire, acquire");
 	ck_assert(lease->split.running && lease->next->split.whole == lease);
 	ck_assert_int_eq(lease->next->range.from, 5);
-	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_int_eq(lease->state, LEASE_OPEN);
 	ck_assert_int_eq(lease->recalled.level, RECALL_NONE);
 }
 END_TEST
 
 START_TEST(asked_and_in_use)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
 	recall(lease, WIRE_EXCLUSIVE, true);
 	check_said("page: closed, probe");
 	ck_assert_uint_eq(lease->recalled.asker_count, 1);
 	lease->probed.probe = NULL;
-	happens(lease, LEASE_EV_KEPT);
+	happens(lease, LEASE_CUE_KEPT);
 	check_said("table: held, asker told, in use");
-	ck_assert_int_eq(lease->state, LEASE_HELD);
+	ck_assert_int_eq(lease->state, LEASE_OPEN);
 	ck_assert_int_eq(lease->recalled.level, RECALL_NONE); /* it is answered */
 }
 END_TEST
@@ -81,15 +81,15 @@ END_TEST
  * that the lease is in use, and the keeper would ask the kernel for ever. */
 START_TEST(asked_by_two_and_shrunk)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
 	recall(lease, WIRE_SHARED, true);
 	recall(lease, WIRE_EXCLUSIVE, true);
 	lease->probed.probe = NULL;
-	happens(lease, LEASE_EV_SHARED);
+	happens(lease, LEASE_CUE_SHARED);
 	ck_assert_int_eq(lease->state, LEASE_SHRINKING);
 	ck_assert_uint_eq(lease->recalled.asker_count, 2);
-	happens(lease, LEASE_EV_SHRUNK);
+	happens(lease, LEASE_CUE_SHRUNK);
 	ck_assert_uint_eq(lease->recalled.asker_count, 1);
 	ck_assert(!lease->recalled.shared && lease->recalled.exclusive);
 }
@@ -114,7 +114,7 @@ END_TEST
 
 START_TEST(lingers)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
 	in_use = true;
 	for (int64_t ms = 2 * LINGER_MS; ms < 10 * TTL_MS; ms *= 2) {
@@ -135,7 +135,7 @@ END_TEST
 
 START_TEST(lingers_while_pinned)
 {
-	struct lease *lease = lease_in(LEASE_HELD, 0, 10);
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	struct waiter pinned = {.range = lease->range};
 
 	waiters_add(&pinned, lock);

@@ -109,11 +109,11 @@ void log_about(enum event_kind kind, const struct log_about *about, const char *
 	say("logged");
 }
 
-static void on_step(struct lease *lease, enum lease_event event)
+static void on_step(struct lease *lease, enum lease_cue event)
 {
-	if (event == LEASE_EV_STANDS)
-		lease->state = LEASE_HELD;
-	say(lease_event_name(event));
+	if (event == LEASE_CUE_STANDS)
+		lease->state = LEASE_OPEN;
+	say(lease_cue_name(event));
 }
 
 static void on_nothing(struct keeper *keeper)
@@ -310,7 +310,7 @@ START_TEST(a_few_at_a_time_in_their_order)
 		ck_assert_ptr_eq(asked[0].awaited->lease, all[i]);
 		answer(STORE_OK, WIRE_EXCLUSIVE);
 		check_said(i < MANY - AT_ONCE ? "table, renewed, stands, confirm" : "table, renewed, stands");
-		ck_assert_int_eq(all[i]->state, LEASE_HELD);
+		ck_assert_int_eq(all[i]->state, LEASE_OPEN);
 	}
 	ck_assert_uint_eq(asked_count, 0);
 }

@@ -118,7 +118,7 @@ static void setup(void)
 	file.locks[WIRE_RECORD] = (struct lock){.file = &file, .space = WIRE_RECORD};
 	HASH_ADD(hh, k.files, key, sizeof(file.key), &file);
 	held = (struct lease){
-		.lock = &file.locks[WIRE_RECORD], .state = LEASE_HELD, .range = {.space = WIRE_RECORD, .to = 100}};
+		.lock = &file.locks[WIRE_RECORD], .state = LEASE_OPEN, .range = {.space = WIRE_RECORD, .to = 100}};
 	DL_APPEND(file.locks[WIRE_RECORD].leases, &held);
 	asking = (struct lease){.lock = &file.locks[WIRE_RECORD],
 				.state = LEASE_ASKING,
@@ -195,7 +195,7 @@ START_TEST(what_is_over_is_dropped)
 	held.state = LEASE_RELEASING;
 	finish();
 	ck_assert_ptr_null(running);
-	held.state = LEASE_HELD;
+	held.state = LEASE_OPEN;
 	chased(11, 2);
 	waits.state = SESSION_READING; /* it waits no more: the chase ends with it */
 	finish();

@@ -13,20 +13,20 @@
 
 #define ACTIONS 15 /* of enum lease_action */
 
-static struct lease_step (*step_of)(enum lease_state state, enum lease_event event) = lease_step;
+static struct lease_step (*step_of)(enum lease_state state, enum lease_cue event) = lease_step;
 static bool named[LEASE_STATES][LEASE_EVENTS];
 static char wrong[256]; /* the first one found; empty: nothing is wrong */
 
-static void expect(bool good, const char *law, enum lease_state state, enum lease_event event)
+static void expect(bool good, const char *law, enum lease_state state, enum lease_cue event)
 {
 	struct lease_step step = step_of(state, event);
 
 	if (!good && !*wrong)
-		snprintf(wrong, sizeof(wrong), "%s: %s in %s leads to %s, with actions %#x", law,
-			 lease_event_name(event), lease_state_name(state), lease_state_name(step.next), step.actions);
+		snprintf(wrong, sizeof(wrong), "%s: %s in %s leads to %s, with actions %#x", law, lease_cue_name(event),
+			 lease_state_name(state), lease_state_name(step.next), step.actions);
 }
 
-static void expect_step(const char *law, enum lease_state state, enum lease_event event, enum lease_state next,
+static void expect_step(const char *law, enum lease_state state, enum lease_cue event, enum lease_state next,
 			unsigned actions)
 {
 	struct lease_step step = step_of(state, event);
@@ -35,14 +35,14 @@ static void expect_step(const char *law, enum lease_state state, enum lease_even
 	expect(step.next == next && step.actions == actions, law, state, event);
 }
 
-static void expect_nothing(const char *law, enum lease_state state, enum lease_event event)
+static void expect_nothing(const char *law, enum lease_state state, enum lease_cue event)
 {
 	expect_step(law, state, event, state, 0);
 }
 
 /* The actions of entering a state. For ENDED they depend on the state before. */
 static const unsigned entering[LEASE_STATES] = {
-	[LEASE_HELD] = LEASE_DO_OPEN | LEASE_DO_SERVE,
+	[LEASE_OPEN] = LEASE_DO_OPEN | LEASE_DO_SERVE,
 	[LEASE_DRAINING] = LEASE_DO_CLOSE,
 	[LEASE_PROBING] = LEASE_DO_PROBE,
 	[LEASE_WAITING] = LEASE_DO_TELL_IN_USE | LEASE_DO_SERVE,
@@ -75,13 +75,13 @@ static void law_deadline(enum lease_state s)
 	static const char law[] = "past the deadline the store must confirm, and no probe goes on";
 
 	if (!lease_is_ours(s) || s == LEASE_UNSURE)
-		expect_nothing(law, s, LEASE_EV_EXPIRED);
+		expect_nothing(law, s, LEASE_CUE_EXPIRED);
 	else if (s == LEASE_FORGOTTEN) /* nobody can tell which host had it since */
-		expect_step(law, s, LEASE_EV_EXPIRED, LEASE_ENDED, LOSE);
+		expect_step(law, s, LEASE_CUE_EXPIRED, LEASE_ENDED, LOSE);
 	else if (s == LEASE_TAKEN_UP) /* asked about already */
-		expect_step(law, s, LEASE_EV_EXPIRED, LEASE_UNSURE, 0);
+		expect_step(law, s, LEASE_CUE_EXPIRED, LEASE_UNSURE, 0);
 	else
-		expect_step(law, s, LEASE_EV_EXPIRED, LEASE_UNSURE, end_probe(s) | LEASE_DO_CONFIRM);
+		expect_step(law, s, LEASE_CUE_EXPIRED, LEASE_UNSURE, end_probe(s) | LEASE_DO_CONFIRM);
 }
 
 static void law_lost_memory(enum lease_state s)
@@ -89,15 +89,15 @@ static void law_lost_memory(enum lease_state s)
 	static const char law[] = "what the store has forgotten is put back, asked for again, or needs no release";
 
 	if (s == LEASE_ASKING)
-		expect_step(law, s, LEASE_EV_FORGOTTEN, s, LEASE_DO_ACQUIRE);
+		expect_step(law, s, LEASE_CUE_FORGOTTEN, s, LEASE_DO_ACQUIRE);
 	else if (s == LEASE_RELEASING)
-		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_ENDED, LEASE_DO_SERVE);
+		expect_step(law, s, LEASE_CUE_FORGOTTEN, LEASE_ENDED, LEASE_DO_SERVE);
 	else if (s == LEASE_UNSURE) /* nobody can tell which host had it before */
-		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_ENDED, LOSE);
+		expect_step(law, s, LEASE_CUE_FORGOTTEN, LEASE_ENDED, LOSE);
 	else if (lease_is_ours(s))
-		expect_step(law, s, LEASE_EV_FORGOTTEN, LEASE_FORGOTTEN, end_probe(s) | LEASE_DO_CONFIRM);
+		expect_step(law, s, LEASE_CUE_FORGOTTEN, LEASE_FORGOTTEN, end_probe(s) | LEASE_DO_CONFIRM);
 	else
-		expect_nothing(law, s, LEASE_EV_FORGOTTEN);
+		expect_nothing(law, s, LEASE_CUE_FORGOTTEN);
 }
 
 static void law_sent_again(enum lease_state s)
@@ -106,17 +106,17 @@ static void law_sent_again(enum lease_state s)
 
 	switch (s) {
 	case LEASE_ASKING:
-		expect_step(law, s, LEASE_EV_UP, s, LEASE_DO_ACQUIRE);
+		expect_step(law, s, LEASE_CUE_UP, s, LEASE_DO_ACQUIRE);
 		break;
 	case LEASE_SHRINKING:
 	case LEASE_RELEASING:
 	case LEASE_TAKEN_UP:
 	case LEASE_UNSURE:
 	case LEASE_FORGOTTEN:
-		expect_step(law, s, LEASE_EV_UP, s, entering[s]);
+		expect_step(law, s, LEASE_CUE_UP, s, entering[s]);
 		break;
 	default:
-		expect_nothing(law, s, LEASE_EV_UP);
+		expect_nothing(law, s, LEASE_CUE_UP);
 	}
 }
 
@@ -125,14 +125,14 @@ static void law_probe_result(enum lease_state s)
 	static const char law[] = "what a probe of the lease found leads to a release or a shrink";
 
 	if (is_probed(s)) {
-		expect_step(law, s, LEASE_EV_FREE, LEASE_RELEASING, entering[LEASE_RELEASING]);
-		expect_step(law, s, LEASE_EV_SHARED, LEASE_SHRINKING, entering[LEASE_SHRINKING]);
+		expect_step(law, s, LEASE_CUE_FREE, LEASE_RELEASING, entering[LEASE_RELEASING]);
+		expect_step(law, s, LEASE_CUE_SHARED, LEASE_SHRINKING, entering[LEASE_SHRINKING]);
 	} else {
 		if (s == LEASE_BREAKING) /* a probe from before had looked when no pin was left */
-			expect_step(law, s, LEASE_EV_FREE, LEASE_RELEASING, entering[LEASE_RELEASING]);
+			expect_step(law, s, LEASE_CUE_FREE, LEASE_RELEASING, entering[LEASE_RELEASING]);
 		else
-			expect_nothing(law, s, LEASE_EV_FREE);
-		expect_nothing(law, s, LEASE_EV_SHARED);
+			expect_nothing(law, s, LEASE_CUE_FREE);
+		expect_nothing(law, s, LEASE_CUE_SHARED);
 	}
 }
 
@@ -141,12 +141,12 @@ static void law_probe_stopped(enum lease_state s)
 	static const char law[] = "a probe that stopped leaves a closed lease, and starts again when no pin is left";
 
 	if (is_probed(s)) /* the probe was stopped for a caller, which is served now */
-		expect_step(law, s, LEASE_EV_STOPPED, LEASE_DRAINING,
+		expect_step(law, s, LEASE_CUE_STOPPED, LEASE_DRAINING,
 			    LEASE_DO_CLOSE | (s == LEASE_STOPPING ? LEASE_DO_SERVE : 0));
 	else if (s == LEASE_STANDING) /* it waited for that alone */
-		expect_step(law, s, LEASE_EV_STOPPED, LEASE_HELD, entering[LEASE_HELD]);
+		expect_step(law, s, LEASE_CUE_STOPPED, LEASE_OPEN, entering[LEASE_OPEN]);
 	else
-		expect_nothing(law, s, LEASE_EV_STOPPED);
+		expect_nothing(law, s, LEASE_CUE_STOPPED);
 }
 
 static void law_gone(enum lease_state s)
@@ -154,13 +154,13 @@ static void law_gone(enum lease_state s)
 	static const char law[] = "a lease that has gone is lost, once the store was asked about it";
 
 	if (lease_is_unsure(s) || s == LEASE_SHRINKING)
-		expect_step(law, s, LEASE_EV_GONE, LEASE_ENDED, LOSE);
+		expect_step(law, s, LEASE_CUE_GONE, LEASE_ENDED, LOSE);
 	else if (
 		s ==
 		LEASE_ASKING) /* granted, and this host has not heard of it: nothing is lost, and the callers ask anew */
-		expect_step(law, s, LEASE_EV_GONE, LEASE_RELEASING, entering[LEASE_RELEASING] | LEASE_DO_SERVE);
+		expect_step(law, s, LEASE_CUE_GONE, LEASE_RELEASING, entering[LEASE_RELEASING] | LEASE_DO_SERVE);
 	else
-		expect_nothing(law, s, LEASE_EV_GONE);
+		expect_nothing(law, s, LEASE_CUE_GONE);
 }
 
 static void law_confirmed(enum lease_state s)
@@ -168,11 +168,11 @@ static void law_confirmed(enum lease_state s)
 	static const char law[] = "what the store was asked about stands, or is shrunk once more";
 
 	if (lease_is_unsure(s) && s != LEASE_STANDING) {
-		expect_step(law, s, LEASE_EV_STANDS, LEASE_STANDING, entering[LEASE_STANDING]);
-		expect_step(law, s, LEASE_EV_UNSHRUNK, LEASE_SHRINKING, entering[LEASE_SHRINKING]);
+		expect_step(law, s, LEASE_CUE_STANDS, LEASE_STANDING, entering[LEASE_STANDING]);
+		expect_step(law, s, LEASE_CUE_UNSHRUNK, LEASE_SHRINKING, entering[LEASE_SHRINKING]);
 	} else {
-		expect_nothing(law, s, LEASE_EV_STANDS);
-		expect_nothing(law, s, LEASE_EV_UNSHRUNK);
+		expect_nothing(law, s, LEASE_CUE_STANDS);
+		expect_nothing(law, s, LEASE_CUE_UNSHRUNK);
 	}
 }
 
@@ -180,50 +180,50 @@ static void law_broken(enum lease_state s)
 {
 	static const char law[] = "a lease that the store has confirmed can be taken away, and is closed first";
 
-	if (s == LEASE_HELD || s == LEASE_DRAINING || is_probed(s))
-		expect_step(law, s, LEASE_EV_BREAK, LEASE_BREAKING, end_probe(s));
+	if (s == LEASE_OPEN || s == LEASE_DRAINING || is_probed(s))
+		expect_step(law, s, LEASE_CUE_BREAK, LEASE_BREAKING, end_probe(s));
 	else
-		expect_nothing(law, s, LEASE_EV_BREAK);
+		expect_nothing(law, s, LEASE_CUE_BREAK);
 }
 
 static void law_wanted_elsewhere(enum lease_state s)
 {
 	static const char law[] = "a recall and a question do the same";
-	struct lease_step recalled = step_of(s, LEASE_EV_RECALLED);
+	struct lease_step recalled = step_of(s, LEASE_CUE_RECALLED);
 
-	expect_step(law, s, LEASE_EV_ASKED, recalled.next, recalled.actions);
+	expect_step(law, s, LEASE_CUE_ASKED, recalled.next, recalled.actions);
 }
 
 /* The steps that no law gives; the actions besides those of entering the state. */
 static const struct {
 	enum lease_state state;
-	enum lease_event event;
+	enum lease_cue event;
 	enum lease_state next;
 	unsigned actions;
 } rows[] = {
-	{LEASE_ASKING, LEASE_EV_GRANTED, LEASE_HELD, 0},
-	{LEASE_ASKING, LEASE_EV_REFUSED, LEASE_RELEASING, 0},
-	{LEASE_ASKING, LEASE_EV_UNWANTED, LEASE_RELEASING, 0},
-	{LEASE_ASKING, LEASE_EV_UNSENT, LEASE_ENDED, 0},
-	{LEASE_ASKING, LEASE_EV_RECALLED, LEASE_ASKING, LEASE_DO_ACQUIRE},
-	{LEASE_HELD, LEASE_EV_RECALLED, LEASE_DRAINING, 0},
-	{LEASE_HELD, LEASE_EV_LINGERED, LEASE_DRAINING, 0},
-	{LEASE_HELD, LEASE_EV_SUPERSEDED, LEASE_RELEASING, 0},
-	{LEASE_DRAINING, LEASE_EV_DRAINED, LEASE_PROBING, 0},
-	{LEASE_DRAINING, LEASE_EV_SUPERSEDED, LEASE_RELEASING, 0},
-	{LEASE_PROBING, LEASE_EV_IN_USE, LEASE_WAITING, 0},
-	{LEASE_PROBING, LEASE_EV_KEPT, LEASE_HELD, LEASE_DO_TELL_IN_USE},
-	{LEASE_PROBING, LEASE_EV_NEEDED, LEASE_STOPPING, 0},
-	{LEASE_PROBING, LEASE_EV_SUPERSEDED, LEASE_STOPPING, 0},
-	{LEASE_WAITING, LEASE_EV_RECALLED, LEASE_WAITING, LEASE_DO_TELL_IN_USE},
-	{LEASE_WAITING, LEASE_EV_NEEDED, LEASE_STOPPING, 0},
-	{LEASE_WAITING, LEASE_EV_SUPERSEDED, LEASE_STOPPING, 0},
-	{LEASE_BREAKING, LEASE_EV_RECALLED, LEASE_BREAKING, LEASE_DO_TELL_IN_USE},
-	{LEASE_BREAKING, LEASE_EV_SPARED, LEASE_DRAINING, LEASE_DO_SERVE},
-	{LEASE_BREAKING, LEASE_EV_DOOMED, LEASE_ENDING, LOSE},
-	{LEASE_ENDING, LEASE_EV_BEREFT, LEASE_RELEASING, 0},
-	{LEASE_SHRINKING, LEASE_EV_SHRUNK, LEASE_HELD, 0},
-	{LEASE_RELEASING, LEASE_EV_RELEASED, LEASE_ENDED, LEASE_DO_SERVE},
+	{LEASE_ASKING, LEASE_CUE_GRANTED, LEASE_OPEN, 0},
+	{LEASE_ASKING, LEASE_CUE_REFUSED, LEASE_RELEASING, 0},
+	{LEASE_ASKING, LEASE_CUE_UNWANTED, LEASE_RELEASING, 0},
+	{LEASE_ASKING, LEASE_CUE_UNSENT, LEASE_ENDED, 0},
+	{LEASE_ASKING, LEASE_CUE_RECALLED, LEASE_ASKING, LEASE_DO_ACQUIRE},
+	{LEASE_OPEN, LEASE_CUE_RECALLED, LEASE_DRAINING, 0},
+	{LEASE_OPEN, LEASE_CUE_LINGERED, LEASE_DRAINING, 0},
+	{LEASE_OPEN, LEASE_CUE_SUPERSEDED, LEASE_RELEASING, 0},
+	{LEASE_DRAINING, LEASE_CUE_DRAINED, LEASE_PROBING, 0},
+	{LEASE_DRAINING, LEASE_CUE_SUPERSEDED, LEASE_RELEASING, 0},
+	{LEASE_PROBING, LEASE_CUE_IN_USE, LEASE_WAITING, 0},
+	{LEASE_PROBING, LEASE_CUE_KEPT, LEASE_OPEN, LEASE_DO_TELL_IN_USE},
+	{LEASE_PROBING, LEASE_CUE_NEEDED, LEASE_STOPPING, 0},
+	{LEASE_PROBING, LEASE_CUE_SUPERSEDED, LEASE_STOPPING, 0},
+	{LEASE_WAITING, LEASE_CUE_RECALLED, LEASE_WAITING, LEASE_DO_TELL_IN_USE},
+	{LEASE_WAITING, LEASE_CUE_NEEDED, LEASE_STOPPING, 0},
+	{LEASE_WAITING, LEASE_CUE_SUPERSEDED, LEASE_STOPPING, 0},
+	{LEASE_BREAKING, LEASE_CUE_RECALLED, LEASE_BREAKING, LEASE_DO_TELL_IN_USE},
+	{LEASE_BREAKING, LEASE_CUE_SPARED, LEASE_DRAINING, LEASE_DO_SERVE},
+	{LEASE_BREAKING, LEASE_CUE_DOOMED, LEASE_ENDING, LOSE},
+	{LEASE_ENDING, LEASE_CUE_BEREFT, LEASE_RELEASING, 0},
+	{LEASE_SHRINKING, LEASE_CUE_SHRUNK, LEASE_OPEN, 0},
+	{LEASE_RELEASING, LEASE_CUE_RELEASED, LEASE_ENDED, LEASE_DO_SERVE},
 };
 
 static void expect_rows(void)
@@ -234,7 +234,7 @@ static void expect_rows(void)
 }
 
 /* What must never be, whatever the rest says: each is a promise of docs/design.md or of lease.h. */
-static void expect_promises(enum lease_state s, enum lease_event e)
+static void expect_promises(enum lease_state s, enum lease_cue e)
 {
 	struct lease_step step = step_of(s, e);
 
@@ -242,15 +242,15 @@ static void expect_promises(enum lease_state s, enum lease_event e)
 		expect(step.actions & LEASE_DO_RETURN, "the table says that it goes back before the release is sent", s,
 		       e);
 	if (lease_is_ours(s) && step.next == LEASE_RELEASING)
-		expect(e == LEASE_EV_FREE || e == LEASE_EV_SUPERSEDED,
+		expect(e == LEASE_CUE_FREE || e == LEASE_CUE_SUPERSEDED,
 		       "given back only if the kernel says that it is free, or another lease of ours covers it", s, e);
 	if (step.actions & LEASE_DO_PROBE)
-		expect(e == LEASE_EV_DRAINED, "a probe starts when the pins have ended", s, e);
+		expect(e == LEASE_CUE_DRAINED, "a probe starts when the pins have ended", s, e);
 	if (step.next == LEASE_ENDING && s != LEASE_ENDING)
 		expect(s == LEASE_BREAKING && step.actions & LEASE_DO_LOST,
 		       "holders are ended after the lease was closed to all", s, e);
 	if (s == LEASE_ENDING && step.next != LEASE_ENDING)
-		expect(step.next == LEASE_RELEASING && e == LEASE_EV_BEREFT,
+		expect(step.next == LEASE_RELEASING && e == LEASE_CUE_BEREFT,
 		       "a broken lease is released when its holders have ended", s, e);
 	if (s == LEASE_ENDED)
 		expect(step.next == LEASE_ENDED, "what has ended stays so", s, e);
@@ -259,17 +259,17 @@ static void expect_promises(enum lease_state s, enum lease_event e)
 		       "a lease that was to be released never opens again", s, e);
 	if (lease_is_ours(s) && step.next == LEASE_ENDED)
 		expect(step.actions & LEASE_DO_LOST, "a loss is reported", s, e);
-	if (lease_is_unsure(s) && step.next == LEASE_HELD)
-		expect(s == LEASE_STANDING && e == LEASE_EV_STOPPED,
+	if (lease_is_unsure(s) && step.next == LEASE_OPEN)
+		expect(s == LEASE_STANDING && e == LEASE_CUE_STOPPED,
 		       "an unsure lease opens when the store has confirmed it and no probe runs", s, e);
 	if (step.next == LEASE_STANDING && s != LEASE_STANDING)
-		expect(e == LEASE_EV_STANDS, "the store alone says that a lease stands", s, e);
+		expect(e == LEASE_CUE_STANDS, "the store alone says that a lease stands", s, e);
 	if (s == LEASE_UNSURE)
 		expect(step.next != LEASE_FORGOTTEN, "past the deadline nothing is put back", s, e);
 	if (s == LEASE_FORGOTTEN)
 		expect(step.next != LEASE_UNSURE, "what is forgotten is put back before the deadline, or lost", s, e);
-	if (e == LEASE_EV_EXPIRED)
-		expect(step.next != LEASE_HELD, "nothing is open past the deadline", s, e);
+	if (e == LEASE_CUE_EXPIRED)
+		expect(step.next != LEASE_OPEN, "nothing is open past the deadline", s, e);
 }
 
 /* Checks everything; NULL: nothing is wrong. */
@@ -311,21 +311,21 @@ END_TEST
 
 static struct {
 	enum lease_state state;
-	enum lease_event event;
+	enum lease_cue event;
 	struct lease_step step;
 } altered;
 
-static struct lease_step altered_step(enum lease_state state, enum lease_event event)
+static struct lease_step altered_step(enum lease_state state, enum lease_cue event)
 {
 	return state == altered.state && event == altered.event ? altered.step : lease_step(state, event);
 }
 
-static void expect_found(enum lease_state state, enum lease_event event, enum lease_state next, unsigned actions)
+static void expect_found(enum lease_state state, enum lease_cue event, enum lease_state next, unsigned actions)
 {
 	altered.state = state;
 	altered.event = event;
 	altered.step = (struct lease_step){.next = next, .actions = actions};
-	ck_assert_msg(find_wrong(), "not found: %s in %s leads to %s, with actions %#x", lease_event_name(event),
+	ck_assert_msg(find_wrong(), "not found: %s in %s leads to %s, with actions %#x", lease_cue_name(event),
 		      lease_state_name(state), lease_state_name(next), actions);
 }
 
@@ -351,23 +351,23 @@ START_TEST(a_broken_promise_is_named)
 {
 	static const struct {
 		enum lease_state state;
-		enum lease_event event;
+		enum lease_cue event;
 		struct lease_step step;
 		const char *law;
 	} broken[] = {
-		{LEASE_PROBING, LEASE_EV_IN_USE, {LEASE_RELEASING, LEASE_DO_RETURN | LEASE_DO_RELEASE}, "given back"},
-		{LEASE_HELD, LEASE_EV_LINGERED, {LEASE_HELD, LEASE_DO_PROBE}, "a probe starts"},
-		{LEASE_PROBING, LEASE_EV_FREE, {LEASE_RELEASING, LEASE_DO_RELEASE}, "the table says"},
-		{LEASE_RELEASING, LEASE_EV_GRANTED, {LEASE_HELD, LEASE_DO_OPEN}, "a lease that was to be released"},
-		{LEASE_UNSURE, LEASE_EV_UP, {LEASE_HELD, LEASE_DO_OPEN}, "an unsure lease"},
-		{LEASE_UNSURE, LEASE_EV_STANDS, {LEASE_HELD, LEASE_DO_OPEN}, "an unsure lease"},
-		{LEASE_UNSURE, LEASE_EV_UP, {LEASE_STANDING, LEASE_DO_AWAIT_PROBE}, "the store alone"},
-		{LEASE_UNSURE, LEASE_EV_FORGOTTEN, {LEASE_FORGOTTEN, LEASE_DO_CONFIRM}, "past the deadline"},
-		{LEASE_FORGOTTEN, LEASE_EV_EXPIRED, {LEASE_UNSURE, LEASE_DO_CONFIRM}, "what is forgotten"},
-		{LEASE_DRAINING, LEASE_EV_EXPIRED, {LEASE_HELD, LEASE_DO_CONFIRM}, "nothing is open"},
-		{LEASE_HELD, LEASE_EV_DOOMED, {LEASE_ENDING, LEASE_DO_LOST}, "holders are ended"},
-		{LEASE_ENDING, LEASE_EV_EXPIRED, {LEASE_RELEASING, RELEASE}, "a broken lease"},
-		{LEASE_WAITING, LEASE_EV_GONE, {LEASE_ENDED, LEASE_DO_SERVE}, "a loss is reported"},
+		{LEASE_PROBING, LEASE_CUE_IN_USE, {LEASE_RELEASING, LEASE_DO_RETURN | LEASE_DO_RELEASE}, "given back"},
+		{LEASE_OPEN, LEASE_CUE_LINGERED, {LEASE_OPEN, LEASE_DO_PROBE}, "a probe starts"},
+		{LEASE_PROBING, LEASE_CUE_FREE, {LEASE_RELEASING, LEASE_DO_RELEASE}, "the table says"},
+		{LEASE_RELEASING, LEASE_CUE_GRANTED, {LEASE_OPEN, LEASE_DO_OPEN}, "a lease that was to be released"},
+		{LEASE_UNSURE, LEASE_CUE_UP, {LEASE_OPEN, LEASE_DO_OPEN}, "an unsure lease"},
+		{LEASE_UNSURE, LEASE_CUE_STANDS, {LEASE_OPEN, LEASE_DO_OPEN}, "an unsure lease"},
+		{LEASE_UNSURE, LEASE_CUE_UP, {LEASE_STANDING, LEASE_DO_AWAIT_PROBE}, "the store alone"},
+		{LEASE_UNSURE, LEASE_CUE_FORGOTTEN, {LEASE_FORGOTTEN, LEASE_DO_CONFIRM}, "past the deadline"},
+		{LEASE_FORGOTTEN, LEASE_CUE_EXPIRED, {LEASE_UNSURE, LEASE_DO_CONFIRM}, "what is forgotten"},
+		{LEASE_DRAINING, LEASE_CUE_EXPIRED, {LEASE_OPEN, LEASE_DO_CONFIRM}, "nothing is open"},
+		{LEASE_OPEN, LEASE_CUE_DOOMED, {LEASE_ENDING, LEASE_DO_LOST}, "holders are ended"},
+		{LEASE_ENDING, LEASE_CUE_EXPIRED, {LEASE_RELEASING, RELEASE}, "a broken lease"},
+		{LEASE_WAITING, LEASE_CUE_GONE, {LEASE_ENDED, LEASE_DO_SERVE}, "a loss is reported"},
 	};
 
 	step_of = altered_step;

@@ -34,7 +34,7 @@ static void make_page(void)
 	for (int i = 0; i < LEASES_IN_BUCKET + 2; i++) {
 		leases[i] = (struct lease){
 			.lock = lock,
-			.state = LEASE_HELD,
+			.state = LEASE_OPEN,
 			.range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 10 * i, .to = 10 * i + 10}};
 		snprintf(leases[i].token, sizeof(leases[i].token), "%d", i);
 		DL_APPEND(lock->leases, &leases[i]);

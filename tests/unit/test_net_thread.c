@@ -15,7 +15,7 @@
 
 #define FD 100 /* both threads have it at first */
 
-static struct seen {
+static struct recent {
 	volatile pid_t second;
 	volatile bool go, gone;
 } * seen;

@@ -24,15 +24,15 @@ static struct waiter waiters[WAITERS];
 
 static int depth;
 static unsigned to_free;
-static void (*in_step)(struct lease *lease, enum lease_event event);
+static void (*in_step)(struct lease *lease, enum lease_cue event);
 static void (*when_told)(struct waiter *waiter, unsigned news);
 
-static void on_step(struct lease *lease, enum lease_event event)
+static void on_step(struct lease *lease, enum lease_cue event)
 {
 	char word[64];
 
 	ck_assert_int_eq(depth++, 0);
-	snprintf(word, sizeof(word), "%c:%s", (char)('a' + (lease - leases)), lease_event_name(event));
+	snprintf(word, sizeof(word), "%c:%s", (char)('a' + (lease - leases)), lease_cue_name(event));
 	say(word);
 	if (in_step)
 		in_step(lease, event);
@@ -136,10 +136,10 @@ static void clean(void)
 
 START_TEST(events_in_the_order_in_which_they_were_raised)
 {
-	queue_raise(&leases[1], LEASE_EV_FREE);
-	queue_raise(&leases[0], LEASE_EV_GRANTED);
-	queue_raise(&leases[1], LEASE_EV_EXPIRED);
-	queue_raise(&leases[2], LEASE_EV_GONE);
+	queue_raise(&leases[1], LEASE_CUE_FREE);
+	queue_raise(&leases[0], LEASE_CUE_GRANTED);
+	queue_raise(&leases[1], LEASE_CUE_EXPIRED);
+	queue_raise(&leases[2], LEASE_CUE_GONE);
 	ck_assert_str_eq(said, "");
 	queue_settle(&k);
 	ck_assert_str_eq(said, "b:free, a:granted, b:expired, c:gone");
@@ -148,22 +148,22 @@ END_TEST
 
 START_TEST(an_event_that_waits_is_not_raised_again)
 {
-	queue_raise(&leases[0], LEASE_EV_UP);
-	queue_raise(&leases[1], LEASE_EV_UP);
-	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_raise(&leases[0], LEASE_CUE_UP);
+	queue_raise(&leases[1], LEASE_CUE_UP);
+	queue_raise(&leases[0], LEASE_CUE_UP);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:up, b:up");
-	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_raise(&leases[0], LEASE_CUE_UP);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:up, b:up, a:up");
 }
 END_TEST
 
-static void supersede_the_next(struct lease *lease, enum lease_event event)
+static void supersede_the_next(struct lease *lease, enum lease_cue event)
 {
-	if (event == LEASE_EV_GRANTED)
-		queue_raise(lease + 1, LEASE_EV_SUPERSEDED);
-	if (event == LEASE_EV_SUPERSEDED)
+	if (event == LEASE_CUE_GRANTED)
+		queue_raise(lease + 1, LEASE_CUE_SUPERSEDED);
+	if (event == LEASE_CUE_SUPERSEDED)
 		waiters_serve(lock);
 }
 
@@ -171,8 +171,8 @@ static void supersede_the_next(struct lease *lease, enum lease_event event)
 START_TEST(a_step_raises_and_does_not_recurse)
 {
 	in_step = supersede_the_next;
-	queue_raise(&leases[0], LEASE_EV_GRANTED);
-	queue_raise(&leases[2], LEASE_EV_UP);
+	queue_raise(&leases[0], LEASE_CUE_GRANTED);
+	queue_raise(&leases[2], LEASE_CUE_UP);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:granted, c:up, b:superseded, told 0 1, told 1 1, told 2 1");
 }
@@ -182,7 +182,7 @@ static void give_up(struct waiter *waiter, unsigned news)
 {
 	(void)news;
 	if (waiter == &waiters[0])
-		queue_raise(&leases[0], LEASE_EV_UNWANTED);
+		queue_raise(&leases[0], LEASE_CUE_UNWANTED);
 }
 
 START_TEST(all_events_before_the_next_caller)
@@ -190,7 +190,7 @@ START_TEST(all_events_before_the_next_caller)
 	when_told = give_up;
 	queue_tell(&waiters[0], WAITER_SERVE);
 	queue_tell(&waiters[1], WAITER_SERVE);
-	queue_raise_all(&k, LEASE_EV_EXPIRED);
+	queue_raise_all(&k, LEASE_CUE_EXPIRED);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:expired, b:expired, c:expired, told 0 1, a:unwanted, told 1 1");
 }
@@ -238,7 +238,7 @@ START_TEST(what_comes_when)
 	queue_tell_in_use(&leases[1]);
 	queue_tell_store(&k, QUEUE_STORE_DOWN);
 	queue_tell_store(&k, QUEUE_STORE_TRIED);
-	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_raise(&leases[0], LEASE_CUE_UP);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:up, tried, down, in use b, told 0 1, obey c, freed");
 	queue_settle(&k);
@@ -252,7 +252,7 @@ END_TEST
 
 START_TEST(a_keeper_that_ends_does_nothing)
 {
-	queue_raise(&leases[0], LEASE_EV_UP);
+	queue_raise(&leases[0], LEASE_CUE_UP);
 	queue_stop(&k);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "");

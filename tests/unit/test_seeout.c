@@ -237,20 +237,20 @@ END_TEST
 
 /* --- many --- */
 
-struct seen {
+struct recent {
 	struct seeouts *all;
 	unsigned answers[3], tags;
 };
 
 static void on_seen(void *arg, size_t tag, enum seeout_answer answer)
 {
-	struct seen *seen = arg;
+	struct recent *seen = arg;
 
 	seen->answers[answer]++;
 	seen->tags |= 1u << tag;
 }
 
-static bool all_seen(const struct seen *seen)
+static bool all_seen(const struct recent *seen)
 {
 	uv_run(&loop, UV_RUN_NOWAIT);
 	return seen->answers[SEEOUT_OUT] + seen->answers[SEEOUT_REFUSED] == SEEOUT_USER_MAX;
@@ -261,7 +261,7 @@ static void on_idle(uv_idle_t *idle)
 	(void)idle;
 }
 
-static void setup_many(struct seen *seen, uv_idle_t *alive)
+static void setup_many(struct recent *seen, uv_idle_t *alive)
 {
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	uv_idle_init(&loop, alive);
@@ -270,7 +270,7 @@ static void setup_many(struct seen *seen, uv_idle_t *alive)
 	ck_assert_ptr_nonnull(seen->all);
 }
 
-static void end_many(struct seen *seen, uv_idle_t *alive, unsigned started)
+static void end_many(struct recent *seen, uv_idle_t *alive, unsigned started)
 {
 	wait_until((uv_run(&loop, UV_RUN_NOWAIT), seen->answers[SEEOUT_OUT] == started));
 	seeouts_free(seen->all);
@@ -282,7 +282,7 @@ static void end_many(struct seen *seen, uv_idle_t *alive, unsigned started)
 START_TEST(one_user_has_a_part_of_the_room)
 {
 	pid_t pid = start(SLEEPS, -1);
-	struct seen seen = {0};
+	struct recent seen = {0};
 	uv_idle_t alive; /* as the keeper's loop always is */
 
 	setup_many(&seen, &alive);
@@ -304,7 +304,7 @@ START_TEST(one_user_has_a_part_of_the_room)
 END_TEST
 
 /* The loop does not run meanwhile, so nobody gives a place back. Starts one for a process that has ended, as often as there is room, users with consecutive numbers having `each`. How many. */
-static unsigned fill(struct seen *seen, enum seeout_how how, uid_t uid, unsigned each)
+static unsigned fill(struct recent *seen, enum seeout_how how, uid_t uid, unsigned each)
 {
 	unsigned count = 0;
 
@@ -315,7 +315,7 @@ static unsigned fill(struct seen *seen, enum seeout_how how, uid_t uid, unsigned
 
 START_TEST(users_leave_room_for_root)
 {
-	struct seen seen = {0};
+	struct recent seen = {0};
 	uv_idle_t alive;
 
 	setup_many(&seen, &alive);
@@ -329,7 +329,7 @@ START_TEST(gentle_ones_leave_room)
 {
 	const unsigned each = SEEOUT_USER_MAX / SEEOUT_GENTLE_PART;
 	const unsigned gentle = (SEEOUT_MAX - SEEOUT_USER_MAX) / SEEOUT_GENTLE_PART;
-	struct seen seen = {0};
+	struct recent seen = {0};
 	uv_idle_t alive;
 
 	setup_many(&seen, &alive);

@@ -9,7 +9,7 @@ START_TEST(granted)
 {
 	int64_t before = clock_now_ns();
 
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	ask_all(&one, 0);
 	check_said("used, shown, table: pin");
 	check_pinned(&one);
@@ -20,7 +20,7 @@ END_TEST
 
 START_TEST(no_pin_beyond_what_is_sure)
 {
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	sure_ms = PIN_MS / 2;
 	ask_all(&one, 0);
 	check_pinned(&one);
@@ -31,7 +31,7 @@ END_TEST
 /* It would be over before the answer arrives. */
 START_TEST(hardly_sure)
 {
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	sure_ms = 4;
 	ask_all(&one, 0);
 	check_said("");
@@ -44,7 +44,7 @@ END_TEST
 
 START_TEST(tests_get_no_pin)
 {
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	ask(&one, WIRE_TEST, WIRE_EXCLUSIVE, WIRE_F_NONBLOCK, 0, WIRE_EOF);
 	ck_assert_int_eq(verdict(&one), WIRE_GRANTED);
 	check_said("used, shown");
@@ -55,7 +55,7 @@ END_TEST
 /* Probes of other leases in the range are stopped first. The lease's own goes on when the pin is not wanted any more. */
 START_TEST(probes_in_the_range)
 {
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	probes_run = true;
 	ask_all(&one, 0);
 	check_said("");
@@ -70,7 +70,7 @@ END_TEST
 
 START_TEST(holders_of_a_lost_lease)
 {
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	losing = true;
 	ask_all(&one, 0);
 	check_waits(&one, 0);
@@ -85,7 +85,7 @@ START_TEST(taken_away)
 {
 	struct lease *broken = add_lease(LEASE_BREAKING, WIRE_EXCLUSIVE, 0, WIRE_EOF);
 
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	ask_all(&one, 0);
 	check_said("");
 	check_waits(&one, 0);
@@ -102,7 +102,7 @@ END_TEST
 /* When the pin is over, what waits for that goes on; the loop's clock may be early. */
 START_TEST(pin_ends)
 {
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	ask_all(&one, 0);
 	check_pinned(&one);
 	lease->state = LEASE_DRAINING;
@@ -119,7 +119,7 @@ END_TEST
 /* A connection that rests is watched when somebody waits for the end of its pin. */
 START_TEST(pin_is_wanted)
 {
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	ask_all(&one, 0);
 	check_pinned(&one);
 	sessions.epoll = epoll_create1(EPOLL_CLOEXEC);

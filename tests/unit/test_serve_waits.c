@@ -25,7 +25,7 @@ START_TEST(store_away_and_a_lease)
 	uint64_t waits = 0;
 
 	up = false;
-	all_of(LEASE_HELD);
+	all_of(LEASE_OPEN);
 	ask_all(&one, 0);
 	check_pinned(&one);
 	for (size_t i = 0; i <= HISTOGRAM_BUCKETS; i++)

@@ -33,7 +33,7 @@ END_TEST
 
 START_TEST(leases_and_who_holds_them)
 {
-	struct lease *lease = add_lease(LEASE_HELD);
+	struct lease *lease = add_lease(LEASE_OPEN);
 	json_t *doc = document();
 	const json_t *row = nth(doc, "leases", 0), *held = nth(row, "holders", 0);
 
@@ -64,7 +64,7 @@ START_TEST(ranges)
 	const struct store_range part = {WIRE_RECORD, WIRE_SHARED, 5, 7};
 	json_t *doc;
 
-	lease_new(&file->locks[WIRE_RECORD], &part, 0)->state = LEASE_HELD;
+	lease_new(&file->locks[WIRE_RECORD], &part, 0)->state = LEASE_OPEN;
 	doc = document();
 	ck_assert_str_eq(text(nth(doc, "leases", 0), "space"), "record");
 	ck_assert_str_eq(text(nth(doc, "leases", 0), "mode"), "shared");
@@ -90,7 +90,7 @@ START_TEST(notes)
 	check_note("being asked for");
 	lease->asking.queued = true;
 	check_note("waits for another host");
-	lease->state = LEASE_HELD;
+	lease->state = LEASE_OPEN;
 	lease->recalled.level = RECALL_LINGER;
 	check_note("");
 	lease->recalled.level = RECALL_ASK;
@@ -118,7 +118,7 @@ START_TEST(a_holder_that_cannot_be_seen)
 	const json_t *row;
 	json_t *doc;
 
-	add_lease(LEASE_HELD);
+	add_lease(LEASE_OPEN);
 	hidden = true;
 	doc = document();
 	row = nth(nth(doc, "leases", 0), "holders", 1);

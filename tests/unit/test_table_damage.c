@@ -1,4 +1,4 @@
-/* keeper/guard/table_earlier.c, table_text.c: damaged slots and texts. What is damaged is lost, and nothing else. */
+/* keeper/guard/table_left.c, table_text.c: damaged slots and texts. What is damaged is lost, and nothing else. */
 #include "tests/unit/table_fixture.h"
 
 static bool disowned; /* all of table_disown() was done */

@@ -12,19 +12,19 @@
 /* A parent can die at each of these, too. */
 int renameat(int from_fd, const char *from, int to_fd, const char *to)
 {
-	before_store();
+	own_store();
 	return (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, 0);
 }
 
 int linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)
 {
-	before_store();
+	own_store();
 	return (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
 }
 
 int unlinkat(int fd, const char *name, int flags)
 {
-	before_store();
+	own_store();
 	return (int)syscall(SYS_unlinkat, fd, name, flags);
 }
 

@@ -150,7 +150,7 @@ START_TEST(a_lease)
 	struct lease *lease = taken_up(&entry);
 	struct stat st;
 
-	ck_assert(lease_is_ours(lease->state) && lease->state != LEASE_HELD); /* closed */
+	ck_assert(lease_is_ours(lease->state) && lease->state != LEASE_OPEN); /* closed */
 	ck_assert_uint_eq(lease->fence, 42);
 	ck_assert_uint_eq(lease->slot, 9);
 	ck_assert(lease->range.space == WIRE_RECORD && lease->range.mode == WIRE_SHARED && lease->range.from == 5 &&

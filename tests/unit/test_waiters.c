@@ -48,7 +48,7 @@ static void clean(void)
 	free(asks.why);
 }
 
-static bool is_raised(const struct lease *lease, enum lease_event event)
+static bool is_raised(const struct lease *lease, enum lease_cue event)
 {
 	return lease->events[event].prev != NULL;
 }
@@ -64,7 +64,7 @@ START_TEST(which_kinds_wait_for_a_lease)
 	ck_assert(!waiters_exist(&draining));
 	waiters_detach(&asking);
 	ck_assert(!waiters_exist(&asking) && !waits.lease && !asks.lease);
-	ck_assert(!is_raised(&asking, LEASE_EV_UNWANTED)); /* it is no asking one any more */
+	ck_assert(!is_raised(&asking, LEASE_CUE_UNWANTED)); /* it is no asking one any more */
 }
 END_TEST
 
@@ -73,10 +73,10 @@ START_TEST(the_last_one_that_leaves_makes_it_unwanted)
 	waiters_join(&waits, &asking);
 	waiters_join(&asks, &asking);
 	waiters_leave(&waits);
-	ck_assert(!is_raised(&asking, LEASE_EV_UNWANTED));
+	ck_assert(!is_raised(&asking, LEASE_CUE_UNWANTED));
 	waiters_remove(&asks);
-	ck_assert(is_raised(&asking, LEASE_EV_UNWANTED));
-	ck_assert(!asks.lock && !is_raised(&draining, LEASE_EV_DRAINED));
+	ck_assert(is_raised(&asking, LEASE_CUE_UNWANTED));
+	ck_assert(!asks.lock && !is_raised(&draining, LEASE_CUE_DRAINED));
 }
 END_TEST
 
@@ -89,12 +89,12 @@ START_TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
 	ck_assert(waiters_are_pinned(lock, &draining.range) && waiters_are_pinned(lock, &touching));
 	ck_assert(!waiters_are_pinned(lock, &before));
 	waiters_unpinned(lock);
-	ck_assert(!is_raised(&draining, LEASE_EV_DRAINED));
+	ck_assert(!is_raised(&draining, LEASE_CUE_DRAINED));
 	asks.pin_until_ns = 1;
 	ck_assert(!waiters_are_pinned(lock, &draining.range));
 	waiters_remove(&asks);
-	ck_assert(is_raised(&draining, LEASE_EV_DRAINED));
-	ck_assert(!is_raised(&asking, LEASE_EV_DRAINED));
+	ck_assert(is_raised(&draining, LEASE_CUE_DRAINED));
+	ck_assert(!is_raised(&asking, LEASE_CUE_DRAINED));
 }
 END_TEST
 
@@ -123,9 +123,9 @@ START_TEST(a_pin_that_is_due_counts)
 	ck_assert(waiters_need_pin(lock, &draining.range) && waiters_are_pinned(lock, &draining.range));
 	asks.pin_until_ns = 1;
 	waiters_remove(&asks);
-	ck_assert(!is_raised(&draining, LEASE_EV_DRAINED));
+	ck_assert(!is_raised(&draining, LEASE_CUE_DRAINED));
 	waiters_remove(&waits);
-	ck_assert(is_raised(&draining, LEASE_EV_DRAINED));
+	ck_assert(is_raised(&draining, LEASE_CUE_DRAINED));
 }
 END_TEST
 

@@ -1,5 +1,5 @@
-/* keeper/leases/seeing.c: what is tried again, and when. Threads are seen out by the test. */
-#include "keeper/leases/seeing.h"
+/* keeper/leases/seenout.c: what is tried again, and when. Threads are seen out by the test. */
+#include "keeper/leases/seenout.h"
 
 #include <check.h>
 #include <errno.h>
@@ -87,12 +87,12 @@ static void setup(void)
 	k.loop = &loop;
 	*lock = (struct lock){.file = &file, .space = WIRE_FLOCK};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
-	ck_assert_int_eq(seeing_start(&k, on_unpinned), 0);
+	ck_assert_int_eq(seenout_start(&k, on_unpinned), 0);
 }
 
 static void teardown(void)
 {
-	seeing_stop(&k);
+	seenout_stop(&k);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	underway_close(&table.underway);
@@ -104,19 +104,19 @@ static void note(int thread)
 {
 	const struct onbehalf who = {.thread = thread, .pid = thread, .started = 1};
 
-	ck_assert_int_eq(seeing_note(lock, &all, &who, 1), 0);
+	ck_assert_int_eq(seenout_note(lock, &all, &who, 1), 0);
 }
 
 static uint64_t next_look_ms(void)
 {
-	return uv_is_active((uv_handle_t *)&k.seeing.again) ? uv_timer_get_due_in(&k.seeing.again) : UINT64_MAX;
+	return uv_is_active((uv_handle_t *)&k.seenout.again) ? uv_timer_get_due_in(&k.seenout.again) : UINT64_MAX;
 }
 
 START_TEST(the_next_one_has_the_place_at_once)
 {
 	for (int i = 1; i <= 5; i++)
 		note(i);
-	ck_assert(seeing_is_wanted(lock, &all, false));
+	ck_assert(seenout_is_wanted(lock, &all, false));
 	ck_assert_uint_eq(started, PLACES);
 	while (answered < 5) {
 		unsigned before = started;
@@ -129,7 +129,7 @@ START_TEST(the_next_one_has_the_place_at_once)
 		uv_run(&loop, UV_RUN_NOWAIT);
 		ck_assert_uint_eq(started, before + 1);
 	}
-	ck_assert(!seeing_is_wanted(lock, &all, false));
+	ck_assert(!seenout_is_wanted(lock, &all, false));
 }
 END_TEST
 
@@ -137,11 +137,11 @@ END_TEST
 START_TEST(what_finds_no_place_does_not_wait_for_what_is_late)
 {
 	note(1);
-	ck_assert(seeing_is_wanted(lock, &all, false));
+	ck_assert(seenout_is_wanted(lock, &all, false));
 	ck_assert_uint_gt(next_look_ms(), SOON_MS);
 	note(2);
 	note(3);
-	ck_assert(seeing_is_wanted(lock, &all, false));
+	ck_assert(seenout_is_wanted(lock, &all, false));
 	ck_assert_uint_eq(started, PLACES);
 	ck_assert_uint_le(next_look_ms(), SOON_MS);
 }
@@ -151,8 +151,8 @@ END_TEST
 START_TEST(what_is_wanted_meanwhile_is_tried_at_once)
 {
 	note(1);
-	ck_assert(seeing_is_wanted(lock, &all, true));
-	ck_assert(seeing_is_wanted(lock, &all, false));
+	ck_assert(seenout_is_wanted(lock, &all, true));
+	ck_assert(seenout_is_wanted(lock, &all, false));
 	answer(&k, running[answered++], SEEOUT_REFUSED);
 	uv_run(&loop, UV_RUN_NOWAIT);
 	ck_assert_uint_eq(started, 2);
@@ -164,11 +164,11 @@ END_TEST
 
 int main(void)
 {
-	TCase *tests = tcase_create("seeing");
+	TCase *tests = tcase_create("seenout");
 
 	tcase_add_checked_fixture(tests, setup, teardown);
 	tcase_add_test(tests, the_next_one_has_the_place_at_once);
 	tcase_add_test(tests, what_finds_no_place_does_not_wait_for_what_is_late);
 	tcase_add_test(tests, what_is_wanted_meanwhile_is_tried_at_once);
-	return suite_run_case("seeing", tests);
+	return suite_run_case("seenout", tests);
 }

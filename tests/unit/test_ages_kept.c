@@ -1,4 +1,4 @@
-/* keeper/leases/grants.c: what a keeper that died has granted, as the next one knows it. */
+/* keeper/leases/ages.c: what a keeper that died has granted, as the next one knows it. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
-#include "keeper/leases/grants.c"
+#include "keeper/leases/ages.c"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
@@ -33,21 +33,21 @@ static void start(int64_t limit_ms, bool leased)
 	lock = &file->locks[WIRE_FLOCK];
 	lease = (struct lease){.lock = lock};
 	lock->leases = leased ? &lease : NULL;
-	grants_takeup(&k);
+	ages_takeup(&k);
 }
 
 /* As kill -9 does: nothing of it is undone. */
 static void die(void)
 {
-	struct grants_record all[GRANTS_RECORDS];
-	size_t bytes = k.grants.file ? sizeof(all) : 0;
+	struct ages_record all[AGES_RECORDS];
+	size_t bytes = k.ages.file ? sizeof(all) : 0;
 
-	memcpy(all, bytes ? k.grants.file->records : all, bytes);
+	memcpy(all, bytes ? k.ages.file->records : all, bytes);
 	lock->leases = NULL;
 	file_free(file);
 	if (bytes)
-		memcpy(k.grants.file->records, all, bytes);
-	grants_close(&k);
+		memcpy(k.ages.file->records, all, bytes);
+	ages_close(&k);
 }
 
 static void setup(void)
@@ -66,41 +66,41 @@ static void teardown(void)
 
 static void grant(pid_t pid, int64_t pin_ns)
 {
-	grants_note_granted(lock, pid, 5, clock_now_ns() + pin_ns);
+	ages_note_granted(lock, pid, 5, clock_now_ns() + pin_ns);
 }
 
 /* So much of the running clock goes by. */
 static void run(int64_t ns)
 {
-	k.grants.ran_ns += ns;
-	grants_tick(&k, false);
+	k.ages.ran_ns += ns;
+	ages_tick(&k, false);
 }
 
 START_TEST(the_next_keeper_goes_on)
 {
-	struct grant *one;
+	struct age *one;
 	int64_t granted_ns;
 
 	grant(1001, 0);
 	run(MINUTE_NS);
 	grant(1002, MINUTE_NS);
-	granted_ns = grants_find(lock, 1002)->granted_ns;
+	granted_ns = ages_find(lock, 1002)->granted_ns;
 	die();
 	start(1000, true);
-	one = grants_find(lock, 1001);
-	ck_assert(one && grant_age_ms(&k, one) >= 60000 && grant_age_ms(&k, one) < 70000);
-	ck_assert(one->uid == 5 && one->state == GRANT_QUIET && one->since > 0);
-	ck_assert_int_lt(grant_age_ms(&k, grants_find(lock, 1002)), -50000);
-	ck_assert_int_eq(grants_find(lock, 1002)->granted_ns, granted_ns);
-	ck_assert_int_lt(grant_age_ms(&k, grants_find(lock, 0)), -50000);
-	ck_assert_ptr_eq(k.grants.locks, lock);
+	one = ages_find(lock, 1001);
+	ck_assert(one && age_ms_of(&k, one) >= 60000 && age_ms_of(&k, one) < 70000);
+	ck_assert(one->uid == 5 && one->state == AGE_QUIET && one->since > 0);
+	ck_assert_int_lt(age_ms_of(&k, ages_find(lock, 1002)), -50000);
+	ck_assert_int_eq(ages_find(lock, 1002)->granted_ns, granted_ns);
+	ck_assert_int_lt(age_ms_of(&k, ages_find(lock, 0)), -50000);
+	ck_assert_ptr_eq(k.ages.locks, lock);
 	/* And the one after it, for which one has been granted anew, and one has ended. */
 	grant(1001, 0);
-	grants_drop(lock, grants_find(lock, 1002));
+	ages_drop(lock, ages_find(lock, 1002));
 	die();
 	start(1000, true);
-	ck_assert_int_lt(grant_age_ms(&k, grants_find(lock, 1001)), 10000);
-	ck_assert_ptr_null(grants_find(lock, 1002));
+	ck_assert_int_lt(age_ms_of(&k, ages_find(lock, 1001)), 10000);
+	ck_assert_ptr_null(ages_find(lock, 1002));
 }
 END_TEST
 
@@ -111,11 +111,11 @@ START_TEST(the_clock_goes_on_where_it_was)
 
 	grant(1001, 0);
 	run(MINUTE_NS);
-	before = grants_now_ns(&k);
+	before = ages_now_ns(&k);
 	die();
 	poll(NULL, 0, 50);
 	start(1000, true);
-	ck_assert_int_lt(grants_now_ns(&k) - before, 40 * NS_PER_MS);
+	ck_assert_int_lt(ages_now_ns(&k) - before, 40 * NS_PER_MS);
 }
 END_TEST
 
@@ -130,10 +130,10 @@ START_TEST(what_does_not_count_any_more)
 	grant(1001, 0);
 	die();
 	start(others[_i].limit_ms, others[_i].leased);
-	ck_assert_ptr_null(lock->grants);
+	ck_assert_ptr_null(lock->ages);
 	die();
 	start(1000, true);
-	ck_assert_ptr_null(lock->grants);
+	ck_assert_ptr_null(lock->ages);
 }
 END_TEST
 
@@ -144,9 +144,9 @@ START_TEST(half_written)
 
 	grant(1001, 0);
 	die();
-	fd = openat(dir_fd, GRANTS_NAME, O_RDWR | O_CLOEXEC);
+	fd = openat(dir_fd, AGES_NAME, O_RDWR | O_CLOEXEC);
 	for (off_t at = 0; at < 4096; at++) { /* the times of a grant that came before */
-		struct grants_record r;
+		struct ages_record r;
 
 		if (pread(fd, &r, sizeof(r), at) == sizeof(r) && r.dev == 7 && r.ino == 8 && r.pid == 1001) {
 			r.at_ns -= MINUTE_NS;
@@ -155,8 +155,8 @@ START_TEST(half_written)
 	}
 	close(fd);
 	start(1000, true);
-	ck_assert_ptr_null(grants_find(lock, 1001));
-	ck_assert_ptr_nonnull(grants_find(lock, 0));
+	ck_assert_ptr_null(ages_find(lock, 1001));
+	ck_assert_ptr_nonnull(ages_find(lock, 0));
 }
 END_TEST
 
@@ -164,11 +164,11 @@ END_TEST
 START_TEST(of_long_ago)
 {
 	grant(1001, 0);
-	k.grants.last_ns -= 2 * MINUTE_NS;
-	k.grants.file->ticked_ns = k.grants.last_ns;
+	k.ages.last_ns -= 2 * MINUTE_NS;
+	k.ages.file->ticked_ns = k.ages.last_ns;
 	die();
 	start(1000, true);
-	ck_assert_ptr_null(lock->grants);
+	ck_assert_ptr_null(lock->ages);
 }
 END_TEST
 
@@ -180,41 +180,41 @@ START_TEST(another_file_is_void)
 
 	grant(1001, 0);
 	die();
-	fd = openat(dir_fd, GRANTS_NAME, O_RDWR | O_CLOEXEC);
+	fd = openat(dir_fd, AGES_NAME, O_RDWR | O_CLOEXEC);
 	if (strlen(void_files[_i]) < 2)
 		ck_assert_int_eq(ftruncate(fd, 0), 0);
 	ck_assert_int_eq(write(fd, void_files[_i], strlen(void_files[_i])), (ssize_t)strlen(void_files[_i]));
 	close(fd);
 	start(1000, true);
-	ck_assert_ptr_null(lock->grants);
+	ck_assert_ptr_null(lock->ages);
 	grant(1002, 0); /* it is made anew */
 	die();
 	start(1000, true);
-	ck_assert_ptr_nonnull(grants_find(lock, 1002));
+	ck_assert_ptr_nonnull(ages_find(lock, 1002));
 }
 END_TEST
 
 START_TEST(there_is_room_for_so_many)
 {
-	struct grants_record *all;
+	struct ages_record *all;
 	size_t free_at = 0;
 
 	grant(1001, 0); /* and for any process: two records */
-	all = k.grants.file->records;
-	for (size_t i = 0; i < GRANTS_RECORDS; i++)
+	all = k.ages.file->records;
+	for (size_t i = 0; i < AGES_RECORDS; i++)
 		if (!all[i].sum)
-			all[free_at = i] = (struct grants_record){.dev = 1, .ino = 2, .pid = 3, .sum = 1};
+			all[free_at = i] = (struct ages_record){.dev = 1, .ino = 2, .pid = 3, .sum = 1};
 	grant(1002, 0); /* not kept, and no other one is overwritten */
-	ck_assert_ptr_null(grants_find(lock, 1002)->kept);
+	ck_assert_ptr_null(ages_find(lock, 1002)->kept);
 	all[free_at].sum = 0;
 	grant(1003, 0);
-	ck_assert_ptr_eq(grants_find(lock, 1003)->kept, &all[free_at]);
+	ck_assert_ptr_eq(ages_find(lock, 1003)->kept, &all[free_at]);
 	die();
 	start(1000, true); /* drops all that is of no file that it knows */
-	ck_assert_ptr_nonnull(grants_find(lock, 1001));
-	ck_assert_ptr_null(grants_find(lock, 1002));
+	ck_assert_ptr_nonnull(ages_find(lock, 1001));
+	ck_assert_ptr_null(ages_find(lock, 1002));
 	grant(1002, 0);
-	ck_assert_ptr_nonnull(grants_find(lock, 1002)->kept);
+	ck_assert_ptr_nonnull(ages_find(lock, 1002)->kept);
 }
 END_TEST
 
@@ -228,13 +228,13 @@ START_TEST(there_is_no_memory)
 	own_mounts();
 	ck_assert_int_eq(mount("none", base, "tmpfs", 0, "size=64k"), 0);
 	other.dir_fd = full = base_open();
-	ck_assert_int_eq(grants_open(&other, true), -ENOSPC);
-	ck_assert_int_eq(fstatat(full, GRANTS_NAME, &st, 0), 0);
+	ck_assert_int_eq(ages_open(&other, true), -ENOSPC);
+	ck_assert_int_eq(fstatat(full, AGES_NAME, &st, 0), 0);
 	ck_assert_int_eq(st.st_size, 0);
-	ck_assert_int_eq(grants_open(&other, false), -ENOENT);
+	ck_assert_int_eq(ages_open(&other, false), -ENOENT);
 	/* As an earlier version left it. */
-	ck_assert_int_eq(truncate(in_base(GRANTS_NAME), sizeof(struct grants_file)), 0);
-	ck_assert_int_eq(grants_open(&other, false), -ENOSPC);
+	ck_assert_int_eq(truncate(in_base(AGES_NAME), sizeof(struct ages_file)), 0);
+	ck_assert_int_eq(ages_open(&other, false), -ENOSPC);
 	close(full);
 	ck_assert_int_eq(umount(base), 0);
 }

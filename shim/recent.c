@@ -1,4 +1,4 @@
-#include "shim/seen.h"
+#include "shim/recent.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -12,43 +12,43 @@
 #define YOUNG_NS       20000000
 #define YOUNG_WHOLE_NS 2000000000
 
-#define SEEN_FILES 64
-#define SEEN_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
+#define RECENT_FILES 64
+#define RECENT_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
 
 struct seen_entry {
-	struct seen_key key;
-	struct seen seen;
+	struct recent_key key;
+	struct recent seen;
 };
 
-static struct seen_entry seen_table[SEEN_FILES];
-static uint32_t seen_seqs[SEEN_FILES];
+static struct seen_entry seen_table[RECENT_FILES];
+static uint32_t seen_seqs[RECENT_FILES];
 static uint32_t seen_era;
 
 /* An empty path is known by its address since Linux 6.11, and read from memory before that, which takes longer. */
-static long seen_statx(int fd, struct statx *stx)
+static long recent_statx(int fd, struct statx *stx)
 {
 	static const char *empty;
 	const char *path = __atomic_load_n(&empty, __ATOMIC_RELAXED);
-	long ret = sys(statx, fd, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, SEEN_MASK, stx);
+	long ret = sys(statx, fd, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, RECENT_MASK, stx);
 
 	if (ret != -EFAULT || path)
 		return ret;
 	__atomic_store_n(&empty, "", __ATOMIC_RELAXED);
-	return sys(statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, SEEN_MASK, stx);
+	return sys(statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, RECENT_MASK, stx);
 }
 
-bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
+bool recent_key(int fd, int64_t stamp_ns, struct recent_key *key)
 {
 	const uint32_t era = __atomic_load_n(&seen_era, __ATOMIC_ACQUIRE);
 	struct statx stx;
 
 	/* DONT_SYNC: a short cut must not wait for a file server. */
-	if (seen_statx(fd, &stx) < 0 || !(stx.stx_mask & STATX_INO) ||
+	if (recent_statx(fd, &stx) < 0 || !(stx.stx_mask & STATX_INO) ||
 	    !(S_ISREG(stx.stx_mode) || S_ISDIR(stx.stx_mode))) {
-		*key = (struct seen_key){0};
+		*key = (struct recent_key){0};
 		return false;
 	}
-	*key = (struct seen_key){
+	*key = (struct recent_key){
 		.dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
 		.ino = stx.stx_ino,
 		.mount = stx.stx_mnt_id,
@@ -57,21 +57,21 @@ bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key)
 		.ctime_ns = stx.stx_ctime.tv_sec * 1000000000 + stx.stx_ctime.tv_nsec,
 	};
 	/* A directory has several links but one name. */
-	return (stx.stx_mask & SEEN_MASK) == SEEN_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode));
+	return (stx.stx_mask & RECENT_MASK) == RECENT_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode));
 }
 
-static unsigned int seen_slot_of(const struct seen_key *key)
+static unsigned int recent_slot_of(const struct recent_key *key)
 {
 	uint64_t mixed = (key->ino ^ key->dev << 20 ^ key->mount << 40) * 0x9e3779b97f4a7c15ull;
 
-	return (unsigned int)(mixed >> 32) % SEEN_FILES;
+	return (unsigned int)(mixed >> 32) % RECENT_FILES;
 }
 
 /* Reads the entry in which this file may be. False: another file is. Field by field to where it is wanted: what is stored in
  * parts and read as a whole takes longer than all of this. */
-static inline bool seen_get(const struct seen_key *key, struct seen *seen, struct seen_key *when)
+static inline bool recent_get(const struct recent_key *key, struct recent *seen, struct recent_key *when)
 {
-	unsigned int i = seen_slot_of(key);
+	unsigned int i = recent_slot_of(key);
 	const struct seen_entry *e = &seen_table[i];
 	uint32_t seq;
 
@@ -87,28 +87,28 @@ static inline bool seen_get(const struct seen_key *key, struct seen *seen, struc
 	return seqcopy_end(&seen_seqs[i], seq);
 }
 
-static bool seen_is_young(int64_t ctime_ns)
+static bool recent_is_young(int64_t ctime_ns)
 {
 	int64_t age_ns = sys_clock_ns(CLOCK_REALTIME_COARSE) - ctime_ns;
 
 	return age_ns < (ctime_ns % 1000000000 ? YOUNG_NS : YOUNG_WHOLE_NS);
 }
 
-void seen_look(struct seen_key *key)
+void recent_look(struct recent_key *key)
 {
-	key->young = seen_is_young(key->ctime_ns);
+	key->young = recent_is_young(key->ctime_ns);
 }
 
-bool seen_find_path(const struct seen_key *key, struct seen *seen)
+bool recent_find_path(const struct recent_key *key, struct recent *seen)
 {
-	struct seen_key when;
+	struct recent_key when;
 
-	return seen_get(key, seen, &when) && seen->path_hash;
+	return recent_get(key, seen, &when) && seen->path_hash;
 }
 
-void seen_add(const struct seen_key *key, const struct seen *seen)
+void recent_add(const struct recent_key *key, const struct recent *seen)
 {
-	unsigned int i = seen_slot_of(key);
+	unsigned int i = recent_slot_of(key);
 	struct seen_entry entry;
 
 	memset(&entry, 0, sizeof(entry)); /* padding, too, on 32-bit systems */
@@ -117,14 +117,14 @@ void seen_add(const struct seen_key *key, const struct seen *seen)
 	seqcopy_write(&seen_seqs[i], &seen_table[i], &entry, sizeof(entry));
 }
 
-bool seen_find(const struct seen_key *key, struct seen *seen)
+bool recent_find(const struct recent_key *key, struct recent *seen)
 {
-	struct seen_key when;
+	struct recent_key when;
 
-	return seen_get(key, seen, &when) && when.ctime_ns == key->ctime_ns && !when.young;
+	return recent_get(key, seen, &when) && when.ctime_ns == key->ctime_ns && !when.young;
 }
 
-void seen_forget(void)
+void recent_forget(void)
 {
 	__atomic_add_fetch(&seen_era, 1, __ATOMIC_RELEASE);
 }

@@ -1,5 +1,5 @@
-/* See unseen.h. */
-#include "keeper/leases/unseen.h"
+/* See hidden.h. */
+#include "keeper/leases/hidden.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,20 +12,20 @@
 
 #define UNSEEN_MOST 4096 /* leases in one look */
 
-struct unseen_row {
+struct hidden_row {
 	char token[STORE_TOKEN_BYTES];
 	bool found;
 	pid_t pid;
 };
 
-static int unseen_on_holder(struct survey *survey, const struct holder *h)
+static int hidden_on_holder(struct survey *survey, const struct holder *h)
 {
-	const struct unseen *u = (const struct unseen *)survey;
+	const struct hidden *u = (const struct hidden *)survey;
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
 	while (h->how != HOLDER_SHOWN && h->sight == SIGHT_BEYOND && (claim = survey_claim(survey, h, &next))) {
-		struct unseen_row *row = &u->rows[claim->tag];
+		struct hidden_row *row = &u->rows[claim->tag];
 
 		row->pid = row->found ? row->pid : h->pid;
 		row->found = true;
@@ -49,10 +49,10 @@ static void say(struct lease *lease, pid_t pid)
 		  file->name, file->path, who);
 }
 
-static int unseen_begin(struct survey *survey)
+static int hidden_begin(struct survey *survey)
 {
 	struct keeper *k = survey->all->keeper;
-	struct unseen *u = &k->unseen;
+	struct hidden *u = &k->hidden;
 	struct lease *lease, *next;
 
 	u->count = u->due_count = 0;
@@ -76,12 +76,12 @@ static int unseen_begin(struct survey *survey)
 	return 0;
 }
 
-static void unseen_ask(struct keeper *k);
+static void hidden_ask(struct keeper *k);
 
-static void unseen_done(struct survey *survey)
+static void hidden_done(struct survey *survey)
 {
 	struct keeper *k = survey->all->keeper;
-	struct unseen *u = &k->unseen;
+	struct hidden *u = &k->hidden;
 
 	for (size_t i = 0; !survey->error && i < u->count; i++) {
 		struct lease *lease = u->rows[i].found ? lease_find(k, u->rows[i].token) : NULL;
@@ -93,25 +93,25 @@ static void unseen_done(struct survey *survey)
 	u->rows = NULL;
 	u->asked = false;
 	if (u->due_count)
-		unseen_ask(k);
+		hidden_ask(k);
 }
 
-static void unseen_ask(struct keeper *k)
+static void hidden_ask(struct keeper *k)
 {
-	struct unseen *u = &k->unseen;
+	struct hidden *u = &k->hidden;
 
-	u->survey = (struct survey){.lazy = true, .begin = unseen_begin, .row = unseen_on_holder, .done = unseen_done};
+	u->survey = (struct survey){.lazy = true, .begin = hidden_begin, .row = hidden_on_holder, .done = hidden_done};
 	u->asked = survey_ask(k, &u->survey) == 0;
 }
 
-void unseen_due(struct lease *lease)
+void hidden_due(struct lease *lease)
 {
 	struct keeper *k = lease->lock->file->keeper;
 
 	if (lease->unseen != UNSEEN_LEFT_ALONE || k->leaving)
 		return;
 	lease->unseen = UNSEEN_DUE;
-	k->unseen.due_count++;
-	if (!k->unseen.asked)
-		unseen_ask(k);
+	k->hidden.due_count++;
+	if (!k->hidden.asked)
+		hidden_ask(k);
 }

@@ -5,14 +5,14 @@
  * What makes the path of an open file another one, and how it is noticed:
  *
  * - A rename of the file. It changes the change time, as every write does, and it is the only thing that says so. So an
- *   answer counts for as long as the file has the change time that it had before its path was read (seen_find()).
+ *   answer counts for as long as the file has the change time that it had before its path was read (recent_find()).
  * - Another link is made, or one is removed: only a file with one link is remembered. A directory has one name.
  * - The descriptor refers to another file now, or to the same one by way of another mount: inode and mount are compared.
  * - A rename of a directory above the file, or a mount that is moved, shows in nothing that can be had cheaply. Hence
  *   the limit of a second: for so long the old path counts.
  *
  * A file that is written all the time always has another change time. Then the path is read again, but if it is the
- * one of the last look, the page need not be asked again, nor what the page depends on (seen_find_path()).
+ * one of the last look, the page need not be asked again, nor what the page depends on (recent_find_path()).
  *
  * When does an equal change time mean that nothing has changed? File systems stamp with a clock that ticks: every 10 ms
  * or less, or once in one or two seconds (a time of a whole second may mean that). A change in the tick of the one
@@ -21,8 +21,8 @@
  *
  * Callable in signal handlers, from every thread.
  */
-#ifndef DFLOCK_SHIM_SEEN_H
-#define DFLOCK_SHIM_SEEN_H
+#ifndef DFLOCK_SHIM_RECENT_H
+#define DFLOCK_SHIM_RECENT_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,16 +30,16 @@
 
 #include "wire/page.h"
 
-struct seen_key {
+struct recent_key {
 	uint64_t dev, ino; /* dev as in struct stat */
 	uint64_t mount;
 	int64_t stamp_ns; /* of the configuration (settings.h) */
-	uint64_t era;     /* how often seen_forget() was called */
+	uint64_t era;     /* how often recent_forget() was called */
 	int64_t ctime_ns;
 	uint64_t young; /* not compared: the change time was young before the path was read */
 };
 
-struct seen {
+struct recent {
 	const struct page *page; /* the page that says that the file is protected; NULL: it is not protected */
 	uint64_t path_hash;      /* leases_hash(); 0: the file has no path */
 	uid_t owner;             /* of the page that was asked: root, or the only user who may go by it */
@@ -47,19 +47,19 @@ struct seen {
 
 /* The key of fd's file under the configuration's stamp. False: the file must not be remembered; then only
  * dev and ino count, which are 0 if it is no regular file or directory, or cannot be examined. errno may change. */
-bool seen_key(int fd, int64_t stamp_ns, struct seen_key *key);
+bool recent_key(int fd, int64_t stamp_ns, struct recent_key *key);
 
 /* What is remembered of this file with this change time. *seen may change in any case, and errno. */
-bool seen_find(const struct seen_key *key, struct seen *seen);
-/* After seen_find() found nothing, and before the path is read: is the change time young? */
-void seen_look(struct seen_key *key);
+bool recent_find(const struct recent_key *key, struct recent *seen);
+/* After recent_find() found nothing, and before the path is read: is the change time young? */
+void recent_look(struct recent_key *key);
 /* What is remembered of this file with any change time, if the file still has the path of *seen, which is not 0. *seen may change in any case. */
-bool seen_find_path(const struct seen_key *key, struct seen *seen);
+bool recent_find_path(const struct recent_key *key, struct recent *seen);
 
-/* Remembers it, unless another thread is writing there. The path was read after seen_look(). */
-void seen_add(const struct seen_key *key, const struct seen *seen);
+/* Remembers it, unless another thread is writing there. The path was read after recent_look(). */
+void recent_add(const struct recent_key *key, const struct recent *seen);
 
 /* What was remembered, or is being remembered by other threads, is not found any more: the process has another root directory. */
-void seen_forget(void);
+void recent_forget(void);
 
 #endif

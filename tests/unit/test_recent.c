@@ -1,4 +1,4 @@
-/* shim/seen.c: what may be remembered of a file, and when it is another. */
+/* shim/recent.c: what may be remembered of a file, and when it is another. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shim/seen.c"
+#include "shim/recent.c"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/suite.h"
 
@@ -30,19 +30,19 @@ static void teardown(void)
 }
 
 /* As protect.c does: the key of a look that found nothing. */
-static struct seen_key key_now(void)
+static struct recent_key key_now(void)
 {
-	struct seen_key key;
+	struct recent_key key;
 
-	ck_assert(seen_key(fd, 1, &key));
-	seen_look(&key);
+	ck_assert(recent_key(fd, 1, &key));
+	recent_look(&key);
 	return key;
 }
 
 /* The key, as soon as the file has not changed for long enough; 10 s are a failure. */
-static struct seen_key key_of_an_old_file(void)
+static struct recent_key key_of_an_old_file(void)
 {
-	struct seen_key key = key_now();
+	struct recent_key key = key_now();
 	time_t until = time(NULL) + 10;
 
 	for (; key.young; key = key_now())
@@ -50,22 +50,22 @@ static struct seen_key key_of_an_old_file(void)
 	return key;
 }
 
-static const struct seen answer = {.page = (const struct page *)&seen_table, .path_hash = 17};
+static const struct recent answer = {.page = (const struct page *)&seen_table, .path_hash = 17};
 
-static bool is_seen(const struct seen_key *key)
+static bool is_seen(const struct recent_key *key)
 {
-	struct seen seen = {0};
-	bool found = seen_find(key, &seen);
+	struct recent seen = {0};
+	bool found = recent_find(key, &seen);
 
 	ck_assert(!found || (seen.page == answer.page && seen.path_hash == answer.path_hash));
 	return found;
 }
 
 /* Is the answer at hand if the path is read and is the same? */
-static bool is_seen_by_path(const struct seen_key *key)
+static bool is_seen_by_path(const struct recent_key *key)
 {
-	struct seen seen = {0};
-	bool found = seen_find_path(key, &seen);
+	struct recent seen = {0};
+	bool found = recent_find_path(key, &seen);
 
 	ck_assert(!found || (seen.page == answer.page && seen.path_hash == answer.path_hash));
 	return found;
@@ -74,7 +74,7 @@ static bool is_seen_by_path(const struct seen_key *key)
 START_TEST(what_has_just_changed)
 {
 	struct timespec now;
-	struct seen_key key;
+	struct recent_key key;
 	struct stat st;
 
 	ck_assert_int_eq(fchmod(fd, 0640), 0);
@@ -96,24 +96,24 @@ START_TEST(times_that_tick_slowly)
 	const int64_t second = 1000000000;
 	int64_t t = (sys_clock_ns(CLOCK_REALTIME_COARSE) / second - 1) * second;
 
-	ck_assert(seen_is_young(t));
+	ck_assert(recent_is_young(t));
 	t -= 3 * second;
-	ck_assert(!seen_is_young(t));
+	ck_assert(!recent_is_young(t));
 	t += 1000 * second;
-	ck_assert(seen_is_young(t));
+	ck_assert(recent_is_young(t));
 	t += 1;
-	ck_assert(seen_is_young(t));
+	ck_assert(recent_is_young(t));
 	t -= 1002 * second;
-	ck_assert(!seen_is_young(t));
+	ck_assert(!recent_is_young(t));
 }
 END_TEST
 
 START_TEST(remembered)
 {
-	struct seen_key key = key_of_an_old_file(), changed = key;
+	struct recent_key key = key_of_an_old_file(), changed = key;
 
 	ck_assert(!is_seen(&key) && !is_seen_by_path(&key));
-	seen_add(&key, &answer);
+	recent_add(&key, &answer);
 	ck_assert(is_seen(&key) && is_seen_by_path(&key));
 	changed.stamp_ns++;
 	ck_assert(!is_seen(&changed) && !is_seen_by_path(&changed));
@@ -124,34 +124,34 @@ START_TEST(remembered)
 	changed = key_now();
 	ck_assert(changed.ino == key.ino && !is_seen(&changed) && is_seen_by_path(&changed));
 	ck_assert_int_eq(link(other, path), 0);
-	ck_assert(!seen_key(fd, 1, &changed));
+	ck_assert(!recent_key(fd, 1, &changed));
 }
 END_TEST
 
 /* An answer for a file without a path, or one whose path is too long, is found by its change time only. */
 START_TEST(without_a_path)
 {
-	struct seen_key key = key_of_an_old_file();
-	const struct seen pathless = {.path_hash = 0};
-	struct seen seen;
+	struct recent_key key = key_of_an_old_file();
+	const struct recent pathless = {.path_hash = 0};
+	struct recent seen;
 
-	seen_add(&key, &pathless);
-	ck_assert(seen_find(&key, &seen) && !seen.page);
-	ck_assert(!seen_find_path(&key, &seen));
+	recent_add(&key, &pathless);
+	ck_assert(recent_find(&key, &seen) && !seen.page);
+	ck_assert(!recent_find_path(&key, &seen));
 }
 END_TEST
 
 START_TEST(forgotten)
 {
-	struct seen_key key = key_of_an_old_file(), later = key;
+	struct recent_key key = key_of_an_old_file(), later = key;
 
-	seen_forget(); /* while this thread reads the path */
-	seen_add(&key, &answer);
+	recent_forget(); /* while this thread reads the path */
+	recent_add(&key, &answer);
 	later = key_now();
 	ck_assert(!is_seen(&later) && !is_seen_by_path(&later));
-	seen_add(&later, &answer);
+	recent_add(&later, &answer);
 	ck_assert(is_seen(&later));
-	seen_forget();
+	recent_forget();
 	later = key_now();
 	ck_assert(!is_seen(&later) && !is_seen_by_path(&later));
 }
@@ -161,16 +161,16 @@ END_TEST
  * may be the same, it never counted. */
 START_TEST(renamed_just_after_a_look)
 {
-	struct seen_key key, changed;
+	struct recent_key key, changed;
 	int counted = 0;
 
 	for (int i = 0; i < 2000; i++) {
 		ck_assert_int_eq(write(fd, "x", 1), 1);
 		key = key_now();
-		seen_add(&key, &answer);
+		recent_add(&key, &answer);
 		counted += is_seen(&key);
 		ck_assert_int_eq(rename(i % 2 ? other : path, i % 2 ? path : other), 0);
-		ck_assert(seen_key(fd, 1, &changed));
+		ck_assert(recent_key(fd, 1, &changed));
 		ck_assert(!is_seen(&changed));
 	}
 	ck_assert_int_eq(counted, 0);
@@ -180,32 +180,32 @@ END_TEST
 /* The look at a young file tells nothing but its path. */
 START_TEST(a_young_look)
 {
-	struct seen_key key;
+	struct recent_key key;
 
 	ck_assert_int_eq(write(fd, "x", 1), 1);
 	key = key_now();
 	key.young = true;
-	seen_add(&key, &answer);
+	recent_add(&key, &answer);
 	ck_assert(!is_seen(&key) && is_seen_by_path(&key));
 }
 END_TEST
 
 START_TEST(no_file)
 {
-	struct seen_key key = {.ino = 1};
+	struct recent_key key = {.ino = 1};
 	int pipes[2];
 
 	ck_assert_int_eq(pipe(pipes), 0);
-	ck_assert(!seen_key(pipes[0], 1, &key) && key.ino == 0 && key.dev == 0);
+	ck_assert(!recent_key(pipes[0], 1, &key) && key.ino == 0 && key.dev == 0);
 	close(pipes[0]);
 	close(pipes[1]);
-	ck_assert(!seen_key(-1, 1, &key) && key.ino == 0);
+	ck_assert(!recent_key(-1, 1, &key) && key.ino == 0);
 }
 END_TEST
 
 int main(void)
 {
-	TCase *tc = tcase_create("seen");
+	TCase *tc = tcase_create("recent");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, what_has_just_changed);
@@ -216,5 +216,5 @@ int main(void)
 	tcase_add_test(tc, renamed_just_after_a_look);
 	tcase_add_test(tc, a_young_look);
 	tcase_add_test(tc, no_file);
-	return suite_run_case("seen", tc);
+	return suite_run_case("recent", tc);
 }

@@ -1,5 +1,5 @@
-/* keeper/kernel/before.h: which record locks a process, or a description, has. */
-#include "keeper/kernel/before.h"
+/* keeper/kernel/ownlocks.h: which record locks a process, or a description, has. */
+#include "keeper/kernel/ownlocks.h"
 
 #include <check.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 static char path[SUITE_PATH_BYTES];
 static struct stat st;
-static struct before before;
+static struct own_locks before;
 static int fd;
 
 static void setup(void)
@@ -25,7 +25,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	before_free(&before);
+	own_free(&before);
 	unlink(path);
 	close(fd);
 }
@@ -39,9 +39,9 @@ static void lock_range(int on, int cmd, short type, off_t from, off_t len)
 
 static void is(size_t i, int64_t from, int64_t to, enum wire_mode mode)
 {
-	const struct held *held = &before_locks(&before)[i];
+	const struct own_lock *held = &own_locks_all(&before)[i];
 
-	ck_assert_uint_gt(before_count(&before), i);
+	ck_assert_uint_gt(own_count(&before), i);
 	ck_assert_int_eq(held->from, from);
 	ck_assert_int_eq(held->to, to);
 	ck_assert_int_eq(held->mode, mode);
@@ -56,19 +56,19 @@ START_TEST(of_a_process)
 	lock_range(fd, F_SETLK, F_RDLCK, 10, 5);
 	lock_range(third, F_OFD_SETLK, F_WRLCK, 50, 1);
 	ck_assert_int_eq(flock(third, LOCK_EX), 0);
-	ck_assert_int_eq(before_read(&before, -1, getpid(), WIRE_OWNER_PROCESS, &st), 0);
-	ck_assert_uint_eq(before_count(&before), 2);
+	ck_assert_int_eq(own_read(&before, -1, getpid(), WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_uint_eq(own_count(&before), 2);
 	is(0, 10, 15, WIRE_SHARED);
 	is(1, 100, WIRE_EOF, WIRE_EXCLUSIVE);
-	ck_assert_ptr_eq(before_after(&before, 0), before_locks(&before));
-	ck_assert_ptr_eq(before_after(&before, 14), before_locks(&before));
-	ck_assert_ptr_eq(before_after(&before, 15), before_locks(&before) + 1);
-	ck_assert_ptr_null(before_after(&before, WIRE_EOF));
+	ck_assert_ptr_eq(own_after(&before, 0), own_locks_all(&before));
+	ck_assert_ptr_eq(own_after(&before, 14), own_locks_all(&before));
+	ck_assert_ptr_eq(own_after(&before, 15), own_locks_all(&before) + 1);
+	ck_assert_ptr_null(own_after(&before, WIRE_EOF));
 	close(second); /* and with it all POSIX locks of the process */
-	before_free(&before);
-	ck_assert_int_eq(before_read(&before, -1, getpid(), WIRE_OWNER_PROCESS, &st), 0);
-	ck_assert_uint_eq(before_count(&before), 0);
-	ck_assert_ptr_null(before_after(&before, 0));
+	own_free(&before);
+	ck_assert_int_eq(own_read(&before, -1, getpid(), WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_uint_eq(own_count(&before), 0);
+	ck_assert_ptr_null(own_after(&before, 0));
 	close(third);
 }
 END_TEST
@@ -81,36 +81,36 @@ START_TEST(of_a_description)
 	lock_range(fd, F_OFD_SETLK, F_RDLCK, 7, 1);
 	lock_range(second, F_OFD_SETLK, F_WRLCK, 90, 1);
 	lock_range(second, F_SETLK, F_WRLCK, 95, 1);
-	ck_assert_int_eq(before_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
-	ck_assert_uint_eq(before_count(&before), 2);
+	ck_assert_int_eq(own_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
+	ck_assert_uint_eq(own_count(&before), 2);
 	is(0, 7, 8, WIRE_SHARED);
 	is(1, 50, 51, WIRE_EXCLUSIVE);
-	before_free(&before);
-	ck_assert_int_eq(before_read(&before, -1, getpid(), WIRE_OWNER_DESCRIPTION, &st), -ENOENT);
+	own_free(&before);
+	ck_assert_int_eq(own_read(&before, -1, getpid(), WIRE_OWNER_DESCRIPTION, &st), -ENOENT);
 	close(second);
 }
 END_TEST
 
 START_TEST(too_many)
 {
-	for (int i = 0; i <= BEFORE_MAX; i++)
+	for (int i = 0; i <= OWN_LOCKS_MAX; i++)
 		lock_range(fd, F_OFD_SETLK, F_RDLCK, 2 * i, 1);
-	ck_assert_int_eq(before_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), -E2BIG);
-	before_free(&before);
+	ck_assert_int_eq(own_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), -E2BIG);
+	own_free(&before);
 	lock_range(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
-	ck_assert_int_eq(before_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
-	ck_assert_uint_eq(before_count(&before), BEFORE_MAX);
+	ck_assert_int_eq(own_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
+	ck_assert_uint_eq(own_count(&before), OWN_LOCKS_MAX);
 }
 END_TEST
 
 START_TEST(copies)
 {
-	const struct held held[] = {{1, 2, WIRE_SHARED}, {5, 9, WIRE_EXCLUSIVE}};
+	const struct own_lock held[] = {{1, 2, WIRE_SHARED}, {5, 9, WIRE_EXCLUSIVE}};
 
-	ck_assert_int_eq(before_copy(&before, NULL, 0), 0);
-	ck_assert_uint_eq(before_count(&before), 0);
-	ck_assert_int_eq(before_copy(&before, held, 2), 0);
-	ck_assert_uint_eq(before_count(&before), 2);
+	ck_assert_int_eq(own_copy(&before, NULL, 0), 0);
+	ck_assert_uint_eq(own_count(&before), 0);
+	ck_assert_int_eq(own_copy(&before, held, 2), 0);
+	ck_assert_uint_eq(own_count(&before), 2);
 	is(1, 5, 9, WIRE_EXCLUSIVE);
 }
 END_TEST
@@ -122,8 +122,8 @@ START_TEST(one_that_has_ended)
 	if (pid == 0)
 		_exit(0);
 	waitpid(pid, NULL, 0);
-	ck_assert_int_eq(before_read(&before, -1, pid, WIRE_OWNER_PROCESS, &st), 0);
-	ck_assert_uint_eq(before_count(&before), 0);
+	ck_assert_int_eq(own_read(&before, -1, pid, WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_uint_eq(own_count(&before), 0);
 }
 END_TEST
 

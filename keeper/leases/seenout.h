@@ -18,8 +18,8 @@
  *
  * Loop only.
  */
-#ifndef DFLOCK_KEEPER_SEEING_H
-#define DFLOCK_KEEPER_SEEING_H
+#ifndef DFLOCK_KEEPER_SEENOUT_H
+#define DFLOCK_KEEPER_SEENOUT_H
 
 #include <stdbool.h>
 #include <uv.h>
@@ -36,24 +36,24 @@ struct onbehalf;
 struct seeouts;
 
 /* All entries, and those that have ended while a thread looks after them. */
-#define SEEING_WANTED (UNDERWAY_CALLS + SEEOUT_MAX)
+#define SEENOUT_WANTED (UNDERWAY_CALLS + SEEOUT_MAX)
 
 /* Part of struct keeper. */
-struct seeing {
+struct seenout {
 	struct seeouts *seeouts;
 	void (*unpinned)(struct lock *lock);
 	uv_timer_t rest; /* active while there are entries */
 	uint64_t rest_ms;
 	uv_timer_t again; /* active while there are wanted entries that no thread sees out */
 	/* The entries, in no order. An entry that has ended since is forgotten when its answer comes. */
-	struct seeing_wanted {
+	struct seenout_wanted {
 		struct underway_call call;
 		size_t at; /* of underway_next() */
 		bool wanted, running;
 		bool gently;       /* nobody waits for it: only if that disturbs no thread */
 		int64_t since_ns;  /* since when another host, or an operator, waits for it */
 		bool asked_gently; /* ... when it was started */
-	} wanted[SEEING_WANTED];
+	} wanted[SEENOUT_WANTED];
 	struct calledback called_back;
 	uint16_t places[UNDERWAY_CALLS]; /* where the entry with this index was put last */
 	size_t last_place;               /* that was free */
@@ -64,31 +64,31 @@ struct seeing {
 };
 
 /* unpinned: called for a lock that a call under way does not keep from its leases any more (waiters_unpinned()). 0 or -errno. */
-int seeing_start(struct keeper *k, void (*unpinned)(struct lock *lock));
-void seeing_stop(struct keeper *k);
+int seenout_start(struct keeper *k, void (*unpinned)(struct lock *lock));
+void seenout_stop(struct keeper *k);
 
 /* How many entries there are. */
-size_t seeing_under_way(const struct keeper *k);
+size_t seenout_under_way(const struct keeper *k);
 
 /*
  * A question on behalf of this thread has come: ends the entries of its earlier calls. False: the question is of an earlier call than
  * one that was granted; it must not be answered. *again: this very call was granted before, and its supervisor died since, or was
  * too late.
  */
-bool seeing_begin(struct keeper *k, const struct onbehalf *who, uint64_t number, bool *again);
+bool seenout_begin(struct keeper *k, const struct onbehalf *who, uint64_t number, bool *again);
 /* Does this question begin a call anew, for the same range of the lock, out of which the thread was called back? Once for each. */
-bool seeing_called_back(const struct lock *lock, const struct store_range *range, const struct onbehalf *who);
+bool seenout_called_back(const struct lock *lock, const struct store_range *range, const struct onbehalf *who);
 /* Before a grant to this thread. 0; -ENOSPC: there is no room for another call; -EDQUOT: for another call of this user. */
-int seeing_note(struct lock *lock, const struct store_range *range, const struct onbehalf *who, uint64_t number);
+int seenout_note(struct lock *lock, const struct store_range *range, const struct onbehalf *who, uint64_t number);
 
 /* The calls that keep a lease which is to go back, or to be taken away: *next is 0 for the first one. False: no more, or nobody wants the
  * lease. Most entries are of calls that have ended, but while such a lease is here, these were not seen to. */
-bool seeing_next_keeping(const struct lease *lease, size_t *next, struct underway_call *out);
+bool seenout_next_keeping(const struct lease *lease, size_t *next, struct underway_call *out);
 
 /*
  * Is a call on the lock under way in this range or a part of it? Then its thread is seen out, and unpinned() is called when that is
  * done. gently: no thread is disturbed for it, and some may not be seen out.
  */
-bool seeing_is_wanted(const struct lock *lock, const struct store_range *range, bool gently);
+bool seenout_is_wanted(const struct lock *lock, const struct store_range *range, bool gently);
 
 #endif

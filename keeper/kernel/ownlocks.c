@@ -1,0 +1,146 @@
+/* See ownlocks.h. */
+#include "keeper/kernel/ownlocks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "keeper/kernel/holders.h"
+#include "keeper/kernel/identity.h"
+#include "procfs/procfs.h"
+
+struct own_reading {
+	struct own_locks *before;
+	enum wire_owner owner;
+};
+
+static int own_add(struct own_locks *b, int64_t from, int64_t to, enum wire_mode mode)
+{
+	const struct own_lock held = {.from = from, .to = to, .mode = mode};
+
+	return own_count(b) == OWN_LOCKS_MAX ? -E2BIG : array_push(&b->locks, &held, sizeof(held));
+}
+
+static int own_on_holder(void *arg, const struct holder *h)
+{
+	struct own_reading *reading = arg;
+
+	if (h->space != WIRE_RECORD || h->owner != reading->owner)
+		return 0;
+	return own_add(reading->before, h->from, h->to, h->mode);
+}
+
+static int own_on_lock(void *arg, const struct procfs_lock *lock)
+{
+	if (lock->space != WIRE_RECORD || lock->owner != WIRE_OWNER_DESCRIPTION)
+		return 0;
+	return own_add(arg, lock->from, lock->to, lock->mode);
+}
+
+static int own_by_start(const void *a, const void *b)
+{
+	const struct own_lock *x = a, *y = b;
+
+	return x->from < y->from ? -1 : x->from > y->from;
+}
+
+int own_read(struct own_locks *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st)
+{
+	struct own_reading reading = {.before = before, .owner = owner};
+	int ret;
+
+	*before = (struct own_locks){0};
+	if (owner == WIRE_OWNER_DESCRIPTION) {
+		ret = procfs_fdinfo_of(fd, NULL, own_on_lock, before);
+	} else {
+		struct identity id = identity_of(fd, pid, st);
+		struct holders_file file = {
+			.dev = st->st_dev, .ino = st->st_ino, .kernel_dev = id.dev, .kernel_ino = id.ino};
+
+		ret = holders_of_process(pid, &file, own_on_holder, &reading);
+	}
+	array_sort(&before->locks, own_by_start);
+	return ret;
+}
+
+void own_free(struct own_locks *before)
+{
+	utarray_done(&before->locks);
+	*before = (struct own_locks){0};
+}
+
+int own_copy(struct own_locks *before, const struct own_lock *held, size_t count)
+{
+	int ret = 0;
+
+	*before = (struct own_locks){0};
+	for (size_t i = 0; i < count && ret == 0; i++)
+		ret = array_push(&before->locks, &held[i], sizeof(held[i]));
+	return ret;
+}
+
+size_t own_count(const struct own_locks *before)
+{
+	return utarray_len(&before->locks);
+}
+
+const struct own_lock *own_locks_all(const struct own_locks *before)
+{
+	return array_items(&before->locks);
+}
+
+const struct own_lock *own_after(const struct own_locks *before, int64_t from)
+{
+	const struct own_lock *held = own_locks_all(before);
+
+	for (size_t i = 0; i < own_count(before); i++)
+		if (held[i].to > from)
+			return &held[i];
+	return NULL;
+}
+
+/* A "device" for workers_start(): no file system is asked, so the bound is per user. */
+#define DEVICE_OF_USER(uid) (UINT64_C(1) << 63 | (uid))
+
+struct own_job {
+	struct work work; /* the first member */
+	pid_t pid;
+	struct stat st;
+	own_cb *cb;
+	void *arg;
+	int ret;
+	struct own_locks before;
+};
+
+bool own_are_few(pid_t pid)
+{
+	return procfs_has_few(pid, OWN_LOCKS_FEW);
+}
+
+static void own_run(struct work *work)
+{
+	struct own_job *job = (struct own_job *)work;
+
+	job->ret = own_read(&job->before, -1, job->pid, WIRE_OWNER_PROCESS, &job->st);
+}
+
+static void own_done(struct work *work)
+{
+	struct own_job *job = (struct own_job *)work;
+
+	job->cb(job->arg, job->ret, &job->before);
+	free(job);
+}
+
+int own_start(struct workers *workers, const struct ucred *peer, const struct stat *st, own_cb *cb, void *arg)
+{
+	struct own_job *job = calloc(1, sizeof(*job));
+
+	if (!job)
+		return -ENOMEM;
+	*job = (struct own_job){
+		.work = {.run = own_run, .done = own_done}, .pid = peer->pid, .st = *st, .cb = cb, .arg = arg};
+	if (workers_start(workers, DEVICE_OF_USER(peer->uid), &job->work) == 0)
+		return 0;
+	free(job);
+	return -ENOMEM;
+}

@@ -1,0 +1,69 @@
+/*
+ * What a caller holds of a file in the record space. The keeper needs it to tell newcomers, and the caller needs it to
+ * undo a call that took a kernel lock without getting a lease.
+ *
+ * POSIX locks belong to the process: so every descriptor of the process that refers to the file is read (the kernel
+ * shows a lock only with the descriptor by which it was taken). OFD locks belong to the description that was passed.
+ *
+ * Reads /proc only; no file server is asked. Any thread.
+ */
+#ifndef DFLOCK_KEEPER_OWNLOCKS_H
+#define DFLOCK_KEEPER_OWNLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "keeper/array.h"
+#include "keeper/kernel/workers.h"
+#include "wire/msg.h"
+
+#define OWN_LOCKS_MAX 4096
+
+struct own_lock {
+	int64_t from, to; /* half open */
+	enum wire_mode mode;
+};
+
+struct own_locks {
+	UT_array locks; /* struct own_lock, ascending, not overlapping; {0}: none */
+};
+
+/*
+ * Fills *before; free it with own_free() whatever is returned. fd: the passed descriptor; pid: the process that
+ * passed it. 0; -EACCES: the process may not be looked into; -E2BIG: it holds more than OWN_LOCKS_MAX ranges; -errno.
+ */
+int own_read(struct own_locks *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st);
+void own_free(struct own_locks *before);
+/* Fills *before with what another process has read (front.h). 0 or -ENOMEM; free it in any case. */
+int own_copy(struct own_locks *before, const struct own_lock *held, size_t count);
+
+size_t own_count(const struct own_locks *before);
+/* The locks as one C array; may be NULL if there are none. */
+const struct own_lock *own_locks_all(const struct own_locks *before);
+
+/* The first lock that ends after `from`; NULL: none. */
+const struct own_lock *own_after(const struct own_locks *before, int64_t from);
+
+/*
+ * Reads what a caller's process holds (ownlocks.h) without delaying other callers: a process may have any number of
+ * descriptors, and all of them must be read. The loop reads a few, which costs less than a worker; a worker reads many.
+ * Each user has at most WORKERS_PER_DEVICE such workers at a time. Loop only.
+ */
+#define OWN_LOCKS_FEW 100 /* descriptors, and threads */
+
+/* Does the process have few descriptors and threads? True also if it may not be looked into: own_read() says so at
+ * once. */
+bool own_are_few(pid_t pid);
+
+/* ret: own_read()'s; *before is the receiver's. */
+typedef void own_cb(void *arg, int ret, struct own_locks *before);
+
+/* Reads in a worker which POSIX locks on the file the peer's process holds. The loop calls cb once, never from inside
+ * this call. 0 or -ENOMEM. */
+int own_start(struct workers *workers, const struct ucred *peer, const struct stat *st, own_cb *cb, void *arg);
+
+#endif
