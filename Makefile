@@ -27,7 +27,7 @@ $(shell mkdir -p -m 1777 $(BUILD)/reports)
 $(SAN_OBJ): CPPFLAGS += -DSAN_REPORTS='"$(abspath $(BUILD))/reports"'
 endif
 
-CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c tls/*.c store/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
+CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c tls/*.c store/*.c store/*/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
 # First what runs when a program starts: then its variables, and most of its code, lie together.
@@ -102,7 +102,7 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
-$(BUILD)/store/scripts.o: $(wildcard store/lua/*.lua)
+$(BUILD)/store/scripts.o: $(wildcard store/rules/*.lua)
 $(BUILD)/cli/status_page.o: cli/status.html
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: $(CLI)
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: LIBS += $(CLI_LIBS)

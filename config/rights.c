@@ -11,7 +11,7 @@ enum needed {
 	NEEDED_KINDS
 };
 
-/* Commands of store/, and those that the scripts of store/lua call: Redis checks these, too. */
+/* Commands of store/, and those that the scripts of store/rules call: Redis checks these, too. */
 static const struct {
 	const char *word;
 	enum needed needed;

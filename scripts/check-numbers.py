@@ -26,9 +26,9 @@ DEADLINE = "keeper/leases/deadline.c"
 up, down = number(DEADLINE, r"int64_t deadline = sent_ns \+ deadline_ttl_ns\(k\) \* (\d+) / (\d+);")
 beats, = number(DEADLINE, r"int64_t third = k->config->lease\.ttl_ms / (\d+);")
 asks, most_ms = number(DEADLINE, r"lease\.ttl_ms / (\d+);\n\n\treturn ms < 50 \? 50 : ms > (\d+)")
-pings, = number("store/redis.c", r"\(uint64_t\)s->ttl_ms / (\d+);")
+pings, = number("store/life.c", r"\(uint64_t\)s->ttl_ms / (\d+);")
 margin, = number("config/config.c", r"lease->freeze_margin_ms = lease->ttl_ms / (\d+);")
-retry_ms, = number("store/redis.c", r"#define RETRY_MAX_MS (\d+)")
+retry_ms, = number("store/life.c", r"#define RETRY_MAX_MS (\d+)")
 
 LEASE, BEAT, MARGIN = up / down, 1 / beats, 1 / margin
 FIRST, LAST, KILLED = LEASE - MARGIN - BEAT, LEASE - MARGIN, LEASE - BEAT  # parts of ttl_ms

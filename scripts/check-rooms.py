@@ -52,7 +52,7 @@ def read(path):
 
 def room_of(path):
     """"keeper/kernel/probe.c" -> "keeper/kernel"; a path without its folder is its own room."""
-    return os.path.dirname(path)
+    return re.sub("^store/redis$", "store", os.path.dirname(path))
 
 
 def module_of(path):
@@ -60,7 +60,7 @@ def module_of(path):
 
 
 def sources():
-    return sorted(path for folder in ("wire", "procfs", "config", "tls", "store", "shim", "cli", "net", "keeper", "keeper/*")
+    return sorted(path for folder in ("wire", "procfs", "config", "tls", "store", "store/*", "shim", "cli", "net", "keeper", "keeper/*")
                   for path in glob.glob(folder + "/*.[ch]"))
 
 

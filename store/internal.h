@@ -13,10 +13,10 @@
  *   connect.c                      the steps from an address to a checked pair of connections
  *   keywatch.c                     the channels of keys that somebody waits for
  *   discover.c                     the sentinels, or the nodes of a cluster: where the server is
- *   redis.c                        life: up and down, the incarnation record, messages
- *   operations.c, walk.c, rules.c  the calls of store.h
+ *   life.c                         life: up and down, the incarnation record, messages
+ *   operations.c, walk.c, posted.c the calls of store.h
  *
- * News goes up through struct store_news, which redis.c sets. A callback of hiredis or of a link runs exactly once,
+ * News goes up through struct store_news, which life.c sets. A callback of hiredis or of a link runs exactly once,
  * also with reply NULL when the link is closed: each one handles that; the store is down or freed then.
  */
 #ifndef DFLOCK_STORE_INTERNAL_H
@@ -26,11 +26,11 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "store/acks.h"
-#include "store/address.h"
-#include "store/credentials.h"
-#include "store/fit.h"
-#include "store/link.h"
+#include "store/redis/acks.h"
+#include "store/redis/address.h"
+#include "store/redis/credentials.h"
+#include "store/redis/fit.h"
+#include "store/redis/link.h"
 #include "store/reply.h"
 #include "store/scripts.h"
 #include "store/store.h"
@@ -64,7 +64,7 @@ enum store_state {
 	STORE_FREED, /* waits for its handles to close */
 };
 
-/* What the lower files tell redis.c. */
+/* What the lower files tell life.c. */
 struct store_news {
 	/* store_fail() was called, or store_reject() (`answers`): see there. `why` is one line. */
 	void (*failed)(struct store *s, const char *why, bool answers);
@@ -106,7 +106,7 @@ struct discover {
 	int port;
 };
 
-/* redis.c: the incarnation record as last seen. */
+/* life.c: the incarnation record as last seen. */
 struct store_record {
 	char incarnation[STORE_INC_BYTES];
 	bool grace;
@@ -154,7 +154,7 @@ struct store {
 	struct store_record record;
 	struct keywatch *keywatches; /* keywatch.c */
 	bool key_noted;              /* ditto: a channel was refused, and that was reported since the last on_up */
-	struct store_counts counts;  /* query.c: asked, took, failed; redis.c: the others */
+	struct store_counts counts;  /* query.c: asked, took, failed; life.c: the others */
 };
 
 /* ---- query.c ---- */
@@ -279,13 +279,13 @@ enum slots_verdict {
  */
 enum slots_verdict slots_master(const redisReply *reply, const char *asked, char *host, size_t size, int *port);
 
-/* ---- redis.c ---- */
+/* ---- life.c ---- */
 
 /* A script answered INC: reads the record again. */
 void store_reread_record(struct store *s);
 /* The record is this one now; calls on_incarnation if it is another one than before. */
 void store_set_record(struct store *s, const struct reply_record *record);
-/* The store has said this fence. A keeper tells the largest one to a store that begins anew (store/lua/store.lua); numbers from
+/* The store has said this fence. A keeper tells the largest one to a store that begins anew (store/rules/store.lua); numbers from
  * 2^52 on were made up, and are forgotten. */
 void store_see_fence(struct store *s, uint64_t fence);
 /* Writes the line that says that the record has another ttl_ms. */

@@ -11,7 +11,7 @@
 		".global script_" #name "\n"                                                                           \
 		".hidden script_" #name "\n"                                                                           \
 		"script_" #name ":\n"                                                                                  \
-		".incbin \"store/lua/" #name ".lua\"\n"                                                                \
+		".incbin \"store/rules/" #name ".lua\"\n"                                                              \
 		".byte 0\n"                                                                                            \
 		".popsection\n");                                                                                      \
 	extern const char script_##name[] __attribute__((visibility("hidden")));

@@ -1,9 +1,9 @@
 /*
- * The store's Lua scripts (lua/), embedded in the program. Each file's first lines are its contract.
+ * The store's Lua scripts (rules/), embedded in the program. Each file's first lines are its contract.
  *
- * The text that is sent to the server consists of the script's "#!lua flags=..." line, lua/common.lua, lua/renew.lua (if
- * the script renews, or works on a lock), lua/take.lua or lua/give.lua (the simple cases of acquire and release),
- * lua/clashes.lua, lua/key.lua and lua/entries.lua (if the script works on a lock), and the script. Servers before Redis 7
+ * The text that is sent to the server consists of the script's "#!lua flags=..." line, rules/common.lua, rules/renew.lua (if
+ * the script renews, or works on a lock), rules/take.lua or rules/give.lua (the simple cases of acquire and release),
+ * rules/clashes.lua, rules/key.lua and rules/entries.lua (if the script works on a lock), and the script. Servers before Redis 7
  * do not know the flags and get the text without that line.
  */
 #ifndef DFLOCK_STORE_SCRIPTS_H
@@ -53,7 +53,7 @@ extern const struct script {
 	/* Ditto, perhaps; it takes five keys: record, hosts, the lock, and the fields of its rests in the spaces flock and record. Else
 	 * the first two. */
 	bool lock;
-	bool binding; /* its answer counts only when enough replicas have acknowledged it: store/acks.c says why */
+	bool binding; /* its answer counts only when enough replicas have acknowledged it: store/redis/acks.c says why */
 	unsigned may; /* which verdicts reply_parse() may find in the answer, besides OK and INC: REPLY_MAY() bits */
 } scripts[SCRIPTS];
 

@@ -1,6 +1,6 @@
 /*
  * One TLS connection to a server, without a socket: bytes from the server go in, bytes for the server come out, and plain
- * text on the other side. Nothing here blocks or knows a loop; the owner moves the bytes (store/link.c, cli/doctor_dial.c).
+ * text on the other side. Nothing here blocks or knows a loop; the owner moves the bytes (store/redis/link.c, cli/doctor_dial.c).
  *
  * Order of calls: tls_stream_new(); tls_stream_shake() once, and after each tls_stream_feed() until it returns 1; from then on
  * tls_stream_write(), and tls_stream_read() after each feed until it returns 0. After each of these calls

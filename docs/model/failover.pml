@@ -4,7 +4,7 @@
  * is at node 1.
  *
  * What is shown: when B is granted the lease, A's deadline has passed, and A does not renew it any more. An answer
- * counts once W replicas have acknowledged what it says (WAIT, store/acks.c); W must be half of N, rounded down. The
+ * counts once W replicas have acknowledged what it says (WAIT, store/redis/acks.c); W must be half of N, rounded down. The
  * default is that.
  *
  * N=n         2 to 5

@@ -32,7 +32,7 @@ bool caller_is_patient(const struct session *s);
  * Files whose rule has at_least_ms: each new lock is a grant of the store of its own, after which the lock rests. Which
  * callers may be granted under a lease that this host has already, and which locks such files have.
  *
- * Only the store remembers the rest (store/lua/acquire.lua). So a lease of such a file is for one lock of one caller,
+ * Only the store remembers the rest (store/rules/acquire.lua). So a lease of such a file is for one lock of one caller,
  * and the keeper asks the store for another lease when the next caller wants the lock, also if that caller is on this
  * host. The two leases exclude each other in the store, as leases of two hosts do. The first caller that is granted
  * under a lease spends it. From then on these callers alone are granted under it:

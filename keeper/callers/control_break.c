@@ -5,7 +5,7 @@
  * A host may be given up if it was silent for a whole ttl, as this keeper itself has watched by its own clock (rules/
  * watch.h): then its deadline has passed, its holders are stopped, and its leases may be given to others, as after any
  * ttl. That the server's clock says so as well is asked only so that a host that lives is refused at once. With --force
- * none of this is asked: a host that lives hears of it with its next beat (store/lua/give_up.lua), and until then two
+ * none of this is asked: a host that lives hears of it with its next beat (store/rules/give_up.lua), and until then two
  * hosts may have one lock.
  */
 #include "keeper/callers/control_break.h"

@@ -1,7 +1,7 @@
 /*
  * Leases that are also the lock of a key of Redis (redis_key), which programs take with a client library. Loop only.
  *
- * store/lua/renew.lua and key.lua say why both worlds never have the lock at once. Here: what a beat says of the keys. A key
+ * store/rules/renew.lua and key.lua say why both worlds never have the lock at once. Here: what a beat says of the keys. A key
  * that is not the lease's own any more means that the lease is lost, at once.
  *
  * How it ends. As a lease that an operator takes away (breaking.h): it is closed to all callers; when its last pin has

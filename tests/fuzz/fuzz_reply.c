@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/address.h"
-#include "store/fit.h"
+#include "store/redis/address.h"
+#include "store/redis/fit.h"
 #include "store/reply.h"
 #include "store/internal.h"
 #include "store/words.h"

@@ -32,7 +32,7 @@ from .listener import Listener, end
 def _script_names():
     """The line below #!lua, which says what a script does -> its name. SCRIPT LOAD sends it, too."""
     names = {}
-    for path in glob.glob(os.path.join(ROOT, "store/lua/*.lua")):
+    for path in glob.glob(os.path.join(ROOT, "store/rules/*.lua")):
         with open(path, "rb") as f:
             first, second = f.readline(), f.readline()
         if first.startswith(b"#!lua"):

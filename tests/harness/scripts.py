@@ -3,7 +3,7 @@ import os
 
 from .host import ROOT
 
-LUA = os.path.join(ROOT, "store/lua")
+LUA = os.path.join(ROOT, "store/rules")
 STORE, HOSTS, LOCK = "dflock:{0}:store", "dflock:{0}:hosts", "dflock:{0}:lock:%s"
 RESTED, RESTS = "dflock:{0}:rests", ("dflock:{0}:rest:flock:%s", "dflock:{0}:rest:record:%s")
 END = "9223372036854775807"

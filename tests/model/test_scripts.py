@@ -1,6 +1,6 @@
 """
 The store's scripts against what they are meant to do, written down without any care for speed: random requests for the ranges of
-one name, more of them than the scripts look at one by one (FEW in store/lua/clashes.lua).
+one name, more of them than the scripts look at one by one (FEW in store/rules/clashes.lua).
 
 DFLOCK_MODEL_SEED repeats a run.
 """

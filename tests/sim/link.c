@@ -1,4 +1,4 @@
-/* store/link.h without sockets: the client's end of the connections of net.c. */
+/* store/redis/link.h without sockets: the client's end of the connections of net.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +113,7 @@ void link_arrived(struct link *link, struct packet *packet)
 		packet_free(packet);
 }
 
-/* --- store/link.h --- */
+/* --- store/redis/link.h --- */
 
 struct link *link_open(uv_loop_t *loop, struct channel_target *target, uint64_t limit_ms,
 		       const struct link_events *events, void *arg)

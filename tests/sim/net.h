@@ -4,7 +4,7 @@
 
 #include <hiredis/hiredis.h>
 
-#include "store/link.h"
+#include "store/redis/link.h"
 #include "tests/sim/sim.h"
 
 struct packet {

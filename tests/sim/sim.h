@@ -6,7 +6,7 @@
  *   clocks.c    clocks, pids, signals; the points at which a process may be suspended or die
  *   loop.c      libuv's loop and timers; loop_events.c: polls, workers, signals
  *   kernel.c    the probes' threads (keeper/kernel/probe.h)
- *   net.c       the network: delays, losses; link.c: the client's end (store/link.h)
+ *   net.c       the network: delays, losses; link.c: the client's end (store/redis/link.h)
  *   server.c    the server: runs the scripts, has its own clock and identity
  *   redis.c     starts redis-server
  *   host.c      a host's life: keeper, parent, crash, reboot
@@ -226,9 +226,9 @@ struct program {
 	bool waits_for_lock; /* in the kernel */
 	bool caught;         /* under the net: caught.c; the next three are that file's */
 	bool in_call;        /* from the question to the return of the call */
-	bool in_window;      /* the kernel goes on with it, and it has not tried to lock so far: neither a signal nor a stop gets through */
-	bool called_back;    /* it is to begin anew, if it waits */
-	uint64_t number;     /* of its present call */
+	bool in_window; /* the kernel goes on with it, and it has not tried to lock so far: neither a signal nor a stop gets through */
+	bool called_back; /* it is to begin anew, if it waits */
+	uint64_t number;  /* of its present call */
 	bool converts;
 	bool final; /* checks at the end whether this one lock can be taken */
 	bool interrupted;

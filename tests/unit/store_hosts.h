@@ -8,7 +8,7 @@
 #include <stdarg.h>
 
 #include "keeper/callers/picture.h"
-#include "store/link.h"
+#include "store/redis/link.h"
 #include "store/scripts.h"
 #include "store/store.h"
 #include "tests/unit/redis_server.h"

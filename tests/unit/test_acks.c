@@ -1,9 +1,9 @@
-/* store/acks.c: which answers one WAIT decides about, and when replicas are enough. */
+/* store/redis/acks.c: which answers one WAIT decides about, and when replicas are enough. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/acks.h"
+#include "store/redis/acks.h"
 #include "tests/unit/suite.h"
 
 static struct acks acks;

@@ -1,11 +1,11 @@
-/* store/address.c: numbers, names, and a lookup that is cancelled. */
+/* store/redis/address.c: numbers, names, and a lookup that is cancelled. */
 #include <arpa/inet.h>
 #include <check.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/address.h"
+#include "store/redis/address.h"
 #include "tests/unit/suite.h"
 
 START_TEST(numbers)

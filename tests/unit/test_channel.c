@@ -1,5 +1,5 @@
 /*
- * store/channel.c with TLS over a real TCP connection: the server is a thread with OpenSSL's blocking calls, which updates keys,
+ * store/redis/channel.c with TLS over a real TCP connection: the server is a thread with OpenSSL's blocking calls, which updates keys,
  * sends much and little, and ends in good and bad ways. Without TLS: a server that reads late.
  */
 #include "tests/unit/suite.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "store/channel.h"
+#include "store/redis/channel.h"
 
 #define HOST        "redis.example"
 #define BIG_BYTES   1000000

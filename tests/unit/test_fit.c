@@ -1,5 +1,5 @@
-/* store/fit.c: which servers will do, by what INFO says. The fields are those that these servers show. */
-#include "store/fit.h"
+/* store/redis/fit.c: which servers will do, by what INFO says. The fields are those that these servers show. */
+#include "store/redis/fit.h"
 #include "tests/unit/suite.h"
 
 #define REST    "maxmemory_policy:noeviction\r\n"

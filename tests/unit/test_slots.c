@@ -1,4 +1,4 @@
-/* store/discover.c: the answer to CLUSTER SLOTS names the master of dflock's slot, or is refused. */
+/* store/redis/discover.c: the answer to CLUSTER SLOTS names the master of dflock's slot, or is refused. */
 #include "store/internal.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* store/lua: leases that are also the lock of a key (redis_key), beside clients that take the key as their libraries do. */
+/* store/rules: leases that are also the lock of a key (redis_key), beside clients that take the key as their libraries do. */
 #include "tests/unit/script_calls.h"
 
 #define KEY      "jobs:nightly"

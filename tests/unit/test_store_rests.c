@@ -1,4 +1,4 @@
-/* store/lua: rests, in which nothing of a name and space is granted to any host. */
+/* store/rules: rests, in which nothing of a name and space is granted to any host. */
 #include "tests/unit/script_calls.h"
 
 #define HOUR "3600000"

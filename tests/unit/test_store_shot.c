@@ -1,4 +1,4 @@
-/* A release that is prepared by the loop and fired by another thread: store.h, store/link.h, store/channel.h. */
+/* A release that is prepared by the loop and fired by another thread: store.h, store/redis/link.h, store/redis/channel.h. */
 #include "tests/unit/store_hosts.h"
 
 #include <pthread.h>
@@ -132,7 +132,8 @@ START_TEST(no_room)
 	struct asked released = {0}, many[MANY] = {{0}};
 	struct shooter s;
 
-	config.connect_ms = 20000; /* the server packs all these jobs again for each answer, on a machine that may be busy */
+	config.connect_ms =
+		20000; /* the server packs all these jobs again for each answer, on a machine that may be busy */
 	start_both();
 	kill(server.pid, SIGSTOP);
 	memset(big, 'x', sizeof(big) - 1);

@@ -3,7 +3,7 @@
  *
  * What is needed of a server: each script runs as one step, sees all that the scripts before it wrote, and may use keys that
  * follow from its arguments; one server at a time takes writes; INFO replication, inside a script too, shows a replication id
- * that is new whenever the server may have lost what it knew (store/lua/common.lua); WAIT counts replicas that have the
+ * that is new whenever the server may have lost what it knew (store/rules/common.lua); WAIT counts replicas that have the
  * write. A server that takes Redis's protocol but cannot give that grants one lock twice, and no test of a keeper would
  * find out: so it is refused by name.
  */

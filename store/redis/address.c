@@ -1,4 +1,4 @@
-#include "store/address.h"
+#include "store/redis/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -38,7 +38,7 @@
  *    the record says, and so the first keeper that reaches D begins another incarnation: D grants nothing new until a keeper
  *    has watched that for one ttl, which is after t + ttl.
  *  - Before t, some keys are here and some there. A script that needs one that has gone, or one that does not exist, is
- *    answered ASK or TRYAGAIN; one that finds a key by itself (store/lua/store.lua, put_back) ends with an error before it
+ *    answered ASK or TRYAGAIN; one that finds a key by itself (store/rules/store.lua, put_back) ends with an error before it
  *    has written. Others, as beats, still count, and that does no harm: they speak of the same record. A keeper that meets such
  *    an answer takes the store for away, and connects again only to a server that has the whole slot (connect.c), so that no
  *    host goes to and fro while the slot moves. What moves for longer than ttl_ms - freeze_margin_ms freezes holders.

@@ -1,4 +1,4 @@
-#include "store/fit.h"
+#include "store/redis/fit.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "store/link.h"
+#include "store/redis/link.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/address.h"
+#include "store/redis/address.h"
 
 #define MAX_REPLY_BYTES (64u << 20)
 #define WHY_BYTES       512

@@ -38,7 +38,7 @@
  * executed when it is over, and one more WAIT behind all of them covers all of them. Otherwise a thousand leases that
  * are confirmed at once would take a thousand round trips to the replicas, the last of them longer than connect_ms.
  */
-#include "store/acks.h"
+#include "store/redis/acks.h"
 
 #include <stdio.h>
 

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "store/channel.h"
+#include "store/redis/channel.h"
 #include "store/reply.h"
 
 struct link;

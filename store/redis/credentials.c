@@ -3,7 +3,7 @@
  * file system that does not answer may keep it for ever. What the thread uses is the reader; if the credentials are freed
  * while it reads, the reader is the thread's, which frees it.
  */
-#include "store/credentials.h"
+#include "store/redis/credentials.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* See channel.h. */
-#include "store/channel.h"
+#include "store/redis/channel.h"
 
 #include <errno.h>
 #include <stdarg.h>

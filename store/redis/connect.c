@@ -1,7 +1,7 @@
 /*
  * From an address to a pair of checked connections: connects for commands, runs the first steps, loads the scripts, connects for
  * messages, runs the other steps. One question follows the other, but for the scripts, which are sent all at once. Every error ends
- * in store_fail(), and redis.c starts again after that.
+ * in store_fail(), and life.c starts again after that.
  */
 #include "store/internal.h"
 
