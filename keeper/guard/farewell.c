@@ -2,7 +2,8 @@
  * See farewell.h.
  *
  * The path comes from the link /proc/PID/fd/FD, which the kernel answers without asking a file server: the slots have no
- * names.
+ * names. The search that found the process has noted the descriptor. A process that is killed is stopped since then; one that is asked
+ * to end runs, and if it has closed the file meanwhile, the line may name another file or say the number of the inode.
  */
 #include "keeper/guard/farewell.h"
 
@@ -15,40 +16,17 @@
 #include "keeper/clock.h"
 #include "keeper/guard/lastwords.h"
 #include "keeper/guard/slots.h"
-#include "keeper/kernel/holders.h"
 
 #define FAREWELL_PATH    400 /* bytes of a path that are shown */
 #define FAREWELL_LINE    900
 #define FAREWELL_PARENTS 64 /* ancestors of one process that are looked at */
 
-struct farewell {
-	struct table *table;
-	struct claims claims; /* tag: the slot */
-	enum farewell_end how;
-	struct lastword *words; /* by pid; line NULL: no line so far */
-	size_t count;
-};
-
-static int farewell_by_pid(const void *a, const void *b)
-{
-	const struct lastword *x = a, *y = b;
-
-	return x->pid < y->pid ? -1 : x->pid > y->pid;
-}
-
-static struct lastword *farewell_word(const struct farewell *f, pid_t pid)
-{
-	const struct lastword key = {.pid = pid};
-
-	return bsearch(&key, f->words, f->count, sizeof(*f->words), farewell_by_pid);
-}
-
-static void farewell_path(const struct holder *h, const struct table_view *view, char out[FAREWELL_PATH])
+static void farewell_path(pid_t pid, int fd, const struct table_view *view, char out[FAREWELL_PATH])
 {
 	char link[64];
 	ssize_t len;
 
-	snprintf(link, sizeof(link), "/proc/%d/fd/%d", (int)h->pid, h->fd);
+	snprintf(link, sizeof(link), "/proc/%d/fd/%d", (int)pid, fd);
 	len = readlink(link, out, FAREWELL_PATH - 1);
 	if (len <= 0) {
 		snprintf(out, FAREWELL_PATH, "inode %llu of device %u:%u", (unsigned long long)view->file.ino,
@@ -96,39 +74,27 @@ static void farewell_line(enum farewell_end how, const char *file, const struct 
 			 file, how == FAREWELL_ASK ? "asked to end by SIGTERM" : "killed");
 }
 
-static int farewell_on_holder(void *arg, const struct holder *h)
+/* For a process that has no descriptor with such a lock: the line of an ancestor that has one. NULL: there is none. */
+static const char *farewell_to(const struct table *table, const struct family *family, enum farewell_end how, pid_t pid)
 {
-	struct farewell *f = arg;
-	struct lastword *word = farewell_word(f, h->pid);
-	size_t next = SIZE_MAX;
-	const struct claim *claim = claims_next(&f->claims, h->file, h->space, h->from, h->to, &next);
 	char file[FAREWELL_PATH], line[FAREWELL_LINE];
+	struct procfs_stat stat = {.parent = pid};
 	struct table_view view;
+	uint64_t tag;
+	int fd = -1;
 
-	if (!claim)
-		return 0;
-	if (!word || word->line)
-		return HOLDERS_LATER;
-	table_view(f->table, slots_tag_slot(claim->tag), &view);
-	farewell_path(h, &view, file);
-	farewell_line(f->how, file, &view, line);
-	word->line = strdup(line);
-	return HOLDERS_LATER;
-}
-
-/* For a process that holds no lock itself, or holds it only through a mapping: the line of an ancestor. */
-static const char *farewell_of_parent(const struct farewell *f, pid_t pid)
-{
-	struct procfs_stat stat;
-
-	for (int i = 0; i < FAREWELL_PARENTS && pid > 1 && family_stat(pid, &stat); i++) {
-		const struct lastword *word = farewell_word(f, stat.parent);
-
-		if (word && word->line)
-			return strdup(word->line);
+	for (int i = 0; fd < 0 && i <= FAREWELL_PARENTS; i++) {
 		pid = stat.parent;
+		fd = family_shown(family, pid, &tag);
+		if (fd < 0 && (pid <= 1 || !family_stat(pid, &stat)))
+			return NULL;
 	}
-	return NULL;
+	if (fd < 0)
+		return NULL;
+	table_view(table, slots_tag_slot(tag), &view);
+	farewell_path(pid, fd, &view, file);
+	farewell_line(how, file, &view, line);
+	return strdup(line);
 }
 
 int farewell_ms(const struct table *table)
@@ -138,39 +104,18 @@ int farewell_ms(const struct table *table)
 	return left < 0 || left > LASTWORDS_MS ? LASTWORDS_MS : (int)left;
 }
 
-static bool farewell_write(struct farewell *f, const struct family *family, pid_t keeper, bool last)
+bool farewell(struct table *table, const struct family *family, enum farewell_end how, bool last)
 {
-	struct holders_search ask = {.files = f->claims.files,
-				     .count = f->claims.file_count,
-				     .ignore_pid = keeper,
-				     .how = HOLDERS_AT_ONCE,
-				     .cb = farewell_on_holder,
-				     .arg = f};
+	size_t count = family_count(family);
+	struct lastword *words = calloc(count + 1, sizeof(*words));
+	bool told;
 
-	for (; f->count < family_count(family); f->count++)
-		f->words[f->count].pid = family_at(family, f->count);
-	qsort(f->words, f->count, sizeof(*f->words), farewell_by_pid);
-	holders_search(&ask);
-	for (size_t i = 0; i < f->count; i++)
-		if (!f->words[i].line)
-			f->words[i].line = farewell_of_parent(f, f->words[i].pid);
-	return lastwords(f->words, f->count, farewell_ms(f->table), last);
-}
-
-bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
-	      bool last)
-{
-	struct farewell f = {.table = table, .how = how};
-	bool told = true;
-
-	if (!family_count(family))
-		return true;
-	f.words = calloc(family_count(family), sizeof(*f.words));
-	if (f.words && slots_claims(table, which, &f.claims) == 0)
-		told = farewell_write(&f, family, keeper, last);
-	for (size_t i = 0; i < f.count; i++)
-		free((char *)f.words[i].line);
-	free(f.words);
-	claims_free(&f.claims);
+	for (size_t i = 0; words && i < count; i++)
+		words[i] = (struct lastword){.pid = family_at(family, i),
+					     .line = farewell_to(table, family, how, family_at(family, i))};
+	told = !words || lastwords(words, count, farewell_ms(table), last);
+	for (size_t i = 0; words && i < count; i++)
+		free((char *)words[i].line);
+	free(words);
 	return told;
 }

@@ -17,15 +17,14 @@ enum farewell_end {
 };
 
 /*
- * Writes a line to each process of the family that holds a lock under such slots (slots.h), with the path of the file as
- * that process opened it, and the same line to the processes that it started. The search leaves out `keeper`.
+ * Writes a line to each process of the family of which relying.h has noted a lock, with the path of the file as that process opened
+ * it, and the same line to the processes that it started.
  *
- * Searches /proc, then writes for at most LASTWORDS_MS; less if leases run out soon. An error costs a line, and is not
+ * Reads one link of each process, then writes for at most LASTWORDS_MS; less if leases run out soon. An error costs a line, and is not
  * reported. False: there was not enough time, and unless this was the `last` attempt no process has got a line
  * (lastwords.h).
  */
-bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
-	      bool last);
+bool farewell(struct table *table, const struct family *family, enum farewell_end how, bool last);
 /* For how many ms lines may be written: less than LASTWORDS_MS while leases run out. */
 int farewell_ms(const struct table *table);
 

@@ -55,7 +55,7 @@ void freeze_ask(struct freeze *f, int64_t now_ns)
 			family_count(&f->targets), ask ? "SIGTERM" : "SIGKILL");
 	if (!f->killed)
 		deeds_count(t, ask ? DEEDS_EXPIRED_TERM : DEEDS_EXPIRED_KILL, family_count(&f->targets));
-	farewell(t, FREEZE_ASKED_SLOTS, &f->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, f->relying.keeper, true);
+	farewell(t, &f->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, true);
 	freeze_signal(&f->targets, ask ? SIGTERM : SIGKILL);
 	f->asked = true;
 	f->killed = f->killed || !ask;

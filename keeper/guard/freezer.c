@@ -160,9 +160,8 @@ void freezer_end_lost(struct freeze *f)
 	else
 		freezer_kill_running(&family);
 	/* mutant: farewell-again */
-	if (!farewell(f->table, ending, &family, FAREWELL_LOST, f->relying.keeper,
-		      !stopped || f->reprieves >= FREEZER_REPRIEVES) &&
-	    stopped && freezer_put_off(f))
+	if (!farewell(f->table, &family, FAREWELL_LOST, !stopped || f->reprieves >= FREEZER_REPRIEVES) && stopped &&
+	    freezer_put_off(f))
 		goto out;
 	freezer_say(f, &family, ending);
 	freeze_signal(&family, SIGKILL);

@@ -40,16 +40,16 @@ static bool look_spares(const struct look *look, const struct claim *claim, pid_
 	       table_spares(look->table, slot, owner);
 }
 
-/* Is there a claim for which this lock makes the process count? */
-static bool look_counts(const struct look *look, const struct holder *h)
+/* A claim for which this lock makes the process count; NULL: there is none. */
+static const struct claim *look_counts(const struct look *look, const struct holder *h)
 {
 	const struct claim *claim;
 	size_t next = SIZE_MAX;
 
 	while ((claim = claims_next(&look->claims, h->file, h->space, h->from, h->to, &next)))
 		if (!look_spares(look, claim, h->pid))
-			return true;
-	return false;
+			return claim;
+	return NULL;
 }
 
 /* Adds a process, and tells `found` if it is new. 0 or -ENOMEM. */
@@ -77,18 +77,25 @@ static void look_mark(struct look *look, const struct holder *h)
 int look_holder(void *arg, const struct holder *h)
 {
 	struct look *look = arg;
+	const struct claim *claim = NULL;
 	int ret;
 
 	if (h->how != HOLDER_SHOWN && h->sight == SIGHT_BEYOND)
 		look_mark(look, h);
-	if (h->how == HOLDER_NOBODY || !look_counts(look, h))
+	if (h->how != HOLDER_NOBODY)
+		claim = look_counts(look, h);
+	if (!claim)
 		return 0;
 	if (h->pid == look->last) /* a process's locks come one after the other */
 		return HOLDERS_LATER;
 	if (h->how == HOLDER_SHOWN && look_relies_on_nothing(look, h))
 		return 0;
 	ret = look_add(look, h->pid);
-	return ret ? ret : HOLDERS_LATER;
+	if (ret)
+		return ret;
+	if (h->how == HOLDER_SHOWN)
+		family_show(look->family, h->pid, h->fd, claim->tag);
+	return HOLDERS_LATER;
 }
 
 void look_end(struct look *look)

@@ -61,8 +61,8 @@ struct relying {
 /* Begin with {.table = ...}. */
 
 /*
- * Adds to `family` the processes that have a descriptor with a lock under such slots (slots.h), and all that they
- * started. found: is told each holder at once (not what it started); or NULL.
+ * Adds to `family` the processes that have a descriptor with a lock under such slots (slots.h), which it notes (family_show(), with
+ * slots_tag()), and all that they started. found: is told each holder at once (not what it started); or NULL.
  */
 void relying_find(struct relying *relying, struct family *family, unsigned which, const struct look_found *found);
 /* The same, and the holders that no descriptor shows. Slower: to be called when all others are stopped. */

@@ -18,6 +18,8 @@
 
 struct family_member {
 	pid_t pid;
+	int fd; /* family_show(); else -1 */
+	uint64_t tag;
 	bool added;
 	UT_hash_handle hh;
 };
@@ -32,12 +34,37 @@ pid_t family_at(const struct family *family, size_t i)
 	return *(pid_t *)array_at(&family->pids, i);
 }
 
-bool family_has(const struct family *family, pid_t pid)
+static struct family_member *family_find(const struct family *family, pid_t pid)
 {
 	struct family_member *member;
 
 	HASH_FIND(hh, family->members, &pid, sizeof(pid), member);
-	return member != NULL;
+	return member;
+}
+
+bool family_has(const struct family *family, pid_t pid)
+{
+	return family_find(family, pid) != NULL;
+}
+
+void family_show(struct family *family, pid_t pid, int fd, uint64_t tag)
+{
+	struct family_member *member = family_find(family, pid);
+
+	if (!member || member->fd >= 0)
+		return;
+	member->fd = fd;
+	member->tag = tag;
+}
+
+int family_shown(const struct family *family, pid_t pid, uint64_t *tag)
+{
+	const struct family_member *member = family_find(family, pid);
+
+	if (!member || member->fd < 0)
+		return -1;
+	*tag = member->tag;
+	return member->fd;
 }
 
 int family_add(struct family *family, pid_t pid)
@@ -49,8 +76,7 @@ int family_add(struct family *family, pid_t pid)
 	member = malloc(sizeof(*member));
 	if (!member)
 		return -ENOMEM;
-	member->pid = pid;
-	member->added = true;
+	*member = (struct family_member){.pid = pid, .fd = -1, .added = true};
 	HASH_ADD(hh, family->members, pid, sizeof(pid), member);
 	if (member->added && array_push(&family->pids, &pid, sizeof(pid)) == 0)
 		return 0;

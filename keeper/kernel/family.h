@@ -24,6 +24,10 @@ pid_t family_at(const struct family *family, size_t i);
 bool family_has(const struct family *family, pid_t pid);
 /* Adds one if it is not there. 0, or -ENOMEM: it is not there. */
 int family_add(struct family *family, pid_t pid);
+/* Notes which descriptor of a member shows its lock, and under which claim that is: the tag (claims.h). The first note stays. */
+void family_show(struct family *family, pid_t pid, int fd, uint64_t tag);
+/* What was noted: the descriptor. -1: nothing, or it is no member. */
+int family_shown(const struct family *family, pid_t pid, uint64_t *tag);
 /* Adds all descendants of its members, except `except` and its descendants. 0 or -errno. */
 int family_add_descendants(struct family *family, pid_t except);
 /* The same where `all` are the processes that there are; sorts them. Pure. */

@@ -142,6 +142,11 @@ int family_add(struct family *family, pid_t pid)
 	return family_has(family, pid) ? 0 : array_push(&family->pids, &pid, sizeof(pid));
 }
 
+void family_show(struct family *family, pid_t pid, int fd, uint64_t tag)
+{
+	(void)family, (void)pid, (void)fd, (void)tag;
+}
+
 int family_add_descendants(struct family *family, pid_t except)
 {
 	(void)family, (void)except;
@@ -163,15 +168,12 @@ int farewell_ms(const struct table *table)
 }
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
-bool farewell(struct table *table, unsigned which, const struct family *family, enum farewell_end how, pid_t keeper,
-	      bool last)
+bool farewell(struct table *table, const struct family *family, enum farewell_end how, bool last)
 {
 	(void)last;
 	(void)table;
-	(void)which;
 	(void)family;
 	(void)how;
-	(void)keeper;
 	return true;
 }
 

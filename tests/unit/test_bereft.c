@@ -33,10 +33,9 @@ static bool vain_freeze_until(struct freeze *f, struct family *family, unsigned 
 static unsigned late; /* so many times there is not enough time for the line */
 static bool line_written;
 
-static bool late_farewell(struct table *t, unsigned which, const struct family *family, enum farewell_end how,
-			  pid_t keeper, bool last)
+static bool late_farewell(struct table *t, const struct family *family, enum farewell_end how, bool last)
 {
-	(void)t, (void)which, (void)family, (void)how, (void)keeper;
+	(void)t, (void)family, (void)how;
 	line_written = !late || last;
 	return late ? late--, false : true;
 }
