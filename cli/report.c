@@ -111,18 +111,6 @@ int report_read(struct report *report)
 	return 0;
 }
 
-bool report_has_taken(const struct report *report, const char *file)
-{
-	char *path = file ? realpath(file, NULL) : NULL;
-	bool found = false;
-
-	for (size_t i = 0; i < report->count && !found; i++)
-		if (report->lines[i].counts[TALLY_LEASED] || report->lines[i].counts[TALLY_CAUGHT])
-			found = !file || strcmp(report->lines[i].path, path ? path : file) == 0;
-	free(path);
-	return found;
-}
-
 /* --- what it says --- */
 
 /* The lock name of the file, "" if no rule of the configuration is about it. A path in another root directory says
@@ -132,6 +120,25 @@ static const char *name_of(const struct tally_line *line, const struct config *c
 	if (line->moved || line->path[0] != '/' || !config || config_lock_name(config, line->path, name))
 		name[0] = '\0';
 	return name;
+}
+
+bool report_has_taken(const struct report *report, const struct config *config, const char *file)
+{
+	char *path = file ? realpath(file, NULL) : NULL, name[LOCK_NAME_BYTES];
+	bool found = false;
+
+	for (size_t i = 0; i < report->count && !found; i++) {
+		const struct tally_line *line = &report->lines[i];
+		const uint64_t *n = line->counts;
+		const bool busy = n[TALLY_BUSY] || n[TALLY_CAUGHT_BUSY];
+
+		if (file && strcmp(line->path, path ? path : file) != 0)
+			continue;
+		/* A file that is not protected may be busy, too. */
+		found = n[TALLY_LEASED] || n[TALLY_CAUGHT] || (busy && *name_of(line, config, name));
+	}
+	free(path);
+	return found;
 }
 
 /* Got as many locks without a lease as with one? The programs have found that out; the configuration may be another by
@@ -173,7 +180,9 @@ static void result_cell(struct grid *grid, const struct tally_line *line)
 		{n[TALLY_TESTS] > n[TALLY_FOUND] ? n[TALLY_TESTS] - n[TALLY_FOUND] : 0, "tested"},
 		{n[TALLY_FOUND], "tested and a lock found"},
 		{n[TALLY_CAUGHT], "granted by the net"},
-		{n[TALLY_CAUGHT_FAILED], "failed by the net"},
+		{n[TALLY_CAUGHT_BUSY], "busy by the net"},
+		{n[TALLY_CAUGHT_FAILED] > n[TALLY_CAUGHT_BUSY] ? n[TALLY_CAUGHT_FAILED] - n[TALLY_CAUGHT_BUSY] : 0,
+		 "failed by the net"},
 	};
 	char text[320] = "";
 	size_t used = 0;
@@ -279,7 +288,7 @@ static json_t *line_json(const struct tally_line *line, const struct config *con
 
 	name_of(line, config, name);
 	return json_pack(
-		"{s:o, s:b, s:o, s:s, s:o*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		"{s:o, s:b, s:o, s:s, s:o*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
 		"file", text_json(line->path), "other_root", line->moved, "program", text_json(line->program), "space",
 		line->space == WIRE_RECORD ? "record" : "flock", "lock", *name ? text_json(name) : NULL, "calls",
 		(json_int_t)n[TALLY_CALLS], "taken", (json_int_t)n[TALLY_LEASED], "taken_unprotected",
@@ -289,7 +298,8 @@ static json_t *line_json(const struct tally_line *line, const struct config *con
 		(json_int_t)n[TALLY_UNLOCKS], "waited_ms", (json_int_t)ms_of(n[TALLY_WAITED_NS]), "waited_max_ms",
 		(json_int_t)ms_of(n[TALLY_WAITED_MAX_NS]), "held", (json_int_t)n[TALLY_ENDED], "held_ms",
 		(json_int_t)ms_of(n[TALLY_HELD_NS]), "held_max_ms", (json_int_t)ms_of(n[TALLY_HELD_MAX_NS]), "caught",
-		(json_int_t)n[TALLY_CAUGHT], "caught_failed", (json_int_t)n[TALLY_CAUGHT_FAILED]);
+		(json_int_t)n[TALLY_CAUGHT], "caught_failed", (json_int_t)n[TALLY_CAUGHT_FAILED], "caught_busy",
+		(json_int_t)n[TALLY_CAUGHT_BUSY]);
 }
 
 bool report_print_json(const struct report *report, const struct config *config, const char *job, FILE *f)

@@ -21,8 +21,11 @@ int report_start(struct report *report);
 int report_read(struct report *report);
 void report_end(struct report *report);
 
-/* Has the job got a lock on a protected file; on this one, if `file` is not NULL? */
-bool report_has_taken(const struct report *report, const char *file);
+/*
+ * Has the job got a lock on a protected file; on this one, if `file` is not NULL? A call that was told that the lock is taken counts, too:
+ * it did not go past dflock, and on all hosts but one this is how a job of cron's ends. config as below.
+ */
+bool report_has_taken(const struct report *report, const struct config *config, const char *file);
 
 /* `config` (NULL: there is none) gives the lock names. False: it could not be written; errno says why. */
 bool report_print(const struct report *report, const struct config *config, const char *job, FILE *f);

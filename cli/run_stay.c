@@ -29,7 +29,7 @@ static FILE *open_report(const struct run_options *options)
 	return f;
 }
 
-/* For the lock names. NULL: there is none, or it is invalid, and a line said so. */
+/* For the lock names of the report. NULL: there is none, or it is invalid, and a line said so. */
 static struct config *load_config(void)
 {
 	char why[CLI_LINE_BYTES], dir[PLACE_DIR_BYTES], names[PLACE_DIR_BYTES + sizeof(NAMES_DIR) + 1], *path = NULL;
@@ -55,9 +55,9 @@ static struct config *load_config(void)
 }
 
 /* A report that cannot be written changes nothing in what the job did: the exit status stays. */
-static void write_report(const struct run_options *options, const struct report *report, FILE *f)
+static void write_report(const struct run_options *options, const struct report *report, const struct config *config,
+			 FILE *f)
 {
-	struct config *config = load_config();
 	bool written;
 
 	/* It fails where it has no meaning: for a terminal, a pipe. */
@@ -67,18 +67,17 @@ static void write_report(const struct run_options *options, const struct report 
 	if (!written || (f != stderr && fclose(f)))
 		cli_error("the report could not be written%s%s: %s", options->report_file ? " to " : "",
 			  options->report_file ? options->report_file : "", strerror(errno));
-	config_free(config);
 }
 
 /* With --require=taken: on each FILE that another --require names, or on any. Says which is missing. */
-static bool has_taken(const struct run_options *options, const struct report *report)
+static bool has_taken(const struct run_options *options, const struct report *report, const struct config *config)
 {
-	bool all = options->file_count || report_has_taken(report, NULL);
+	bool all = options->file_count || report_has_taken(report, config, NULL);
 
 	if (!all)
 		cli_error("%s took no lock on a protected file", options->job[0]);
 	for (size_t i = 0; i < options->file_count; i++) {
-		if (report_has_taken(report, options->files[i]))
+		if (report_has_taken(report, config, options->files[i]))
 			continue;
 		cli_error(
 			"%s took no lock on %s that dflock has seen: it locked past the library (env -i, sudo, a static "
@@ -93,16 +92,19 @@ static bool has_taken(const struct run_options *options, const struct report *re
 static int conclude(const struct run_options *options, struct report *report, FILE *f, int status)
 {
 	int ret = report_read(report);
+	struct config *config;
 
 	if (ret) {
 		cli_error("there is no report: %s", strerror(-ret));
 		return CLI_RUN_FAILED;
 	}
+	config = load_config();
 	if (options->report)
-		write_report(options, report, f);
-	return options->taken && !has_taken(options, report) && WIFEXITED(status) && WEXITSTATUS(status) == 0
-		       ? CLI_RUN_NOT_TAKEN
-		       : 0;
+		write_report(options, report, config, f);
+	if (options->taken && !has_taken(options, report, config) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		ret = CLI_RUN_NOT_TAKEN;
+	config_free(config);
+	return ret;
 }
 
 /* Where dflock was started without standard error, its messages must not get into a file that is opened now. For the

@@ -88,8 +88,8 @@ static void decide_open_tally(void)
 	job_tally = report_map(getenv(TALLY_ENV));
 }
 
-/* This call was decided: 0, it goes on with a grant; or it fails with -errno. */
-static void decide_count(const struct thread *t, const struct want *want, int ret)
+/* This call was decided: 0, it goes on with a grant; or it fails with -errno. busy: because another host has the lock. */
+static void decide_count(const struct thread *t, const struct want *want, int ret, bool busy)
 {
 	char path[PATH_MAX];
 	const struct tally_key key = {.program = t->command, .path = path, .space = want->intent.space};
@@ -99,8 +99,11 @@ static void decide_count(const struct thread *t, const struct want *want, int re
 	if (!job_tally || name_read(want->fd, path) != 0)
 		return;
 	entry = tally_find(job_tally, &key);
-	if (entry)
-		tally_add(entry, ret == 0 ? TALLY_CAUGHT : TALLY_CAUGHT_FAILED, 1); /* mutant: count-caught */
+	if (!entry)
+		return;
+	tally_add(entry, ret == 0 ? TALLY_CAUGHT : TALLY_CAUGHT_FAILED, 1); /* mutant: count-caught */
+	if (busy)
+		tally_add(entry, TALLY_CAUGHT_BUSY, 1);
 }
 
 /* Begin with the look at the descriptor. Not an errno. */
@@ -184,7 +187,7 @@ static int decide_take(struct thread *t, const struct lockcall *call, struct wan
 	if (ret == -EINTR)
 		ret = behalf.signalled ? -DECIDE_RESTARTSYS : DECIDE_ANEW;
 	if (ret == 0 || (ret < 0 && ret != -DECIDE_RESTARTSYS && ret != -ESRCH))
-		decide_count(t, want, ret);
+		decide_count(t, want, ret, ret == -EWOULDBLOCK && !look->refused);
 	if (ret != 0)
 		return ret == CALL_KERNEL ? DECIDE_CONTINUE : ret;
 	if (sys_clock_ns(CLOCK_MONOTONIC) - since_ns >= LOOK_AGAIN_NS && !want_is_same(want, t, call))

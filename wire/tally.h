@@ -24,7 +24,7 @@
 
 #define TALLY_ENV           "DFLOCK_REPORT"
 #define TALLY_MAGIC         UINT64_C(0x796c6c6174666c64) /* "dlftally" */
-#define TALLY_VERSION       4
+#define TALLY_VERSION       5
 #define TALLY_ENTRIES       4096 /* a power of two */
 #define TALLY_NAMES_BYTES   (1u << 20)
 #define TALLY_PROGRAM_BYTES 16 /* as the kernel's comm, NUL included */
@@ -47,6 +47,7 @@ enum tally_count {
 	TALLY_HELD_MAX_NS, /* the longest of these */
 	TALLY_CAUGHT, /* by the net, which let them go on with a grant; of programs with the preload, also counted above */
 	TALLY_CAUGHT_FAILED, /* ... and which it ended: another host has the lock, or it was refused */
+	TALLY_CAUGHT_BUSY,   /* of these: another host has the lock */
 	TALLY_COUNTS
 };
 

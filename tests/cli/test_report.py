@@ -1,4 +1,5 @@
 """`dflock run --report` and --require=taken: what a job locked. Programs of all kinds, from unusual places."""
+import fcntl
 import json
 import os
 import re
@@ -77,7 +78,7 @@ def test_what_the_net_catches(two):
     assert holder.do(f"open 0 {two[1].path('f')} rwc") == "ok" and holder.do("flock 0 ex") == "ok"
     busy = Report(two[0], *UNSEEN, "flock", "-n", path, "true", options=["--net=on"])
     row = has(busy.row("f", "flock"))
-    assert (busy.done.returncode, row["caught"], row["caught_failed"]) == (1, 0, 1)
+    assert (busy.done.returncode, row["caught"], row["caught_failed"], row["caught_busy"]) == (1, 0, 1, 1)
 
 
 def test_a_lock_that_the_net_let_go_on_is_taken(two):
@@ -487,6 +488,21 @@ def test_taken_and_files(host):
         done = reported(host, f, "--require=taken", *words)
         assert (done.returncode, done.stdout) == (122, "ran\n"), done
         assert done.stderr.startswith(f"dflock: {words[0]} took no lock on {host.path('f')} that dflock has seen"), done
+
+
+@pytest.mark.parametrize("net", [[], ["--net=on", *UNSEEN]])
+def test_a_lock_that_was_busy_did_not_go_past_dflock(two, net):
+    """All hosts but one end like this, each night. With -E 0 the job succeeds, as with `flock -n 9 || exit 0`."""
+    holder, path, required = two[1].agent(), two[0].path("f"), "--require=" + two[0].path("f")
+    assert holder.do(f"open 0 {two[1].path('f')} rwc") == "ok" and holder.do("flock 0 ex") == "ok"
+    for status in (0, 1):
+        for options in (["--require=taken"], [required, "--require=taken"]):
+            done = reported(two[0], *options, *net, "flock", "-n", "-E", str(status), path, "echo", "ran")
+            assert (done.returncode, done.stdout, done.stderr) == (status, "", ""), done
+    with open(two[0].path("other"), "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        done = reported(two[0], "--require=taken", *net, "flock", "-n", "-E", "0", two[0].path("other"), "true")
+    assert (done.returncode, done.stderr) == (122, "dflock: %s took no lock on a protected file\n" % (net[1:] + ["flock"])[0])
 
 
 # --- DFLOCK_LOG=debug ---

@@ -1,9 +1,11 @@
 """`dflock run --require` and `dflock check --require`: a job that would not be protected does not start."""
 import os
+import subprocess
 import sys
 
 import pytest
 from harness import wait_until
+from harness.host import CLI
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interpose"))
 import fake_keeper as fk  # noqa: E402
@@ -70,6 +72,32 @@ def test_a_keeper_is_started(host):
 def test_a_program_that_is_not_reached(host, compiled):
     static = compiled("static", "-static")
     check_refused(required(host, "--require", static), "is statically linked")
+
+
+def test_what_the_job_starts_may_lock_past_dflock(make_host):
+    """--require looks before the start, and becomes the job: nothing is left that could say more. What covers this: --require=taken at the
+    job's end, the keeper while the lock is held, and the net."""
+    host = make_host("a", rules='{ path = "%s/f"; name = "t"; }', lease="ttl_ms = 5000; past_look_ms = 50;")
+    path, env = host.path("f"), {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
+
+    def locks(*options):
+        """The job says that it has the lock, and keeps it until it reads a line."""
+        job = subprocess.Popen([CLI, "run", "--require=" + path, *options, "sh", "-c", f"env -i flock -n {path} sh -c 'echo held; read line'"],
+                               env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert job.stdout.readline() == "held\n"
+        return job
+
+    def ends(job):
+        return job.communicate("\n", timeout=60)[1], job.returncode
+
+    job = locks()
+    wait_until(lambda: "PAST DFLOCK" in host.cli("status").stdout, "the keeper has found the lock")
+    assert ends(job) == ("", 0)
+    said, status = ends(locks("--require=taken"))
+    assert status == 122 and said.startswith(f"dflock: sh took no lock on {path} that dflock has seen")
+    job = locks("--require=taken", "--net=on")
+    assert [lease["name"] for lease in host.status()["leases"]] == ["t"]
+    assert ends(job) == ("", 0)
 
 
 def test_a_program_that_is_reached_and_its_jobs_are_not(host, compiled):
