@@ -91,7 +91,11 @@ def test_completion(make_host):
     for command in "who", "fence", "break":
         assert completed(command, "lock", env=env) == ["lock:nightly"], command
     assert completed("break", "--host", "a", env=env) == [a.status()["host"]]
-    assert job.end() == 0
+    made = a.path("made")
+    other = Job(a, "flock", a.path("$(touch${IFS}%s)" % made.replace("/", "${PWD:0:1}")), "sh", "-c", "echo held; read line; true")
+    assert other.line() == "held" and len(a.status()["leases"]) == 2
+    assert completed("who", "", env=env) == ["lock:nightly"] and not os.path.exists(made)
+    assert other.end() == 0 and job.end() == 0
 
 
 def linked(name):
