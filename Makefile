@@ -112,9 +112,9 @@ $(BUILD)/unit/test_growth.o: private CFLAGS += -fsanitize-coverage=trace-pc # co
 $(BUILD)/unit/%.o: tests/unit/%.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(CHECK_CFLAGS) -MMD -MP -c -o $@ $<
-$(BUILD)/unit/%: $(BUILD)/unit/%.o $(CORE)
+$(BUILD)/unit/%: $(BUILD)/unit/%.o $(BUILD)/unit/suite.o $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(filter %/libcli.a,$^) $(CORE) $(LIBS) $(CHECK_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a,$^) $(CORE) $(LIBS) $(CHECK_LIBS)
 $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -158,7 +158,7 @@ UNIT_RUN := $(addprefix run-,$(notdir $(UNIT)))
 unit: $(UNIT_RUN) ## run the unit tests (run-test_NAME: one of them)
 .PHONY: $(UNIT_RUN)
 $(UNIT_RUN): run-%: $(BUILD)/unit/%
-	@CK_DEFAULT_TIMEOUT=60 CK_FORK=$${CK_FORK:-yes} $<
+	@$<
 agents: $(AGENTS) ## build the small programs that the tests drive
 test: all agents ## run every test (what CI runs)
 	scripts/test.sh

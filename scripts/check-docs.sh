@@ -125,7 +125,7 @@ done
 # Tests that are named as what shows a promise are there; each promise has one.
 for name in $(grep -ohE '`tests/[^` ]+::[a-z0-9_]+`' $documents | tr -d '`' | sort -u); do
 	file=${name%%::*}
-	grep -qsE "^(def ${name##*::}\(|START_TEST\(${name##*::}\))" "$file" || wrong "there is no test $name"
+	grep -qsE "^(def ${name##*::}\(|TEST(_EACH)?\(${name##*::}[,)])" "$file" || wrong "there is no test $name"
 done
 while IFS= read -r line; do
 	wrong "docs/guarantees.md: no test shows that: $line"

@@ -5,10 +5,6 @@
 #ifndef DFLOCK_TESTS_UNIT_ACT_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_ACT_FIXTURE_H
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "keeper/leases/act.h"
@@ -358,15 +354,6 @@ static inline void ring(struct lease *lease)
 	k.queue.work->timer(lease);
 	queue_settle(&k);
 }
-
-/* Runs what add() adds. For main(). */
-static inline int run_tests(const char *name, void (*add)(TCase *tests))
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, prepare, clean);
-	add(tests);
-	return suite_run_case(name, tests);
-}
+FIXTURE(prepare, clean)
 
 #endif

@@ -2,13 +2,7 @@
 #ifndef DFLOCK_TESTS_UNIT_BASE_FOLDER_H
 #define DFLOCK_TESTS_UNIT_BASE_FOLDER_H
 
-#include <check.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "tests/unit/suite.h"
 

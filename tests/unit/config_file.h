@@ -5,12 +5,7 @@
 #ifndef DFLOCK_TESTS_UNIT_CONFIG_FILE_H
 #define DFLOCK_TESTS_UNIT_CONFIG_FILE_H
 
-#include <check.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "config/internal.h"
 #include "tests/unit/base_folder.h"

@@ -5,16 +5,10 @@
 #ifndef DFLOCK_TESTS_UNIT_HOLDERS_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_HOLDERS_FIXTURE_H
 
-#include <check.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/log.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 #define HOLDERS 2
 

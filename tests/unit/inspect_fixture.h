@@ -5,17 +5,9 @@
 #ifndef DFLOCK_TESTS_UNIT_INSPECT_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_INSPECT_FIXTURE_H
 
-#include <check.h>
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "keeper/kernel/inspect.h"
 #include "tests/unit/open_count.h"
@@ -104,11 +96,10 @@ static inline void start(struct asked *a, int fd, const struct ucred *peer, bool
 	ck_assert_uint_eq(a->answers, 0); /* never from inside the call */
 }
 
-static inline void setup_worker(void)
+static inline void setup(void)
 {
 	struct asked a = {0};
 
-	at_once = false;
 	clear_folder();
 	self = (struct ucred){getpid(), geteuid(), getegid()};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
@@ -120,11 +111,17 @@ static inline void setup_worker(void)
 	before = count_open();
 }
 
-static inline void setup_at_once(void)
+static inline void in_a_worker(void)
 {
-	setup_worker();
+	at_once = false;
+}
+VARIANT(in_a_worker)
+
+static inline void in_this_thread(void)
+{
 	at_once = true;
 }
+VARIANT(in_this_thread)
 
 static inline void teardown(void)
 {
@@ -185,27 +182,7 @@ static inline void check_refused(const struct inspect_result *r, const char *why
 	ck_assert_ptr_null(strchr(r->refused, '\n'));
 	ck_assert_int_eq(r->fd, -1);
 }
-
-/* Adds the tests both for a worker and for the caller's thread; `meanwhile` (or NULL): those for a worker alone. For main(). */
-static inline int run_tests(const char *name, void (*add)(TCase *tests), void (*meanwhile)(TCase *tests))
-{
-	const struct {
-		const char *name;
-		void (*setup)(void), (*add)(TCase *tests);
-	} cases[] = {
-		{"worker", setup_worker, add}, {"at once", setup_at_once, add}, {"meanwhile", setup_worker, meanwhile}};
-	Suite *suite = suite_create(name);
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases) && cases[i].add; i++) {
-		TCase *tests = tcase_create(cases[i].name);
-
-		tcase_add_unchecked_fixture(tests, make_folder, remove_folder);
-		tcase_add_checked_fixture(tests, cases[i].setup, teardown);
-		tcase_set_timeout(tests, 60);
-		cases[i].add(tests);
-		suite_add_tcase(suite, tests);
-	}
-	return suite_run(suite);
-}
+FIXTURE_ONCE(make_folder, remove_folder)
+FIXTURE(setup, teardown)
 
 #endif

@@ -5,21 +5,12 @@
 #ifndef DFLOCK_TESTS_UNIT_LOGSINK_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_LOGSINK_FIXTURE_H
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <syslog.h>
-#include <unistd.h>
 
 #include "keeper/logline.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 static struct logsink sink;
 static int inbox, err_read, saved_err;
@@ -42,6 +33,7 @@ static inline void setup(void)
 {
 	int ends[2];
 
+	signal(SIGPIPE, SIG_IGN);
 	base_make();
 	snprintf(socket_path, sizeof(socket_path), "%s/socket", base);
 	unsetenv("JOURNAL_STREAM");
@@ -61,6 +53,7 @@ static inline void teardown(void)
 	close(err_read);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static inline int write_line(const char *text)
 {

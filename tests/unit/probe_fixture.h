@@ -4,17 +4,9 @@
 #ifndef DFLOCK_TESTS_UNIT_PROBE_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_PROBE_FIXTURE_H
 
-#include <check.h>
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include "keeper/kernel/probe.h"
 #include "tests/unit/suite.h"
@@ -217,17 +209,7 @@ static inline void *let_go(void *arg)
 	flock(o->fd, LOCK_UN);
 	return NULL;
 }
-
-/* Runs what add() adds, on a file that no other process has. For main(). */
-static inline int run_tests(const char *name, void (*add)(TCase *tests))
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_unchecked_fixture(tests, make_file, remove_file);
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_set_timeout(tests, 60);
-	add(tests);
-	return suite_run_case(name, tests);
-}
+FIXTURE_ONCE(make_file, remove_file)
+FIXTURE(setup, teardown)
 
 #endif

@@ -2,12 +2,6 @@
 #ifndef DFLOCK_TESTS_UNIT_PROCFS_FILE_H
 #define DFLOCK_TESTS_UNIT_PROCFS_FILE_H
 
-#include <check.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "tests/unit/suite.h"
 
 /* A descriptor of a new file on a tmpfs, which has no name any more. */

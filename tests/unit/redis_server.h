@@ -5,19 +5,9 @@
 #ifndef DFLOCK_TESTS_UNIT_REDIS_SERVER_H
 #define DFLOCK_TESTS_UNIT_REDIS_SERVER_H
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <hiredis.h>
 

@@ -2,8 +2,6 @@
 #ifndef DFLOCK_TESTS_UNIT_RESCUE_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_RESCUE_FIXTURE_H
 
-#include <sys/stat.h>
-
 #include "keeper/guard/slots.h"
 #include "tests/unit/table_fixture.h"
 

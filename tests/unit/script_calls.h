@@ -11,7 +11,6 @@
 #include "store/scripts.h"
 #include "store/words.h"
 #include "tests/unit/redis_server.h"
-#include "tests/unit/suite.h"
 
 #define NAME             "/var/lock/a b.lock"
 #define NAME_OF_ONE_WORD "word" /* for command() */
@@ -295,27 +294,9 @@ static inline void use_no_flags(void)
 {
 	with_flags = false;
 }
-
-static inline TCase *case_for_version(const char *name, SFun choose, void (*add_tests)(TCase *t))
-{
-	TCase *t = tcase_create(name);
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, start_server, stop_server);
-	tcase_add_unchecked_fixture(t, choose, NULL);
-	tcase_add_checked_fixture(t, connect_and_init, disconnect);
-	add_tests(t);
-	return t;
-}
-
-/* Runs the tests with the scripts as Redis 7 gets them, and as 6.2 does. Returns the exit status. */
-static inline int run_for_each_version(const char *name, void (*add_tests)(TCase *t))
-{
-	Suite *suite = suite_create(name);
-
-	suite_add_tcase(suite, case_for_version("as for Redis 7", use_flags, add_tests));
-	suite_add_tcase(suite, case_for_version("as for Redis 6.2", use_no_flags, add_tests));
-	return suite_run(suite);
-}
+FIXTURE_ONCE(start_server, stop_server)
+VARIANT(use_flags)    /* the scripts as Redis 7 gets them */
+VARIANT(use_no_flags) /* as 6.2 does */
+FIXTURE(connect_and_init, disconnect)
 
 #endif

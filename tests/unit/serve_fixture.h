@@ -5,13 +5,7 @@
 #ifndef DFLOCK_TESTS_UNIT_SERVE_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_SERVE_FIXTURE_H
 
-#include <check.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/callers/serve.h"
@@ -411,15 +405,6 @@ static inline struct lease *all_of(enum lease_state state)
 	lease = add_lease(state, WIRE_EXCLUSIVE, 0, WIRE_EOF);
 	return lease;
 }
-
-/* Runs what add() adds. For main(). */
-static inline int run_tests(const char *name, void (*add)(TCase *tests))
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_add_checked_fixture(tests, prepare, clean);
-	add(tests);
-	return suite_run_case(name, tests);
-}
+FIXTURE(prepare, clean)
 
 #endif

@@ -5,18 +5,9 @@
 #ifndef DFLOCK_TESTS_UNIT_STATUS_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_STATUS_FIXTURE_H
 
-#include <check.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/callers/configfile.h"

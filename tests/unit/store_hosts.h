@@ -292,17 +292,7 @@ static inline void refused(struct host *h, const char *line)
 	ck_assert_msg(strstr(h->why, line) != NULL, "\"%s\" does not say \"%s\"", h->why, line);
 	stop(h);
 }
-
-/* Runs what add() adds, each test with a server of its own. For main(). */
-static inline int run_tests(const char *name, void (*add)(TCase *t))
-{
-	TCase *t = tcase_create(name);
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, make_folder, remove_folder);
-	tcase_add_checked_fixture(t, set_up, tear_down);
-	add(t);
-	return suite_run_case(name, t);
-}
+FIXTURE_ONCE(make_folder, remove_folder)
+FIXTURE(set_up, tear_down)
 
 #endif

@@ -1,98 +1,84 @@
 /*
- * The frame of a unit test: how main() ends, and files that are gone when it has ended. Check runs no teardown after a test that
- * failed; so what is made here is removed by the process that runs the tests, when all have run.
+ * The frame of a unit test, and the headers of libc that nearly all of them need. A test registers itself: its file has no list of
+ * tests and no main(); suite.c has that. Files that tests make are gone when all have ended: Check runs no teardown after a test that
+ * failed, so what is made here is removed by the process that runs the tests.
  */
 #ifndef DFLOCK_TESTS_UNIT_SUITE_H
 #define DFLOCK_TESTS_UNIT_SUITE_H
 
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SUITE_PATH_BYTES 64 /* for the path of what is made here */
 
-/* The process that runs the tests: its number is in all names, which tests in processes of their own choose. */
-static pid_t suite_pid;
+/* A test, something that is done around tests, or a variant of the suite. */
+struct suite_item {
+	int order;         /* in its file, and in the headers that this includes */
+	const TTest *test; /* or NULL */
+	int rounds;
+	bool once, variant;
+	SFun setup, teardown;
+	struct suite_item *next;
+};
 
-__attribute__((constructor)) static void suite_begin(void)
-{
-	suite_pid = getpid();
-}
+void suite_add(struct suite_item *item);
 
-static inline void suite_template(char path[SUITE_PATH_BYTES], const char *where)
-{
-	snprintf(path, SUITE_PATH_BYTES, "%s/dflock-test-%d-XXXXXX", where, (int)suite_pid);
-}
+#define SUITE_ITEM(name, ...)                                                                                          \
+	static struct suite_item suite_item_of_##name = {.order = __COUNTER__, __VA_ARGS__};                           \
+	__attribute__((constructor)) static void suite_add_##name(void)                                                \
+	{                                                                                                              \
+		suite_add(&suite_item_of_##name);                                                                      \
+	}
+
+/* TEST_EACH(name, rounds) { ... } is a test that runs for each _i from 0 to rounds - 1, TEST(name) { ... } one that runs once. */
+#define TEST_EACH(name, count)                                                                                         \
+	static void name##_fn(int _i);                                                                                 \
+	static const TTest name = {#name, name##_fn, __FILE__, __LINE__};                                              \
+	SUITE_ITEM(name, .test = &name, .rounds = (count))                                                             \
+	static void name##_fn(int _i __attribute__((unused)))
+#define TEST(name) TEST_EACH(name, 1)
+#define ROWS(rows) ((int)(sizeof(rows) / sizeof(*(rows))))
+
+/* Functions (or NULL) that are called before and after each test of the file, or once before and after all of them. */
+#define FIXTURE(before, after)      SUITE_ITEM(before##_##after, .setup = before, .teardown = after)
+#define FIXTURE_ONCE(before, after) SUITE_ITEM(before##_##after, .once = true, .setup = before, .teardown = after)
+
+/* All tests of the file run once for each of its variants, after choose() was called. */
+#define VARIANT(choose) SUITE_ITEM(choose, .variant = true, .setup = choose)
+
+/*
+ * Runs the tests. Returns the exit status. A suite has a main() of its own only if it is also another program; that ends with this.
+ * A test may take a minute, or what CK_DEFAULT_TIMEOUT says.
+ */
+int suite_run(void);
 
 /* A new folder in `where`: "/dev/shm", a tmpfs, or "/tmp", where another file system may be. */
-static inline void suite_make_folder(char path[SUITE_PATH_BYTES], const char *where)
-{
-	suite_template(path, where);
-	ck_assert_msg(mkdtemp(path) != NULL, "%s: %m", path);
-}
+void suite_make_folder(char path[SUITE_PATH_BYTES], const char *where);
 
 /* A new file in `where`. Returns a descriptor for reading and writing, with close-on-exec. */
-static inline int suite_make_file(char path[SUITE_PATH_BYTES], const char *where)
-{
-	int fd;
-
-	suite_template(path, where);
-	fd = mkostemp(path, O_CLOEXEC);
-	ck_assert_msg(fd >= 0, "%s: %m", path);
-	return fd;
-}
+int suite_make_file(char path[SUITE_PATH_BYTES], const char *where);
 
 /* The same on a tmpfs, without a name. */
-static inline int suite_nameless_file(void)
-{
-	char path[SUITE_PATH_BYTES];
-	int fd = suite_make_file(path, "/dev/shm");
-
-	ck_assert_int_eq(unlink(path), 0);
-	return fd;
-}
+int suite_nameless_file(void);
 
 /*
  * How many rounds of random input to try. Valgrind (make memcheck) takes thirty times as long: there it is a twentieth of them,
  * since what it adds, values that were never set, shows in each round that comes to the place. The sanitizers look at all rounds.
  */
-static inline int suite_rounds(int rounds)
-{
-	return getenv("SUITE_FEW_ROUNDS") ? rounds / 20 : rounds;
-}
+int suite_rounds(int rounds);
 
-/* Removes what tests that failed have left behind. Returns whether that succeeded. */
-static inline bool suite_clean(void)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf /dev/shm/dflock-test-%d-* /tmp/dflock-test-%d-*", (int)suite_pid,
-		 (int)suite_pid);
-	return system(command) == 0;
-}
-
-/* Runs the tests, and frees them. Returns the exit status: for the end of main(). */
-static inline int suite_run(Suite *suite)
-{
-	SRunner *runner = srunner_create(suite);
-	int failed;
-
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return suite_clean() && !failed ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-/* The same for a suite of one case. */
-static inline int suite_run_case(const char *name, TCase *tests)
-{
-	Suite *suite = suite_create(name);
-
-	suite_add_tcase(suite, tests);
-	return suite_run(suite);
-}
+bool suite_under_valgrind(void);
 
 #endif

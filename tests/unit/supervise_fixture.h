@@ -5,21 +5,13 @@
 #ifndef DFLOCK_TESTS_UNIT_SUPERVISE_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_SUPERVISE_FIXTURE_H
 
-#include <check.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "keeper/guard/supervise.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_text.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 #include "tests/unit/wait_until.h"
 
 #define MOST  8

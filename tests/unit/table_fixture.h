@@ -8,23 +8,15 @@
 #ifndef DFLOCK_TESTS_UNIT_TABLE_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_TABLE_FIXTURE_H
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_file.h"
 #include "keeper/guard/table_text.h"
 #include "keeper/guard/table_words.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 #define HOST  "box-0123456789abcdef"
 #define OTHER "box-fedcba9876543210"
@@ -307,16 +299,6 @@ static inline bool killed_in(void (*life)(void), int store)
 	leaks_count(true);
 	return false;
 }
-
-/* Runs what add() adds, each test with a folder of its own. For main(). */
-static inline int run_tests(const char *name, void (*add)(TCase *tests), double timeout_s)
-{
-	TCase *tests = tcase_create(name);
-
-	tcase_set_timeout(tests, timeout_s);
-	tcase_add_checked_fixture(tests, make_folder, remove_folder);
-	add(tests);
-	return suite_run_case(name, tests);
-}
+FIXTURE(make_folder, remove_folder)
 
 #endif

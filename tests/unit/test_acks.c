@@ -1,8 +1,4 @@
 /* store/redis/acks.c: which answers one WAIT decides about, and when replicas are enough. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "store/redis/acks.h"
 #include "tests/unit/suite.h"
 
@@ -34,8 +30,9 @@ static void setup(void)
 	asked = 0;
 	memset(told, 0, sizeof(told));
 }
+FIXTURE(setup, NULL)
 
-START_TEST(one_wait_at_a_time)
+TEST(one_wait_at_a_time)
 {
 	acks_await(&acks, &entry[0]);
 	ck_assert_uint_eq(asked, 1);
@@ -57,9 +54,8 @@ START_TEST(one_wait_at_a_time)
 	ck_assert_uint_eq(asked, 3);
 	ck_assert(!acks.asking);
 }
-END_TEST
 
-START_TEST(not_enough)
+TEST(not_enough)
 {
 	acks_await(&acks, &entry[0]);
 	acks_await(&acks, &entry[1]);
@@ -74,9 +70,8 @@ START_TEST(not_enough)
 	acks_answered(&acks, true);
 	ck_assert_str_eq(told, "Ac");
 }
-END_TEST
 
-START_TEST(forgotten)
+TEST(forgotten)
 {
 	for (int i = 0; i < 6; i++)
 		acks_await(&acks, &entry[i]); /* 0 is covered, 1 to 5 are behind */
@@ -93,13 +88,12 @@ START_TEST(forgotten)
 	acks_answered(&acks, true);
 	ck_assert_str_eq(told, "cef");
 }
-END_TEST
 
 static const struct {
 	int replicas, needed;
 } majorities[] = {{0, 0}, {1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 3}};
 
-START_TEST(how_many_are_enough)
+TEST_EACH(how_many_are_enough, ROWS(majorities))
 {
 	const struct config_store config = {.replicas = majorities[_i].replicas, .connect_ms = 1000};
 	redisReply reply = {.type = REDIS_REPLY_INTEGER};
@@ -108,9 +102,8 @@ START_TEST(how_many_are_enough)
 	for (reply.integer = 0; reply.integer <= config.replicas; reply.integer++)
 		ck_assert(acks_are_enough(&config, &reply, line) == (reply.integer >= majorities[_i].needed));
 }
-END_TEST
 
-START_TEST(what_is_no_count)
+TEST(what_is_no_count)
 {
 	const struct config_store config = {.replicas = 2, .connect_ms = 1000};
 	redisReply status = {.type = REDIS_REPLY_STATUS, .str = "OK", .len = 2};
@@ -124,18 +117,4 @@ START_TEST(what_is_no_count)
 	ck_assert_ptr_nonnull(strstr(line, "it is a replica now"));
 	ck_assert(!acks_are_enough(&config, &none, line));
 	ck_assert_ptr_nonnull(strstr(line, "0 of the 1 replicas that must have acknowledged within 750 ms"));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("acks");
-
-	tcase_add_checked_fixture(t, setup, NULL);
-	tcase_add_test(t, one_wait_at_a_time);
-	tcase_add_test(t, not_enough);
-	tcase_add_test(t, forgotten);
-	tcase_add_loop_test(t, how_many_are_enough, 0, sizeof(majorities) / sizeof(*majorities));
-	tcase_add_test(t, what_is_no_count);
-	return suite_run_case("acks", t);
 }

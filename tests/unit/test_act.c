@@ -3,7 +3,7 @@
 
 /* --- the order in which things are done --- */
 
-START_TEST(page_before_probe)
+TEST(page_before_probe)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
@@ -11,9 +11,8 @@ START_TEST(page_before_probe)
 	check_said("page: closed, probe");
 	ck_assert_int_eq(lease->state, LEASE_PROBING);
 }
-END_TEST
 
-START_TEST(pins_before_probe)
+TEST(pins_before_probe)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	struct waiter pinned = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 9, 12}};
@@ -27,9 +26,8 @@ START_TEST(pins_before_probe)
 	queue_settle(&k);
 	check_said("probe");
 }
-END_TEST
 
-START_TEST(table_before_release)
+TEST(table_before_release)
 {
 	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
 
@@ -39,10 +37,9 @@ START_TEST(table_before_release)
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
 	ck_assert_int_gt(lock->given_back_ns, 0);
 }
-END_TEST
 
 /* The probe's thread has given the lease back, and the loop hears of something else first. */
-START_TEST(given_back_by_the_probe)
+TEST_EACH(given_back_by_the_probe, 7)
 {
 	static const enum lease_cue events[] = {LEASE_CUE_FREE,   LEASE_CUE_STOPPED,    LEASE_CUE_NEEDED,
 						LEASE_CUE_SHARED, LEASE_CUE_SUPERSEDED, LEASE_CUE_BREAK,
@@ -58,9 +55,8 @@ START_TEST(given_back_by_the_probe)
 	happens(lease, LEASE_CUE_UP); /* the connection broke: it is sent again, as every release */
 	check_said("table: returned, release");
 }
-END_TEST
 
-START_TEST(given_back_and_forgotten)
+TEST(given_back_and_forgotten)
 {
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
@@ -70,9 +66,8 @@ START_TEST(given_back_and_forgotten)
 	check_said("table: returned, table: free");
 	ck_assert_int_eq(lease->state, LEASE_ENDED);
 }
-END_TEST
 
-START_TEST(returned_but_not_sent)
+TEST(returned_but_not_sent)
 {
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
@@ -82,10 +77,9 @@ START_TEST(returned_but_not_sent)
 	check_said("table: returned, release");
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
 }
-END_TEST
 
 /* Nothing leads out of WAITING: the probe stays armed. */
-START_TEST(still_armed)
+TEST(still_armed)
 {
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
@@ -98,9 +92,8 @@ START_TEST(still_armed)
 	ck_assert_int_eq(early, EARLY_SENT);
 	early = EARLY_NOT;
 }
-END_TEST
 
-START_TEST(table_before_shrink)
+TEST(table_before_shrink)
 {
 	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
 
@@ -108,18 +101,16 @@ START_TEST(table_before_shrink)
 	check_said("table: held, table: shared, shrink");
 	ck_assert_int_eq(lease->range.mode, WIRE_SHARED);
 }
-END_TEST
 
-START_TEST(page_and_table_before_the_store_is_asked)
+TEST(page_and_table_before_the_store_is_asked)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
 	happens(lease, LEASE_CUE_EXPIRED);
 	check_said("page: closed, table: unsure, confirm");
 }
-END_TEST
 
-START_TEST(lost)
+TEST(lost)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	struct waiter waits = {.range = lease->range};
@@ -132,10 +123,9 @@ START_TEST(lost)
 		"page: all of the lock closed, table: lost, holders end, reported, table: no slot, caller served, freed");
 	waiters_remove(&waits);
 }
-END_TEST
 
 /* The same lease may be granted twice, by message and by answer: the second time it means nothing. */
-START_TEST(granted)
+TEST(granted)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 	struct waiter waits = {.range = lease->range};
@@ -152,9 +142,8 @@ START_TEST(granted)
 	check_said("");
 	waiters_remove(&waits);
 }
-END_TEST
 
-START_TEST(granted_and_cannot_be_taken)
+TEST(granted_and_cannot_be_taken)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 
@@ -163,11 +152,10 @@ START_TEST(granted_and_cannot_be_taken)
 	check_said("take");
 	ck_assert_int_eq(lease->state, LEASE_ASKING);
 }
-END_TEST
 
 /* --- leases that another one covers --- */
 
-START_TEST(superseded)
+TEST(superseded)
 {
 	struct lease *small = lease_in(LEASE_OPEN, 2, 5), *apart = lease_in(LEASE_OPEN, 20, 30),
 		     *large = lease_in(LEASE_ASKING, 0, 10);
@@ -177,10 +165,9 @@ START_TEST(superseded)
 	ck_assert_int_eq(small->state, LEASE_RELEASING);
 	ck_assert_int_eq(apart->state, LEASE_OPEN);
 }
-END_TEST
 
 /* When its turn comes, the lease that covers it is open no more. */
-START_TEST(superseded_no_more)
+TEST(superseded_no_more)
 {
 	struct lease *small = lease_in(LEASE_OPEN, 2, 5), *large = lease_in(LEASE_OPEN, 0, 10);
 
@@ -189,10 +176,9 @@ START_TEST(superseded_no_more)
 	queue_settle(&k);
 	ck_assert_int_eq(small->state, LEASE_OPEN);
 }
-END_TEST
 
 /* All parts must be open before the whole is given up. */
-START_TEST(parts_are_not_superseded)
+TEST(parts_are_not_superseded)
 {
 	struct lease *whole = lease_in(LEASE_OPEN, 0, 100), *part = lease_in(LEASE_ASKING, 0, 10);
 
@@ -204,12 +190,11 @@ START_TEST(parts_are_not_superseded)
 	ck_assert_int_eq(part->state, LEASE_OPEN);
 	part->split.whole = NULL;
 }
-END_TEST
 
 /* --- the end --- */
 
 /* A request or a probe that is under way refers to the lease. */
-START_TEST(freed_when_nothing_refers_to_it)
+TEST(freed_when_nothing_refers_to_it)
 {
 	struct lease *lease = lease_in(LEASE_RELEASING, 0, 10);
 
@@ -227,10 +212,9 @@ START_TEST(freed_when_nothing_refers_to_it)
 	check_said("freed, file freed");
 	ck_assert_ptr_null(k.files);
 }
-END_TEST
 
 /* The parent goes by the slots: they stay as they are. */
-START_TEST(leaves_all)
+TEST(leaves_all)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
@@ -241,7 +225,6 @@ START_TEST(leaves_all)
 	ck_assert_uint_eq(lease->slot, TABLE_NO_SLOT);
 	ck_assert_int_eq(timer_ms(lease), 0);
 }
-END_TEST
 
 /* --- counts --- */
 
@@ -264,7 +247,7 @@ static void check_counts(uint64_t leases, uint64_t handovers, uint64_t held, uin
 }
 
 /* Given back once because another host waits, and once because no process used it for long. */
-START_TEST(counts_of_a_life)
+TEST(counts_of_a_life)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 
@@ -287,10 +270,9 @@ START_TEST(counts_of_a_life)
 	happens(lease, LEASE_CUE_FREE);
 	check_counts(2, 1, 2, 1);
 }
-END_TEST
 
 /* A shrink is a hand-over, and the lease goes on. */
-START_TEST(counts_of_a_shrink)
+TEST(counts_of_a_shrink)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 
@@ -305,10 +287,9 @@ START_TEST(counts_of_a_shrink)
 	happens(lease, LEASE_CUE_GONE); /* lost */
 	check_counts(1, 1, 1, 1);
 }
-END_TEST
 
 /* What was never granted was never held. */
-START_TEST(counts_of_one_that_is_unwanted)
+TEST(counts_of_one_that_is_unwanted)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 
@@ -317,9 +298,8 @@ START_TEST(counts_of_one_that_is_unwanted)
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
 	check_counts(0, 0, 0, 0);
 }
-END_TEST
 
-START_TEST(counts_of_states)
+TEST(counts_of_states)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 	unsigned(*count)[LEASE_STATES] = k.lease_states.count;
@@ -334,35 +314,4 @@ START_TEST(counts_of_states)
 	for (int space = 0; space < WIRE_SPACES; space++)
 		for (int i = 0; i < LEASE_STATES; i++)
 			ck_assert_uint_eq(count[space][i], 0);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, page_before_probe);
-	tcase_add_test(tests, pins_before_probe);
-	tcase_add_test(tests, table_before_release);
-	tcase_add_loop_test(tests, given_back_by_the_probe, 0, 7);
-	tcase_add_test(tests, given_back_and_forgotten);
-	tcase_add_test(tests, returned_but_not_sent);
-	tcase_add_test(tests, still_armed);
-	tcase_add_test(tests, table_before_shrink);
-	tcase_add_test(tests, page_and_table_before_the_store_is_asked);
-	tcase_add_test(tests, lost);
-	tcase_add_test(tests, granted);
-	tcase_add_test(tests, granted_and_cannot_be_taken);
-	tcase_add_test(tests, superseded);
-	tcase_add_test(tests, superseded_no_more);
-	tcase_add_test(tests, parts_are_not_superseded);
-	tcase_add_test(tests, freed_when_nothing_refers_to_it);
-	tcase_add_test(tests, leaves_all);
-	tcase_add_test(tests, counts_of_a_life);
-	tcase_add_test(tests, counts_of_a_shrink);
-	tcase_add_test(tests, counts_of_one_that_is_unwanted);
-	tcase_add_test(tests, counts_of_states);
-}
-
-int main(void)
-{
-	return run_tests("act", add_tests);
 }

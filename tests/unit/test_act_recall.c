@@ -3,7 +3,7 @@
 
 /* --- recalls --- */
 
-START_TEST(recalled_while_young)
+TEST(recalled_while_young)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
@@ -16,9 +16,8 @@ START_TEST(recalled_while_young)
 	ring(lease);
 	check_said("page: closed, probe");
 }
-END_TEST
 
-START_TEST(recalled_while_asking)
+TEST(recalled_while_asking)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 	struct waiter waits = {.range = lease->range};
@@ -30,9 +29,8 @@ START_TEST(recalled_while_asking)
 	check_said("take, table: held, caller served, page: closed, probe"); /* the caller first */
 	waiters_remove(&waits);
 }
-END_TEST
 
-START_TEST(recalled_for_shared)
+TEST(recalled_for_shared)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
@@ -44,9 +42,8 @@ START_TEST(recalled_for_shared)
 	check_said("page: closed, probe");
 	ck_assert(lease->recalled.exclusive && !lease->recalled.shared);
 }
-END_TEST
 
-START_TEST(recalled_and_split)
+TEST(recalled_and_split)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	const struct store_message m = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 5, 10}};
@@ -60,9 +57,8 @@ START_TEST(recalled_and_split)
 	ck_assert_int_eq(lease->state, LEASE_OPEN);
 	ck_assert_int_eq(lease->recalled.level, RECALL_NONE);
 }
-END_TEST
 
-START_TEST(asked_and_in_use)
+TEST(asked_and_in_use)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
@@ -75,11 +71,10 @@ START_TEST(asked_and_in_use)
 	ck_assert_int_eq(lease->state, LEASE_OPEN);
 	ck_assert_int_eq(lease->recalled.level, RECALL_NONE); /* it is answered */
 }
-END_TEST
 
 /* One host asks for a shared lease, and one for an exclusive one: when it is shared, the first has what it wants. It would never be told
  * that the lease is in use, and the keeper would ask the kernel for ever. */
-START_TEST(asked_by_two_and_shrunk)
+TEST(asked_by_two_and_shrunk)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
@@ -93,10 +88,9 @@ START_TEST(asked_by_two_and_shrunk)
 	ck_assert_uint_eq(lease->recalled.asker_count, 1);
 	ck_assert(!lease->recalled.shared && lease->recalled.exclusive);
 }
-END_TEST
 
 /* A probe that waits for the end of exclusive locks does not do for one that wants all. */
-START_TEST(recalled_while_the_probe_waits)
+TEST(recalled_while_the_probe_waits)
 {
 	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
 
@@ -108,11 +102,10 @@ START_TEST(recalled_while_the_probe_waits)
 	check_said("stop probe");
 	ck_assert_int_eq(lease->state, LEASE_STOPPING);
 }
-END_TEST
 
 /* --- unused --- */
 
-START_TEST(lingers)
+TEST(lingers)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 
@@ -131,9 +124,8 @@ START_TEST(lingers)
 	check_said("page: closed, probe");
 	ck_assert_int_eq(lease->recalled.level, RECALL_LINGER);
 }
-END_TEST
 
-START_TEST(lingers_while_pinned)
+TEST(lingers_while_pinned)
 {
 	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	struct waiter pinned = {.range = lease->range};
@@ -145,32 +137,11 @@ START_TEST(lingers_while_pinned)
 	ck_assert_int_eq(timer_ms(lease), LINGER_MS);
 	waiters_remove(&pinned);
 }
-END_TEST
 
-START_TEST(timer_asks_again)
+TEST(timer_asks_again)
 {
 	ring(lease_in(LEASE_ASKING, 0, 10));
 	check_said("acquire");
 	ring(lease_in(LEASE_RELEASING, 10, 20));
 	check_said("table: returned, release");
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, recalled_while_young);
-	tcase_add_test(tests, recalled_while_asking);
-	tcase_add_test(tests, recalled_for_shared);
-	tcase_add_test(tests, recalled_and_split);
-	tcase_add_test(tests, asked_and_in_use);
-	tcase_add_test(tests, asked_by_two_and_shrunk);
-	tcase_add_test(tests, recalled_while_the_probe_waits);
-	tcase_add_test(tests, lingers);
-	tcase_add_test(tests, lingers_while_pinned);
-	tcase_add_test(tests, timer_asks_again);
-}
-
-int main(void)
-{
-	return run_tests("act_recall", add_tests);
 }

@@ -1,14 +1,11 @@
 /* store/redis/address.c: numbers, names, and a lookup that is cancelled. */
 #include <arpa/inet.h>
-#include <check.h>
 #include <netinet/in.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "store/redis/address.h"
 #include "tests/unit/suite.h"
 
-START_TEST(numbers)
+TEST(numbers)
 {
 	struct sockaddr_storage out;
 	const struct sockaddr_in *v4 = (const struct sockaddr_in *)&out;
@@ -26,9 +23,8 @@ START_TEST(numbers)
 	ck_assert(!address_of_number("10.1.2.3.4", 1, &out));
 	ck_assert(!address_of_number("", 1, &out));
 }
-END_TEST
 
-START_TEST(shown)
+TEST(shown)
 {
 	char out[32], small[8];
 
@@ -39,7 +35,6 @@ START_TEST(shown)
 	address_show("redis.example", 6379, false, small, sizeof(small));
 	ck_assert_str_eq(small, "redis.e");
 }
-END_TEST
 
 struct looked {
 	unsigned calls;
@@ -55,7 +50,7 @@ static void on_addresses(void *arg, const struct addrinfo *list, const char *why
 	ck_assert((list == NULL) == (why != NULL));
 }
 
-START_TEST(lookups)
+TEST(lookups)
 {
 	struct looked there = {0}, missing = {0}, cancelled = {0};
 	uv_loop_t loop;
@@ -73,15 +68,4 @@ START_TEST(lookups)
 	ck_assert_uint_eq(missing.calls, 1);
 	ck_assert(!missing.found);
 	ck_assert_uint_eq(cancelled.calls, 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("address");
-
-	tcase_add_test(t, numbers);
-	tcase_add_test(t, shown);
-	tcase_add_test(t, lookups);
-	return suite_run_case("address", t);
 }

@@ -1,14 +1,8 @@
 /* Tests of keeper/leases/ages.c: the running clock, and whose last grant counts. */
-#include <check.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "keeper/clock.h"
 #include "keeper/leases/ages.h"
 #include "keeper/leases/keeper.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 #define HOUR_NS (3600 * 1000 * NS_PER_MS)
 
@@ -36,6 +30,7 @@ static void teardown(void)
 	close(k.dir_fd);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static void pause_ms(long ms)
 {
@@ -49,7 +44,7 @@ static void grant(pid_t pid, uid_t uid)
 	ages_note_granted(lock, pid, uid, clock_now_ns());
 }
 
-START_TEST(the_clock_runs)
+TEST(the_clock_runs)
 {
 	int64_t before = ages_now_ns(&k), began = clock_now_ns(), ran;
 
@@ -59,9 +54,8 @@ START_TEST(the_clock_runs)
 	ran = ages_now_ns(&k) - before;
 	ck_assert(ran >= 9 * NS_PER_MS && ran <= clock_now_ns() - began + NS_PER_MS);
 }
-END_TEST
 
-START_TEST(the_clock_stands_while_holders_are_frozen)
+TEST(the_clock_stands_while_holders_are_frozen)
 {
 	int64_t before;
 
@@ -72,10 +66,9 @@ START_TEST(the_clock_stands_while_holders_are_frozen)
 	ages_tick(&k, false);
 	ck_assert(ages_now_ns(&k) - before < 4 * NS_PER_MS);
 }
-END_TEST
 
 /* The machine slept, or the keeper was stopped: there was no tick for an hour. */
-START_TEST(time_without_ticks_does_not_count)
+TEST(time_without_ticks_does_not_count)
 {
 	int64_t before = ages_now_ns(&k);
 
@@ -84,9 +77,8 @@ START_TEST(time_without_ticks_does_not_count)
 	ages_tick(&k, false);
 	ck_assert(ages_now_ns(&k) - before < (AGES_TICK_MAX_MS + 1000) * NS_PER_MS);
 }
-END_TEST
 
-START_TEST(each_process_has_its_own)
+TEST(each_process_has_its_own)
 {
 	struct age *one, *two;
 
@@ -102,10 +94,9 @@ START_TEST(each_process_has_its_own)
 	ck_assert(age_ms_of(&k, ages_find(lock, 0)) < 1000);
 	ck_assert_ptr_eq(ages_find(lock, -1), ages_find(lock, 0));
 }
-END_TEST
 
 /* Whatever has been done about it. */
-START_TEST(a_grant_begins_anew)
+TEST(a_grant_begins_anew)
 {
 	struct age *h;
 
@@ -121,10 +112,9 @@ START_TEST(a_grant_begins_anew)
 	ck_assert(age_ms_of(&k, h) < 1000 && h->state == AGE_QUIET && !h->said && !h->tries && !h->missed);
 	ck_assert_int_eq(h->uid, 6);
 }
-END_TEST
 
 /* The parent has to finish first, and sees by the time that it is a younger one. */
-START_TEST(a_grant_while_holders_are_ended)
+TEST(a_grant_while_holders_are_ended)
 {
 	struct age *h;
 
@@ -135,20 +125,18 @@ START_TEST(a_grant_while_holders_are_ended)
 	grant(1001, 5);
 	ck_assert(age_ms_of(&k, h) < 1000 && h->state == AGE_ENDING);
 }
-END_TEST
 
 /* The caller may take its kernel lock until the end of the pin. */
-START_TEST(the_pin_counts)
+TEST(the_pin_counts)
 {
 	ages_note_granted(lock, 1001, 5, clock_now_ns() + HOUR_NS);
 	ck_assert(age_ms_of(&k, ages_find(lock, 1001)) < -3500 * 1000);
 	ages_note_granted(lock, 1002, 5, clock_now_ns() - HOUR_NS);
 	ck_assert(age_ms_of(&k, ages_find(lock, 1002)) < 1000);
 }
-END_TEST
 
 /* A user could send a lock to another user's process: who took it is not known. */
-START_TEST(several_users)
+TEST(several_users)
 {
 	grant(1001, 5);
 	ck_assert_int_eq(ages_find(lock, 0)->uid, 5);
@@ -159,18 +147,16 @@ START_TEST(several_users)
 	ck_assert_uint_eq(ages_find(lock, 0)->uid, LEASE_OF_NOBODY);
 	ck_assert_int_eq(ages_find(lock, 1003)->uid, 0);
 }
-END_TEST
 
 /* A process that is not visible in this pid namespace. */
-START_TEST(a_process_without_a_number)
+TEST(a_process_without_a_number)
 {
 	grant(0, 5);
 	ck_assert_ptr_nonnull(ages_find(lock, 0));
 	ck_assert_int_eq(HASH_COUNT(lock->ages), 1);
 }
-END_TEST
 
-START_TEST(there_is_room_for_so_many)
+TEST(there_is_room_for_so_many)
 {
 	for (pid_t pid = 1; pid <= AGES_MAX + 5; pid++)
 		grant(pid, 5);
@@ -183,23 +169,4 @@ START_TEST(there_is_room_for_so_many)
 	ages_drop(lock, ages_find(lock, 1));
 	grant(AGES_MAX + 1, 5);
 	ck_assert_ptr_nonnull(ages_find(lock, AGES_MAX + 1));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("grants");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, the_clock_runs);
-	tcase_add_test(tests, the_clock_stands_while_holders_are_frozen);
-	tcase_add_test(tests, time_without_ticks_does_not_count);
-	tcase_add_test(tests, each_process_has_its_own);
-	tcase_add_test(tests, a_grant_begins_anew);
-	tcase_add_test(tests, a_grant_while_holders_are_ended);
-	tcase_add_test(tests, the_pin_counts);
-	tcase_add_test(tests, several_users);
-	tcase_add_test(tests, a_process_without_a_number);
-	tcase_add_test(tests, there_is_room_for_so_many);
-	return suite_run_case("grants", tests);
 }

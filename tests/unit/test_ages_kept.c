@@ -1,18 +1,10 @@
 /* keeper/leases/ages.c: what a keeper that died has granted, as the next one knows it. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/leases/ages.c"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/own_mounts.h"
-#include "tests/unit/suite.h"
 
 #define MINUTE_NS (60000 * NS_PER_MS)
 
@@ -63,6 +55,7 @@ static void teardown(void)
 	close(dir_fd);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static void grant(pid_t pid, int64_t pin_ns)
 {
@@ -76,7 +69,7 @@ static void run(int64_t ns)
 	ages_tick(&k, false);
 }
 
-START_TEST(the_next_keeper_goes_on)
+TEST(the_next_keeper_goes_on)
 {
 	struct age *one;
 	int64_t granted_ns;
@@ -102,10 +95,9 @@ START_TEST(the_next_keeper_goes_on)
 	ck_assert_int_lt(age_ms_of(&k, ages_find(lock, 1001)), 10000);
 	ck_assert_ptr_null(ages_find(lock, 1002));
 }
-END_TEST
 
 /* The time without a keeper does not count. */
-START_TEST(the_clock_goes_on_where_it_was)
+TEST(the_clock_goes_on_where_it_was)
 {
 	int64_t before;
 
@@ -117,7 +109,6 @@ START_TEST(the_clock_goes_on_where_it_was)
 	start(1000, true);
 	ck_assert_int_lt(ages_now_ns(&k) - before, 40 * NS_PER_MS);
 }
-END_TEST
 
 static const struct {
 	int64_t limit_ms;
@@ -125,7 +116,7 @@ static const struct {
 } others[] = {{0, true}, {1000, false}};
 
 /* The rule has no limit any more, or no lease was taken up: later locks may be taken without a grant. */
-START_TEST(what_does_not_count_any_more)
+TEST_EACH(what_does_not_count_any_more, 2)
 {
 	grant(1001, 0);
 	die();
@@ -135,10 +126,9 @@ START_TEST(what_does_not_count_any_more)
 	start(1000, true);
 	ck_assert_ptr_null(lock->ages);
 }
-END_TEST
 
 /* The keeper died in the middle of writing it. */
-START_TEST(half_written)
+TEST(half_written)
 {
 	int fd;
 
@@ -158,10 +148,9 @@ START_TEST(half_written)
 	ck_assert_ptr_null(ages_find(lock, 1001));
 	ck_assert_ptr_nonnull(ages_find(lock, 0));
 }
-END_TEST
 
 /* A keeper of another version may have served since. */
-START_TEST(of_long_ago)
+TEST(of_long_ago)
 {
 	grant(1001, 0);
 	k.ages.last_ns -= 2 * MINUTE_NS;
@@ -170,11 +159,10 @@ START_TEST(of_long_ago)
 	start(1000, true);
 	ck_assert_ptr_null(lock->ages);
 }
-END_TEST
 
 static const char *const void_files[] = {"", "x", "of another version, or another boot"};
 
-START_TEST(another_file_is_void)
+TEST_EACH(another_file_is_void, 3)
 {
 	int fd;
 
@@ -192,9 +180,8 @@ START_TEST(another_file_is_void)
 	start(1000, true);
 	ck_assert_ptr_nonnull(ages_find(lock, 1002));
 }
-END_TEST
 
-START_TEST(there_is_room_for_so_many)
+TEST(there_is_room_for_so_many)
 {
 	struct ages_record *all;
 	size_t free_at = 0;
@@ -216,10 +203,9 @@ START_TEST(there_is_room_for_so_many)
 	grant(1002, 0);
 	ck_assert_ptr_nonnull(ages_find(lock, 1002)->kept);
 }
-END_TEST
 
 /* Nothing is left that the next keeper would map: to touch it would be SIGBUS. */
-START_TEST(there_is_no_memory)
+TEST(there_is_no_memory)
 {
 	struct keeper other = {.dir_fd = -1};
 	struct stat st;
@@ -237,21 +223,4 @@ START_TEST(there_is_no_memory)
 	ck_assert_int_eq(ages_open(&other, false), -ENOSPC);
 	close(full);
 	ck_assert_int_eq(umount(base), 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("grants_kept");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, the_next_keeper_goes_on);
-	tcase_add_test(tests, the_clock_goes_on_where_it_was);
-	tcase_add_loop_test(tests, what_does_not_count_any_more, 0, 2);
-	tcase_add_test(tests, half_written);
-	tcase_add_test(tests, of_long_ago);
-	tcase_add_loop_test(tests, another_file_is_void, 0, 3);
-	tcase_add_test(tests, there_is_room_for_so_many);
-	tcase_add_test(tests, there_is_no_memory);
-	return suite_run_case("grants_kept", tests);
 }

@@ -13,8 +13,6 @@ static void *test_realloc(void *memory, size_t size)
 #include "keeper/array.h"
 #undef realloc
 
-#include <check.h>
-
 #include "tests/unit/suite.h"
 
 static int compare(const void *a, const void *b)
@@ -22,7 +20,7 @@ static int compare(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-START_TEST(grows)
+TEST(grows)
 {
 	UT_array array = {0};
 
@@ -44,10 +42,9 @@ START_TEST(grows)
 	ck_assert_int_eq(*((int *)array_end(&array) - 1), 2);
 	utarray_done(&array);
 }
-END_TEST
 
 /* utarray counts room before it has got it: the next item must not be written there. */
-START_TEST(survives)
+TEST(survives)
 {
 	UT_array array = {0};
 	int i, refused = 0;
@@ -68,14 +65,4 @@ START_TEST(survives)
 	for (i = 0; i < 100; i++)
 		ck_assert_int_eq(*(int *)array_at(&array, (size_t)i), i);
 	utarray_done(&array);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("array");
-
-	tcase_add_test(tc, grows);
-	tcase_add_test(tc, survives);
-	return suite_run_case("array", tc);
 }

@@ -6,12 +6,9 @@
  * have the lock together with that process. Here the holder has sent its descriptor to an heir, and the log is a hook: at the
  * moment at which the holder is said to be killed, the heir receives it. That the time is over is what the test says.
  */
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "keeper/guard/farewell.h"
 #include "keeper/guard/freeze.h"
@@ -157,6 +154,7 @@ static void teardown(void)
 	close(from_heir);
 	holders_close();
 }
+FIXTURE(setup, teardown)
 
 static bool runs_on(pid_t pid)
 {
@@ -170,7 +168,7 @@ static bool is_free(void)
 	return !slots_any(&table, SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING));
 }
 
-START_TEST(a_broken_lease_is_not_free_before_all_holders_were_found)
+TEST(a_broken_lease_is_not_free_before_all_holders_were_found)
 {
 	table_lose(&table, slots[0], TABLE_WHY_BROKEN);
 	vain = REPRIEVES + 1;
@@ -188,10 +186,9 @@ START_TEST(a_broken_lease_is_not_free_before_all_holders_were_found)
 	wait_until(!runs_on(heir));
 	ck_assert(is_free());
 }
-END_TEST
 
 /* The lease may be another host's: the kill does not wait for those that were not found. */
-START_TEST(holders_of_a_lost_lease_are_killed_at_once)
+TEST(holders_of_a_lost_lease_are_killed_at_once)
 {
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
 	vain = 1;
@@ -199,10 +196,9 @@ START_TEST(holders_of_a_lost_lease_are_killed_at_once)
 	wait_until(!runs_on(holder));
 	ck_assert(is_free());
 }
-END_TEST
 
 /* It is stopped, and relies on nothing. */
-START_TEST(the_kill_waits_for_the_line)
+TEST(the_kill_waits_for_the_line)
 {
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
 	late = 2;
@@ -215,9 +211,8 @@ START_TEST(the_kill_waits_for_the_line)
 	wait_until(!runs_on(holder));
 	ck_assert(is_free() && line_written);
 }
-END_TEST
 
-START_TEST(but_not_for_ever)
+TEST(but_not_for_ever)
 {
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
 	late = REPRIEVES + 1;
@@ -228,17 +223,4 @@ START_TEST(but_not_for_ever)
 	freezer_end_lost(&freeze);
 	wait_until(!runs_on(holder));
 	ck_assert(is_free() && line_written);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("bereft");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, a_broken_lease_is_not_free_before_all_holders_were_found);
-	tcase_add_test(tests, holders_of_a_lost_lease_are_killed_at_once);
-	tcase_add_test(tests, the_kill_waits_for_the_line);
-	tcase_add_test(tests, but_not_for_ever);
-	return suite_run_case("bereft", tests);
 }

@@ -3,14 +3,9 @@
  * kernel, and a third cannot be stopped, as if it were in the middle of its lock call.
  */
 #include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "keeper/guard/freezer.h"
 #include "keeper/guard/freeze.h"
@@ -134,6 +129,7 @@ static void teardown(void)
 	}
 	holders_close();
 }
+FIXTURE(setup, teardown)
 
 static bool runs_on(pid_t pid)
 {
@@ -147,7 +143,7 @@ static bool is_free(void)
 	return !slots_any(&table, SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING));
 }
 
-START_TEST(who_may_have_the_lock_is_killed)
+TEST(who_may_have_the_lock_is_killed)
 {
 	for (int i = 0; i < PATIENCE && !is_free(); i++)
 		freezer_end_lost(&freeze);
@@ -156,24 +152,12 @@ START_TEST(who_may_have_the_lock_is_killed)
 	wait_until(!runs_on(pids[STUCK]));
 	ck_assert(runs_on(pids[WAITER]) && family_is_stopped(pids[WAITER]));
 }
-END_TEST
 
 /* Its call begins anew: what it does then, its net says. */
-START_TEST(who_only_waits_goes_on)
+TEST(who_only_waits_goes_on)
 {
 	for (int i = 0; i < PATIENCE && !is_free(); i++)
 		freezer_end_lost(&freeze);
 	freeze_thaw(&freeze);
 	wait_until(family_state(pids[WAITER]) == 'S');
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("bereft_calls");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, who_may_have_the_lock_is_killed);
-	tcase_add_test(tests, who_only_waits_goes_on);
-	return suite_run_case("bereft_calls", tests);
 }

@@ -1,8 +1,6 @@
 /* keeper/leases/calledback.h: who keeps its place, and how long nobody is called back again. */
 #include "keeper/leases/calledback.h"
 
-#include <check.h>
-
 #include "keeper/clock.h"
 #include "tests/unit/suite.h"
 
@@ -16,6 +14,7 @@ static void none(void)
 {
 	cb = (struct calledback){0};
 }
+FIXTURE(none, NULL)
 
 static struct underway_call next_call(uint64_t number)
 {
@@ -25,7 +24,7 @@ static struct underway_call next_call(uint64_t number)
 	return next;
 }
 
-START_TEST(a_call_begins_anew_once)
+TEST(a_call_begins_anew_once)
 {
 	struct underway_call next = next_call(2), other = next_call(2);
 
@@ -41,9 +40,8 @@ START_TEST(a_call_begins_anew_once)
 	calledback_note(&cb, &next, 2000 * MS);
 	ck_assert(calledback_asks(&cb, &next));
 }
-END_TEST
 
-START_TEST(pauses_double)
+TEST(pauses_double)
 {
 	static const int64_t pauses[] = {20, 40, 80, 160, 320, 320};
 	int64_t now = 1000 * MS;
@@ -60,9 +58,8 @@ START_TEST(pauses_double)
 	calledback_note(&cb, &call, now);
 	ck_assert(!calledback_lately(&cb, &call, now + 20 * MS));
 }
-END_TEST
 
-START_TEST(the_oldest_is_forgotten)
+TEST(the_oldest_is_forgotten)
 {
 	struct underway_call next = call;
 
@@ -75,16 +72,4 @@ START_TEST(the_oldest_is_forgotten)
 	ck_assert(!calledback_asks(&cb, &next));
 	next.thread = 2;
 	ck_assert(calledback_asks(&cb, &next));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("calledback");
-
-	tcase_add_checked_fixture(tc, none, NULL);
-	tcase_add_test(tc, a_call_begins_anew_once);
-	tcase_add_test(tc, pauses_double);
-	tcase_add_test(tc, the_oldest_is_forgotten);
-	return suite_run_case("calledback", tc);
 }

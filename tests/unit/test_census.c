@@ -1,26 +1,18 @@
 /* keeper/kernel/census.h: locks that no descriptor shows. */
 #include "keeper/kernel/census.h"
 
-#include <check.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/suite.h"
 
-#define ROWS 16
+#define ROOM 16
 
 static int fd;
 static struct claims claims;
-static struct holder rows[ROWS];
+static struct holder rows[ROOM];
 static size_t count;
 
 static void setup(void)
@@ -41,11 +33,12 @@ static void teardown(void)
 {
 	claims_free(&claims);
 }
+FIXTURE(setup, teardown)
 
 static int on_row(void *arg, const struct holder *holder)
 {
 	(void)arg;
-	ck_assert_uint_lt(count, ROWS);
+	ck_assert_uint_lt(count, ROOM);
 	rows[count++] = *holder;
 	return 0;
 }
@@ -73,7 +66,7 @@ static bool any_hidden(void)
 	return row(HOLDER_TAKER) || row(HOLDER_MAPPER) || row(HOLDER_NOBODY);
 }
 
-START_TEST(what_descriptors_show)
+TEST(what_descriptors_show)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 5, .l_len = 5};
 
@@ -86,10 +79,9 @@ START_TEST(what_descriptors_show)
 	for (size_t i = 0; i < count; i++)
 		ck_assert_int_eq(rows[i].pid, getpid());
 }
-END_TEST
 
 /* The taker counts, and so does each process that has the file mapped. */
-START_TEST(a_mapping)
+TEST(a_mapping)
 {
 	pid_t child;
 	void *at;
@@ -121,9 +113,8 @@ START_TEST(a_mapping)
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
 	ck_assert(!any_hidden());
 }
-END_TEST
 
-START_TEST(a_message)
+TEST(a_message)
 {
 	struct flock range = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 7, .l_len = 3};
 	union {
@@ -156,10 +147,9 @@ START_TEST(a_message)
 	close(pair[1]);
 	ck_assert(!any_hidden());
 }
-END_TEST
 
 /* No process is told of for a hidden lock that is under no claim. */
-START_TEST(beside_the_claims)
+TEST(beside_the_claims)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 50, .l_len = 5};
 	void *at;
@@ -171,18 +161,4 @@ START_TEST(beside_the_claims)
 	look(0);
 	ck_assert_uint_eq(count, 0);
 	munmap(at, 4096);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("census");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, what_descriptors_show);
-	tcase_add_test(tc, a_mapping);
-	tcase_add_test(tc, a_message);
-	tcase_add_test(tc, beside_the_claims);
-	return suite_run_case("census", tc);
 }

@@ -6,14 +6,9 @@
 #include "tests/unit/tls_server.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "store/redis/channel.h"
 
@@ -232,6 +227,7 @@ static void teardown(void)
 	tls_forget(&ca);
 	tls_forget(&leaf);
 }
+FIXTURE(setup, teardown)
 
 static void send_text(const char *text)
 {
@@ -239,7 +235,7 @@ static void send_text(const char *text)
 }
 
 /* Each request for new keys is answered, and what is written later is under them. */
-START_TEST(keys_are_updated)
+TEST(keys_are_updated)
 {
 	pthread_t server = start(echo_with_new_keys, HOST);
 
@@ -253,9 +249,8 @@ START_TEST(keys_are_updated)
 	ck_assert_str_eq(heard.why, "");
 	stop(server);
 }
-END_TEST
 
-START_TEST(much_and_the_end)
+TEST(much_and_the_end)
 {
 	pthread_t server = start(send_much, HOST);
 
@@ -268,9 +263,8 @@ START_TEST(much_and_the_end)
 	ck_assert_int_eq(channel_write(channel, strdup("late"), 4, free), -ENOTCONN);
 	stop(server);
 }
-END_TEST
 
-START_TEST(other_ends)
+TEST(other_ends)
 {
 	pthread_t server = start(end_in_the_handshake, HOST);
 
@@ -300,7 +294,6 @@ START_TEST(other_ends)
 	ck_assert_ptr_nonnull(strstr(channel_awaits(channel), "no answer to TLS"));
 	stop(server);
 }
-END_TEST
 
 static void count_release(void *bytes)
 {
@@ -309,7 +302,7 @@ static void count_release(void *bytes)
 }
 
 /* The kernel takes a part of the first write at once, and nothing of the others: they wait in their order. */
-START_TEST(server_reads_late)
+TEST(server_reads_late)
 {
 	pthread_t server;
 
@@ -331,17 +324,4 @@ START_TEST(server_reads_late)
 	ck_assert_int_eq(heard.bytes[0], 'y');
 	ck_assert_uint_eq(released, LATE_WRITES);
 	stop(server);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("channel");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, keys_are_updated);
-	tcase_add_test(tests, much_and_the_end);
-	tcase_add_test(tests, other_ends);
-	tcase_add_test(tests, server_reads_late);
-	return suite_run_case("channel", tests);
 }

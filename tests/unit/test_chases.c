@@ -1,9 +1,6 @@
 /* Each chase is followed once in a given time, and not too many of them. */
 #include "keeper/rules/chases.h"
 
-#include <check.h>
-#include <stdlib.h>
-
 #include "tests/unit/suite.h"
 
 #define FOR 1000
@@ -19,13 +16,14 @@ static void setup(void)
 {
 	chases = (struct chases){0};
 }
+FIXTURE(setup, NULL)
 
 static bool follow(const struct store_chase *chase, int64_t now)
 {
 	return chases_follow(&chases, chase, 1, 2, now, FOR);
 }
 
-START_TEST(once)
+TEST(once)
 {
 	ck_assert(follow(&one, 100));
 	ck_assert(!follow(&one, 100));
@@ -33,10 +31,9 @@ START_TEST(once)
 	ck_assert(follow(&one, 100 + FOR));
 	ck_assert(!follow(&one, 100 + FOR));
 }
-END_TEST
 
 /* What it finds depends on these, and not on how many hops it took. */
-START_TEST(others)
+TEST(others)
 {
 	struct store_chase other = one;
 
@@ -66,9 +63,8 @@ START_TEST(others)
 	ck_assert(chases_follow(&chases, &one, 2, 2, 1, FOR));
 	ck_assert(chases_follow(&chases, &one, 1, 3, 1, FOR));
 }
-END_TEST
 
-START_TEST(a_storm)
+TEST(a_storm)
 {
 	struct store_chase chase = one;
 	int followed = 0;
@@ -79,16 +75,4 @@ START_TEST(a_storm)
 	}
 	ck_assert_int_eq(followed, CHASES_SEEN);
 	ck_assert(follow(&one, 1 + FOR));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("chases");
-
-	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, once);
-	tcase_add_test(tc, others);
-	tcase_add_test(tc, a_storm);
-	return suite_run_case("chases", tc);
 }

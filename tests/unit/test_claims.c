@@ -2,9 +2,6 @@
  * one. */
 #include "keeper/kernel/claims.h"
 
-#include <check.h>
-#include <stdlib.h>
-
 #include "tests/unit/suite.h"
 
 #define RANGES 200
@@ -48,7 +45,7 @@ static void compare(const struct claims *claims, const struct claim *all, size_t
 	file_index_free(&index);
 }
 
-START_TEST(each_lock_leads_to_its_claims)
+TEST_EACH(each_lock_leads_to_its_claims, 20)
 {
 	struct claim all[RANGES];
 	struct claims claims = {0};
@@ -67,9 +64,8 @@ START_TEST(each_lock_leads_to_its_claims)
 	}
 	claims_free(&claims);
 }
-END_TEST
 
-START_TEST(files_with_one_number)
+TEST(files_with_one_number)
 {
 	const struct holders_file files[] = {{.dev = 1, .ino = 7, .kernel_dev = 9, .kernel_ino = 7},
 					     {.dev = 2, .ino = 7, .kernel_dev = 9, .kernel_ino = 7},
@@ -85,14 +81,4 @@ START_TEST(files_with_one_number)
 	ck_assert(!file_index_is_plain(&files[0]));
 	ck_assert(file_index_is_plain(&files[2]));
 	file_index_free(&index);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("claims");
-
-	tcase_add_loop_test(tc, each_lock_leads_to_its_claims, 0, 20);
-	tcase_add_test(tc, files_with_one_number);
-	return suite_run_case("claims", tc);
 }

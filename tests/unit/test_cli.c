@@ -1,8 +1,5 @@
 /* The pure parts of the command line: what file systems do with locks, and text for terminals. */
-#include <check.h>
 #include <locale.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/doctor.h"
 #include "cli/show.h"
@@ -10,7 +7,7 @@
 
 static char line[FILES_LINE_BYTES];
 
-START_TEST(file_systems)
+TEST(file_systems)
 {
 	static const struct {
 		const char *type, *options;
@@ -45,9 +42,8 @@ START_TEST(file_systems)
 			      cases[i].options, (int)level, line);
 	}
 }
-END_TEST
 
-START_TEST(times)
+TEST(times)
 {
 	static const struct {
 		int64_t ms;
@@ -70,9 +66,8 @@ START_TEST(times)
 	setenv("TZ", "UTC", 1);
 	ck_assert_str_eq(show_when(1714566896, out), "2024-05-01 12:34:56");
 }
-END_TEST
 
-START_TEST(names_that_somebody_chose)
+TEST(names_that_somebody_chose)
 {
 	static const struct {
 		const char *text, *shown;
@@ -110,9 +105,8 @@ START_TEST(names_that_somebody_chose)
 	ck_assert_uint_eq(show_escape("a\xc3\xbc", out, 3), 1);
 	ck_assert_str_eq(out, "a");
 }
-END_TEST
 
-START_TEST(tables)
+TEST(tables)
 {
 	struct grid *grid = grid_new(2);
 	char *text = NULL;
@@ -139,7 +133,6 @@ START_TEST(tables)
 	free(text);
 	grid_free(grid);
 }
-END_TEST
 
 /* What the table prints, which the caller frees. */
 static char *printed(struct grid *grid)
@@ -154,7 +147,7 @@ static char *printed(struct grid *grid)
 	return text;
 }
 
-START_TEST(tables_of_hostile_text)
+TEST(tables_of_hostile_text)
 {
 	struct grid *grid = grid_new(2);
 	char *text, wide[1001];
@@ -181,9 +174,8 @@ START_TEST(tables_of_hostile_text)
 	ck_assert_uint_eq(strlen(text), 2 * 1000 + 3);
 	free(text);
 }
-END_TEST
 
-START_TEST(tables_of_notes_and_of_many_rows)
+TEST(tables_of_notes_and_of_many_rows)
 {
 	struct grid *grid = grid_new(3);
 	char *text, *p;
@@ -211,9 +203,8 @@ START_TEST(tables_of_notes_and_of_many_rows)
 	ck_assert_int_eq(count, 40000);
 	free(text);
 }
-END_TEST
 
-START_TEST(templates)
+TEST(templates)
 {
 	static const struct {
 		const char *template, *text;
@@ -250,19 +241,4 @@ START_TEST(templates)
 	ck_assert_str_eq(text, "7     a\\x1bb\nnote 7\n   x  y\n");
 	free(text);
 	json_decref(row);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("text");
-
-	tcase_add_test(t, file_systems);
-	tcase_add_test(t, times);
-	tcase_add_test(t, names_that_somebody_chose);
-	tcase_add_test(t, tables);
-	tcase_add_test(t, tables_of_hostile_text);
-	tcase_add_test(t, tables_of_notes_and_of_many_rows);
-	tcase_add_test(t, templates);
-	return suite_run_case("cli", t);
 }

@@ -1,15 +1,7 @@
 /* keeper/kernel/command.h: command lines as a hostile process has them. */
 #include "keeper/kernel/command.h"
 
-#include <check.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/suite.h"
 
@@ -65,7 +57,7 @@ static const struct {
 	{"\xe2\x82", "??"},                /* cut off */
 };
 
-START_TEST(harmless)
+TEST_EACH(harmless, ROWS(rows))
 {
 	char whole[128];
 
@@ -73,9 +65,8 @@ START_TEST(harmless)
 	snprintf(whole, sizeof(whole), "sh -c read x %s", rows[_i].shown);
 	ck_assert_str_eq(out, whole);
 }
-END_TEST
 
-START_TEST(long_ones_are_cut)
+TEST(long_ones_are_cut)
 {
 	char argument[2 * COMMAND_BYTES];
 
@@ -89,9 +80,8 @@ START_TEST(long_ones_are_cut)
 	for (const char *c = out + 13; *c; c++)
 		ck_assert(*c == '\xc3' || *c == '\xa4' || (*c == '?' && !c[1]));
 }
-END_TEST
 
-START_TEST(a_zombie_has_its_short_name)
+TEST(a_zombie_has_its_short_name)
 {
 	pid_t pid = fork();
 	siginfo_t info;
@@ -104,15 +94,4 @@ START_TEST(a_zombie_has_its_short_name)
 	read_of(pid);
 	ck_assert(!strncmp(out, "short name", 10));
 	waitpid(pid, NULL, 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("command");
-
-	tcase_add_loop_test(tc, harmless, 0, sizeof(rows) / sizeof(*rows));
-	tcase_add_test(tc, long_ones_are_cut);
-	tcase_add_test(tc, a_zombie_has_its_short_name);
-	return suite_run_case("command", tc);
 }

@@ -1,13 +1,13 @@
 /* Reading the configuration: values and defaults, and what the example shows. Refusals: test_config_refusals.c. */
-#include <errno.h>
-#include <sys/stat.h>
 #include <syslog.h>
 
 #include "tests/unit/config_file.h"
 #include "wire/place.h"
-#include "tests/unit/suite.h"
 
-START_TEST(defaults)
+FIXTURE_ONCE(read_example, NULL)
+FIXTURE(setup, teardown)
+
+TEST(defaults)
 {
 	char own[256];
 
@@ -43,9 +43,8 @@ START_TEST(defaults)
 	ck_assert_int_eq(config->lease.on_refused, WIRE_ON_REFUSED_REFUSE);
 	ck_assert_uint_eq(config->rule_count, 0);
 }
-END_TEST
 
-START_TEST(values)
+TEST(values)
 {
 	struct wire_config_id id;
 
@@ -90,9 +89,8 @@ START_TEST(values)
 	ck_assert_int_eq(config->lease.dead_ms, 600000);
 	ck_assert_int_eq(config->lease.freeze_margin_ms, 16);
 }
-END_TEST
 
-START_TEST(cluster)
+TEST(cluster)
 {
 	read_ok("store = { cluster = ( \"10.0.0.1\", \"[::1]:8\" ); replicas = 0; };");
 	ck_assert(config->store.cluster);
@@ -104,9 +102,8 @@ START_TEST(cluster)
 	ck_assert_int_eq(config->store.sentinels[1].port, 8);
 	ck_assert_int_eq(config->store.replicas, 0);
 }
-END_TEST
 
-START_TEST(log_levels)
+TEST(log_levels)
 {
 	static const int levels[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};
 	char text[64];
@@ -119,9 +116,8 @@ START_TEST(log_levels)
 	ck_assert_int_eq(config_log_level("Info"), -1);
 	ck_assert_int_eq(config_log_level(""), -1);
 }
-END_TEST
 
-START_TEST(sentinels)
+TEST(sentinels)
 {
 	static const int acks[] = {0, 1, 1, 2, 2, 3};
 
@@ -150,9 +146,8 @@ START_TEST(sentinels)
 	for (config->store.replicas = 0; config->store.replicas < 6; config->store.replicas++)
 		ck_assert_int_eq(config_acknowledgements(&config->store), acks[config->store.replicas]);
 }
-END_TEST
 
-START_TEST(encrypted)
+TEST(encrypted)
 {
 	const struct config_tls *tls;
 
@@ -187,7 +182,6 @@ START_TEST(encrypted)
 	read_ok("store = { sentinels = ( \"rediss://a\" ); master = \"rediss://m\"; replicas = 1; };");
 	ck_assert(config->store.tls.on && !config->store.tls.only_server);
 }
-END_TEST
 
 static const struct server {
 	const char *text, *socket, *host;
@@ -201,7 +195,7 @@ static const struct server {
 	{"unix:/run/redis/redis.sock", "/run/redis/redis.sock", NULL, 0},
 };
 
-START_TEST(server_syntax)
+TEST_EACH(server_syntax, ROWS(servers))
 {
 	const struct server *s = &servers[_i];
 	char text[256];
@@ -212,7 +206,6 @@ START_TEST(server_syntax)
 	ck_assert_pstr_eq(config->store.address.host, s->host);
 	ck_assert_int_eq(config->store.address.port, s->port);
 }
-END_TEST
 
 /* Every setting is in the example, and what it shows are the defaults. */
 static void expect_in_example(const struct setting_row *rows)
@@ -229,7 +222,7 @@ static void expect_in_example(const struct setting_row *rows)
 }
 
 /* Each rule has its own, or the lease group's. The first that matches a path counts. */
-START_TEST(what_rules_say_of_loss)
+TEST(what_rules_say_of_loss)
 {
 	read_ok("protect = ( { path = \"/d/a\"; on_lost = \"kill\"; unstoppable = \"refuse\"; }, { path = \"/d/b\"; "
 		"unstoppable = \"warn\"; }, { tree = \"/d\"; on_lost = \"freeze\"; } );\n"
@@ -243,9 +236,8 @@ START_TEST(what_rules_say_of_loss)
 	ck_assert(!config_rule(config, "/d/c")->refuse_unstoppable);
 	ck_assert_ptr_null(config_rule(config, "/e"));
 }
-END_TEST
 
-START_TEST(what_rules_say_of_keys)
+TEST(what_rules_say_of_keys)
 {
 	read_ok("protect = ( { path = \"/d/a\"; redis_key = \"jobs:{x} y\"; }, "
 		"{ path = \"/d/b\"; redis_key = \"k\"; redis_key_format = \"redisson\"; }, { tree = \"/d\"; } );\n");
@@ -257,10 +249,9 @@ START_TEST(what_rules_say_of_keys)
 	read_ok("protect = ( { path = \"/d/a\"; } );\n");
 	ck_assert(!config->store.keys);
 }
-END_TEST
 
 /* The first rule that matches says it; the lease group has none. */
-START_TEST(what_rules_say_of_rests)
+TEST(what_rules_say_of_rests)
 {
 	read_ok("protect = ( { path = \"/d/a\"; at_least_ms = 60000; }, { path = \"/d/b\"; at_least_ms = 0; }, "
 		"{ path = \"/d/c\"; }, { tree = \"/d\"; at_least_ms = 2592000000L; } );\n");
@@ -270,9 +261,8 @@ START_TEST(what_rules_say_of_rests)
 	ck_assert_int_eq(config_rule_for(config, "/d/d").at_least_ms, INT64_C(2592000000));
 	ck_assert_int_eq(config_rule_for(config, "/e").at_least_ms, 0);
 }
-END_TEST
 
-START_TEST(what_rules_say_of_long_locks)
+TEST(what_rules_say_of_long_locks)
 {
 	struct rule rule;
 
@@ -289,9 +279,8 @@ START_TEST(what_rules_say_of_long_locks)
 	rule = config_rule_for(config, "/e");
 	ck_assert(rule.warn_after_ms == 0 && rule.kill_after_ms == 0);
 }
-END_TEST
 
-START_TEST(each_rule_its_own_on_refused)
+TEST(each_rule_its_own_on_refused)
 {
 	read_ok("protect = ( { path = \"/d/a\"; on_refused = \"busy\"; }, { path = \"/d/b\"; on_refused = \"refuse\"; }, "
 		"{ tree = \"/d\"; } );\nlease = { on_refused = \"wait\"; };");
@@ -302,7 +291,6 @@ START_TEST(each_rule_its_own_on_refused)
 	ck_assert_int_eq(config_set_names(config, "/run/names"), 0);
 	ck_assert_int_eq(config_rule_for(config, "/run/names/x").on_refused, WIRE_ON_REFUSED_WAIT);
 }
-END_TEST
 
 static const struct {
 	const char *file, *name;
@@ -324,7 +312,7 @@ static const struct {
 	{"x~5~6", "lock:x~5", 6},
 };
 
-START_TEST(a_lock_without_a_file_may_have_a_rest)
+TEST_EACH(a_lock_without_a_file_may_have_a_rest, ROWS(named_locks))
 {
 	char path[PATH_MAX], name[LOCK_NAME_BYTES];
 
@@ -340,9 +328,8 @@ START_TEST(a_lock_without_a_file_may_have_a_rest)
 	ck_assert_int_eq(config_lock_name(config, path, name), 0);
 	ck_assert_str_eq(name, path);
 }
-END_TEST
 
-START_TEST(example_is_complete)
+TEST(example_is_complete)
 {
 	struct config_store store;
 	struct config_lease lease;
@@ -369,9 +356,8 @@ START_TEST(example_is_complete)
 	ck_assert_uint_eq(config->rule_count, 0);
 	free(store.address.host);
 }
-END_TEST
 
-START_TEST(what_rules_say_of_waits)
+TEST(what_rules_say_of_waits)
 {
 	read_ok("lease = { wait_warn_ms = 7; };\n"
 		"protect = ( { path = \"/d/a\"; wait_warn_ms = 60000; }, { path = \"/d/b\"; wait_warn_ms = 0; }, "
@@ -383,9 +369,8 @@ START_TEST(what_rules_say_of_waits)
 	ck_assert_int_eq(config_set_names(config, "/names"), 0);
 	ck_assert_int_eq(config_rule_for(config, "/names/x").wait_warn_ms, 7);
 }
-END_TEST
 
-START_TEST(a_command_for_events)
+TEST(a_command_for_events)
 {
 	read_ok("on_event = ( \"/bin/sh\", \"-c\", \"cat >/x; $(id)\" );\n");
 	ck_assert_str_eq(config->on_event[0], "/bin/sh");
@@ -401,10 +386,9 @@ START_TEST(a_command_for_events)
 	read_ok("");
 	ck_assert_int_eq(config_can_run(config, why, sizeof(why)), 0);
 }
-END_TEST
 
 /* Another user, or a group, may have written the file. */
-START_TEST(a_command_of_another_user)
+TEST(a_command_of_another_user)
 {
 	static const struct {
 		mode_t mode;
@@ -431,32 +415,4 @@ START_TEST(a_command_of_another_user)
 			config_free(good ? none : NULL);
 		}
 	}
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("reading");
-
-	read_example();
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, defaults);
-	tcase_add_test(tests, values);
-	tcase_add_test(tests, cluster);
-	tcase_add_test(tests, log_levels);
-	tcase_add_test(tests, sentinels);
-	tcase_add_test(tests, encrypted);
-	tcase_add_loop_test(tests, server_syntax, 0, sizeof(servers) / sizeof(servers[0]));
-	tcase_add_test(tests, what_rules_say_of_loss);
-	tcase_add_test(tests, what_rules_say_of_rests);
-	tcase_add_test(tests, what_rules_say_of_keys);
-	tcase_add_test(tests, what_rules_say_of_long_locks);
-	tcase_add_test(tests, what_rules_say_of_waits);
-	tcase_add_test(tests, a_command_for_events);
-	tcase_add_test(tests, a_command_of_another_user);
-	tcase_add_test(tests, each_rule_its_own_on_refused);
-	tcase_add_loop_test(tests, a_lock_without_a_file_may_have_a_rest, 0,
-			    sizeof(named_locks) / sizeof(named_locks[0]));
-	tcase_add_test(tests, example_is_complete);
-	return suite_run_case("config", tests);
 }

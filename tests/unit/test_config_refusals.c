@@ -1,9 +1,5 @@
 /* What is refused in a configuration: each refusal with its line, and text that only looks like a mistake. */
-#include <errno.h>
-#include <sys/stat.h>
-
 #include "tests/unit/config_file.h"
-#include "tests/unit/suite.h"
 
 #define AS_SERVER "; expected host:port, [IPv6 address]:port, rediss://... or unix:/path"
 #define TLS_ON    "store = { server = \"rediss://a\";\n"
@@ -173,7 +169,8 @@ static const struct refusal {
 	{"store = { cluster = ( \"a\" ); replicas = 0;\nmaster = \"m\"; };", 2,
 	 "store.master is there without store.sentinels"},
 	{"store = {\nmaster = \"b\"; };", 2, "store.master is there without store.sentinels; expected both"},
-	{"store = {\nsentinel_user = \"b\"; };", 2, "store.sentinel_user is there without store.sentinel_password_file"},
+	{"store = {\nsentinel_user = \"b\"; };", 2,
+	 "store.sentinel_user is there without store.sentinel_password_file"},
 	{"store = {\nsentinel_password_file = \"/b\"; };", 2,
 	 "store.sentinel_password_file is there without store.sent"},
 	{"store = { sentinels = ( \"a\" ); master = \"b\"; replicas = 1;\nsentinel_user = \"me\"; };", 2,
@@ -254,16 +251,17 @@ static const struct refusal {
 	 3, "/no/such is in the rule of line 1 already; expected it once"},
 };
 
-START_TEST(refused)
+FIXTURE(setup, teardown)
+
+TEST_EACH(refused, ROWS(refusals))
 {
 	const struct refusal *r = &refusals[_i];
 
 	expect_refusal(r->text, r->line, r->message);
 }
-END_TEST
 
 /* Text that looks like a mistake to scan.c and is none. */
-START_TEST(not_refused)
+TEST(not_refused)
 {
 	read_ok("# @include \"x\" 4294997296 /* \"\n"
 		"// @include \"x\" \"\n"
@@ -276,9 +274,8 @@ START_TEST(not_refused)
 	ck_assert_int_eq(config->lease.ttl_ms, 1000);
 	ck_assert_int_eq(config->lease.fair_ms, 5);
 }
-END_TEST
 
-START_TEST(bytes_refused)
+TEST(bytes_refused)
 {
 	char *big = malloc(CONFIG_FILE_BYTES + 1);
 
@@ -296,9 +293,8 @@ START_TEST(bytes_refused)
 	ck_assert_int_eq(config_load(file, &config, why, sizeof(why)), 0);
 	free(big);
 }
-END_TEST
 
-START_TEST(files_refused)
+TEST(files_refused)
 {
 	ck_assert_int_eq(config_load(in_base("none"), &config, why, sizeof(why)), -ENOENT);
 	ck_assert_ptr_nonnull(strstr(why, "/none: cannot be read: No such file or directory"));
@@ -316,9 +312,8 @@ START_TEST(files_refused)
 	ck_assert_int_eq(config_load("c.conf", &config, why, sizeof(why)), 0);
 	ck_assert_str_eq(config->path, file);
 }
-END_TEST
 
-START_TEST(passwords_refused)
+TEST(passwords_refused)
 {
 	static const char text[] = "store = {\n password_file = \"%s/password\"; };";
 	char long_line[5000];
@@ -347,18 +342,4 @@ START_TEST(passwords_refused)
 	write_bytes(in_base("password"), long_line, sizeof(long_line));
 	expect_refusal(text, 2, "");
 	ck_assert_ptr_nonnull(strstr(why, "is larger than 4096 bytes"));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("refusals");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_loop_test(tests, refused, 0, sizeof(refusals) / sizeof(refusals[0]));
-	tcase_add_test(tests, not_refused);
-	tcase_add_test(tests, bytes_refused);
-	tcase_add_test(tests, files_refused);
-	tcase_add_test(tests, passwords_refused);
-	return suite_run_case("config refusals", tests);
 }

@@ -4,9 +4,6 @@
  */
 #include "keeper/leases/confirm.h"
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <utlist.h>
 
 #include "keeper/leases/awaited.h"
@@ -156,6 +153,7 @@ static void clean(void)
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
+FIXTURE(prepare, clean)
 
 static struct lease *lease_in(enum lease_state state)
 {
@@ -200,7 +198,7 @@ static const struct {
 	{LEASE_FORGOTTEN, WIRE_EXCLUSIVE, "reclaim, table, stands, renewed"},
 };
 
-START_TEST(it_stands)
+TEST_EACH(it_stands, ROWS(answers))
 {
 	struct lease *lease = lease_in(answers[_i].state);
 
@@ -209,9 +207,8 @@ START_TEST(it_stands)
 	check_said(answers[_i].said);
 	ck_assert_uint_eq(lease->requests, 0);
 }
-END_TEST
 
-START_TEST(other_answers)
+TEST(other_answers)
 {
 	struct lease *lease = lease_in(LEASE_UNSURE);
 
@@ -236,10 +233,9 @@ START_TEST(other_answers)
 	check_said("confirm"); /* it is logged once */
 	ck_assert_uint_eq(lease->requests, 0);
 }
-END_TEST
 
 /* It stood when the store was asked; since then the deadline has passed, and another host may have had it. */
-START_TEST(answered_after_the_deadline)
+TEST(answered_after_the_deadline)
 {
 	struct lease *lease = lease_in(LEASE_UNSURE);
 
@@ -252,10 +248,9 @@ START_TEST(answered_after_the_deadline)
 	answer(STORE_OK, WIRE_EXCLUSIVE);
 	check_said("table, renewed, stands");
 }
-END_TEST
 
 /* What it is asked about has changed meanwhile: the answer is too old, whatever it says, but for the host's time. */
-START_TEST(asked_again_meanwhile)
+TEST_EACH(asked_again_meanwhile, 4)
 {
 	struct lease *lease = lease_in(LEASE_UNSURE);
 
@@ -274,10 +269,9 @@ START_TEST(asked_again_meanwhile)
 	check_said("table, renewed, stands");
 	ck_assert_uint_eq(lease->requests + asked_count, 0);
 }
-END_TEST
 
 /* Then there is nothing to ask about. */
-START_TEST(not_unsure_any_more)
+TEST(not_unsure_any_more)
 {
 	struct lease *lease = lease_in(LEASE_UNSURE);
 
@@ -293,9 +287,8 @@ START_TEST(not_unsure_any_more)
 	check_said("confirm, renewed, stands"); /* which a lease that goes back ignores; and not into the table */
 	ck_assert_uint_eq(lease->requests + asked_count, 0);
 }
-END_TEST
 
-START_TEST(a_few_at_a_time_in_their_order)
+TEST(a_few_at_a_time_in_their_order)
 {
 	struct lease *all[MANY];
 
@@ -313,19 +306,4 @@ START_TEST(a_few_at_a_time_in_their_order)
 		ck_assert_int_eq(all[i]->state, LEASE_OPEN);
 	}
 	ck_assert_uint_eq(asked_count, 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("confirm");
-
-	tcase_add_checked_fixture(tests, prepare, clean);
-	tcase_add_loop_test(tests, it_stands, 0, sizeof(answers) / sizeof(*answers));
-	tcase_add_test(tests, other_answers);
-	tcase_add_test(tests, answered_after_the_deadline);
-	tcase_add_loop_test(tests, asked_again_meanwhile, 0, 4);
-	tcase_add_test(tests, not_unsure_any_more);
-	tcase_add_test(tests, a_few_at_a_time_in_their_order);
-	return suite_run_case("confirm", tests);
 }

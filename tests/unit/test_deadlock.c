@@ -1,8 +1,6 @@
 /* keeper/callers/deadlock.c: one search at a time, of the processes that wait, for the chases that still count. */
 #include "keeper/callers/deadlock.h"
 
-#include <check.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "keeper/callers/session.h"
@@ -139,6 +137,7 @@ static void teardown(void)
 	HASH_CLEAR(hh, k.files);
 	deadlock_free(&k);
 }
+FIXTURE(setup, teardown)
 
 /* A call of another host, which was the youngest-th to wait, wants the bytes from here on. */
 static void chased(uint64_t youngest, int64_t from)
@@ -163,7 +162,7 @@ static void finish(void)
 	work->done(work);
 }
 
-START_TEST(those_that_come_meanwhile_share_the_next_one)
+TEST(those_that_come_meanwhile_share_the_next_one)
 {
 	chased(11, 0);
 	for (int64_t i = 1; i <= 20; i++)
@@ -174,9 +173,8 @@ START_TEST(those_that_come_meanwhile_share_the_next_one)
 	ck_assert(searches == 2 && sent == 21);
 	ck_assert_ptr_null(running);
 }
-END_TEST
 
-START_TEST(no_search_where_no_process_can_be_in_a_cycle)
+TEST(no_search_where_no_process_can_be_in_a_cycle)
 {
 	chased(9, 0); /* the process has begun to wait later: its own chase counts */
 	ck_assert_ptr_null(running);
@@ -184,9 +182,8 @@ START_TEST(no_search_where_no_process_can_be_in_a_cycle)
 	chased(11, 0);
 	ck_assert_ptr_null(running);
 }
-END_TEST
 
-START_TEST(what_is_over_is_dropped)
+TEST(what_is_over_is_dropped)
 {
 	chased(11, 100); /* these bytes are not this host's */
 	ck_assert_ptr_null(running);
@@ -200,16 +197,4 @@ START_TEST(what_is_over_is_dropped)
 	waits.state = SESSION_READING; /* it waits no more: the chase ends with it */
 	finish();
 	ck_assert(searches == 2 && sent == 1);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("deadlock");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, those_that_come_meanwhile_share_the_next_one);
-	tcase_add_test(tests, no_search_where_no_process_can_be_in_a_cycle);
-	tcase_add_test(tests, what_is_over_is_dropped);
-	return suite_run_case("deadlock", tests);
 }

@@ -1,10 +1,4 @@
 /* What two hosts name or protect differently; and rules as text, also text that is hostile. */
-#include <check.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "config/differ.h"
 #include "config/ruleset.h"
 #include "tests/unit/suite.h"
@@ -107,7 +101,7 @@ static void found_text(const struct config *here, const struct config *there, ch
 		sprintf(text + strlen(text), "%zu alone", alone);
 }
 
-START_TEST(rules_compared)
+TEST_EACH(rules_compared, ROWS(rows))
 {
 	struct config *here = made(rows[_i].here), *there = made(rows[_i].there);
 	char text[2048], back[2048];
@@ -121,9 +115,8 @@ START_TEST(rules_compared)
 	config_free(here);
 	config_free(there);
 }
-END_TEST
 
-START_TEST(more_than_there_is_room_for)
+TEST(more_than_there_is_room_for)
 {
 	struct config *here = made("path /a a; path /b b; path /c c; path /d d k"),
 		      *there = made("path /a x; path /b y; path /c z; path /d d");
@@ -136,9 +129,8 @@ START_TEST(more_than_there_is_room_for)
 	config_free(here);
 	config_free(there);
 }
-END_TEST
 
-START_TEST(keys_in_texts)
+TEST(keys_in_texts)
 {
 	static const char *const bad[] = {"k", "string ", "list k", "string k\tmore"};
 	struct config *parsed;
@@ -157,9 +149,8 @@ START_TEST(keys_in_texts)
 	free(again);
 	config_free(parsed);
 }
-END_TEST
 
-START_TEST(too_many_to_compare)
+TEST(too_many_to_compare)
 {
 	struct config many = {.rule_count = 1000};
 	struct difference found[1];
@@ -167,9 +158,8 @@ START_TEST(too_many_to_compare)
 
 	ck_assert_int_eq(differ_find(&many, &many, found, 1, &count, &alone), -E2BIG);
 }
-END_TEST
 
-START_TEST(text_and_back)
+TEST(text_and_back)
 {
 	struct rule rules[] = {
 		{.kind = PAGE_RULE_PATH, .pattern = "/a b/%\n\xff", .name = "", .fixed_len = 8},
@@ -193,7 +183,6 @@ START_TEST(text_and_back)
 	config_free(to);
 	free(text);
 }
-END_TEST
 
 static const char *const nonsense[] = {"",
 				       "2",
@@ -220,16 +209,15 @@ static const char *const nonsense[] = {"",
 				       "2\ntree\t1\t/a\tx\t\n",
 				       "2\npath\t2\t/a\tx\t\r\n"};
 
-START_TEST(nonsense_is_refused)
+TEST_EACH(nonsense_is_refused, ROWS(nonsense))
 {
 	struct config *to;
 
 	ck_assert_msg(ruleset_parse(nonsense[_i], strlen(nonsense[_i]), &to) == -EINVAL, "%s", nonsense[_i]);
 	ck_assert_ptr_null(to);
 }
-END_TEST
 
-START_TEST(too_long_is_refused)
+TEST(too_long_is_refused)
 {
 	char text[RULESET_BYTES + 1], path[6000] = "2\npath\t5000\t/";
 	struct config *to;
@@ -241,10 +229,9 @@ START_TEST(too_long_is_refused)
 	strcat(path, "\tx\t\n");
 	ck_assert_int_eq(ruleset_parse(path, strlen(path), &to), -EINVAL);
 }
-END_TEST
 
 /* Whatever the text is, parsing and comparing end, and touch nothing else (run with the sanitizers, or valgrind). */
-START_TEST(random_texts)
+TEST(random_texts)
 {
 	static const char alphabet[] = "/ab*?[]\\!%20 \t\n";
 	unsigned seed = 11, good = 0;
@@ -274,21 +261,4 @@ START_TEST(random_texts)
 		}
 	}
 	ck_assert_uint_gt(good, (unsigned)suite_rounds(1000));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("rules of two hosts");
-
-	tcase_set_timeout(t, 60);
-	tcase_add_loop_test(t, rules_compared, 0, sizeof(rows) / sizeof(*rows));
-	tcase_add_test(t, more_than_there_is_room_for);
-	tcase_add_test(t, keys_in_texts);
-	tcase_add_test(t, too_many_to_compare);
-	tcase_add_test(t, text_and_back);
-	tcase_add_loop_test(t, nonsense_is_refused, 0, sizeof(nonsense) / sizeof(*nonsense));
-	tcase_add_test(t, too_long_is_refused);
-	tcase_add_test(t, random_texts);
-	return suite_run_case("differ", t);
 }

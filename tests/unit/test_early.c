@@ -116,7 +116,7 @@ static void until_told(void)
 	lease.probed.probe = NULL;
 }
 
-START_TEST(fired_and_told_later)
+TEST_EACH(fired_and_told_later, 2)
 {
 	int fd = waits();
 
@@ -137,7 +137,6 @@ START_TEST(fired_and_told_later)
 	ck_assert_int_eq(possible(), LOCK_EX);
 	close(asked.fd);
 }
-END_TEST
 
 static void *open_gate(void *arg)
 {
@@ -149,7 +148,7 @@ static void *open_gate(void *arg)
 }
 
 /* The thread is between the table and the socket: the loop must not go on before it has sent. */
-START_TEST(disarmed_while_it_sends)
+TEST(disarmed_while_it_sends)
 {
 	int fd = waits();
 	pthread_t opener;
@@ -166,9 +165,8 @@ START_TEST(disarmed_while_it_sends)
 	until_told();
 	close(asked.fd);
 }
-END_TEST
 
-START_TEST(disarmed_before)
+TEST(disarmed_before)
 {
 	int fd = waits();
 
@@ -182,10 +180,9 @@ START_TEST(disarmed_before)
 	ck_assert_uint_eq(returned + sent, 0);
 	close(asked.fd);
 }
-END_TEST
 
 /* Its last answer is that it was stopped: it fires for no other answer than that the lock is free. */
-START_TEST(stopped_while_armed)
+TEST(stopped_while_armed)
 {
 	int fd = waits();
 
@@ -199,10 +196,9 @@ START_TEST(stopped_while_armed)
 	close(fd);
 	close(asked.fd);
 }
-END_TEST
 
 /* The socket takes nothing: the loop is woken, and has to send. */
-START_TEST(refused)
+TEST(refused)
 {
 	int fd = waits();
 
@@ -216,10 +212,9 @@ START_TEST(refused)
 	ck_assert_uint_eq(lease.requests, 0);
 	close(asked.fd);
 }
-END_TEST
 
 /* on_release() got an error, or nothing, before the loop knew that it was sent. */
-START_TEST(answered_with_an_error)
+TEST(answered_with_an_error)
 {
 	int fd = waits();
 
@@ -232,9 +227,8 @@ START_TEST(answered_with_an_error)
 	until_told();
 	close(asked.fd);
 }
-END_TEST
 
-START_TEST(not_armed)
+TEST_EACH(not_armed, 3)
 {
 	int fd = waits();
 
@@ -257,10 +251,9 @@ START_TEST(not_armed)
 	ck_assert_uint_eq(returned + sent, 0);
 	close(asked.fd);
 }
-END_TEST
 
 /* An unlock and a disarm as close together as can be: the thread fires once, or never. */
-START_TEST(races)
+TEST(races)
 {
 	unsigned seed = 4711, got[3] = {0};
 
@@ -288,22 +281,4 @@ START_TEST(races)
 	ck_assert_msg(got[EARLY_NOT] && got[EARLY_SENT], "%u and %u: this tests too little", got[EARLY_NOT],
 		      got[EARLY_SENT]);
 	close(asked.fd);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_loop_test(tests, fired_and_told_later, 0, 2);
-	tcase_add_test(tests, disarmed_while_it_sends);
-	tcase_add_test(tests, disarmed_before);
-	tcase_add_test(tests, stopped_while_armed);
-	tcase_add_test(tests, refused);
-	tcase_add_test(tests, answered_with_an_error);
-	tcase_add_loop_test(tests, not_armed, 0, 3);
-	tcase_add_test(tests, races);
-}
-
-int main(void)
-{
-	return run_tests("early", add_tests);
 }

@@ -2,10 +2,6 @@
  * once. */
 #include "keeper/kernel/errand.h"
 
-#include <check.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "keeper/clock.h"
 #include "tests/unit/suite.h"
 #include "tests/unit/wait_until.h"
@@ -47,7 +43,7 @@ static void wait_freed(int count)
 	wait_until(__atomic_load_n(&freed, __ATOMIC_ACQUIRE) == count);
 }
 
-START_TEST(one_that_ends)
+TEST(one_that_ends)
 {
 	struct work *w = work_new(-1);
 	struct errand *e;
@@ -62,9 +58,8 @@ START_TEST(one_that_ends)
 	errand_leave(e);
 	wait_freed(1);
 }
-END_TEST
 
-START_TEST(those_that_hang)
+TEST(those_that_hang)
 {
 	struct errand *all[ERRANDS_MAX], *more = NULL;
 	int fds[2];
@@ -87,15 +82,4 @@ START_TEST(those_that_hang)
 	ck_assert(errand_wait(more, DEADLINE_MS));
 	errand_leave(more);
 	close(fds[0]);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("errand");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, one_that_ends);
-	tcase_add_test(tc, those_that_hang);
-	return suite_run_case("errand", tc);
 }

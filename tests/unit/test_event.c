@@ -4,13 +4,7 @@
  */
 #include "keeper/leases/event.h"
 
-#include <check.h>
 #include <jansson.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
@@ -19,7 +13,6 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/main.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 #define WAIT_MS 20000
 
@@ -54,6 +47,7 @@ static void teardown(void)
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static void hold(bool on)
 {
@@ -123,11 +117,11 @@ static json_int_t number_of(const json_t *all, size_t i, const char *key)
 
 static void raise_one(enum event_kind kind, const char *name)
 {
-	event_raise(&k, &(struct event){.kind = kind, .name = name, .fence = 7}, "%s happened to %s", log_event_name(kind),
-		    name);
+	event_raise(&k, &(struct event){.kind = kind, .name = name, .fence = 7}, "%s happened to %s",
+		    log_event_name(kind), name);
 }
 
-START_TEST(all_fields)
+TEST(all_fields)
 {
 	const struct store_range range = {.space = WIRE_RECORD, .mode = WIRE_SHARED, .from = 3, .to = WIRE_EOF};
 	const pid_t pids[] = {11, 12};
@@ -162,10 +156,9 @@ START_TEST(all_fields)
 	json_decref(expected);
 	json_decref(all);
 }
-END_TEST
 
 /* 10,000 at once are one command, which names some and counts all. */
-START_TEST(many_are_one)
+TEST(many_are_one)
 {
 	json_t *all, *others;
 	char name[16];
@@ -187,10 +180,9 @@ START_TEST(many_are_one)
 	ck_assert_int_eq(number_of(all, 1, "count"), 1);
 	json_decref(all);
 }
-END_TEST
 
 /* While the command runs, the store goes and comes: what is told last is how it is. */
-START_TEST(opposites)
+TEST(opposites)
 {
 	json_t *all;
 
@@ -213,9 +205,8 @@ START_TEST(opposites)
 		ck_assert_int_eq(number_of(all, (size_t)i, "number"), i + 1);
 	json_decref(all);
 }
-END_TEST
 
-START_TEST(without_a_command)
+TEST(without_a_command)
 {
 	config.on_event = NULL;
 	raise_one(EVENT_STORE_AWAY, "1");
@@ -234,10 +225,9 @@ START_TEST(without_a_command)
 	ck_assert_uint_eq(json_array_size(all), 1);
 	json_decref(all);
 }
-END_TEST
 
 /* The parent's notes: as many as there is room for, in order; further ones are left out. */
-START_TEST(deeds)
+TEST(deeds)
 {
 	struct table_head *head = calloc(1, sizeof(*head));
 	struct family family = {0};
@@ -280,10 +270,9 @@ START_TEST(deeds)
 	ck_assert(!deeds_take(&table, &deed));
 	free(head);
 }
-END_TEST
 
 /* The parent counts over all its keepers, and leaves nothing out when the notes are full. */
-START_TEST(deeds_counts)
+TEST(deeds_counts)
 {
 	struct table of = {.fd = -1, .deeds = deeds_new()};
 	int status;
@@ -305,7 +294,6 @@ START_TEST(deeds_counts)
 	deeds_count(&of, DEEDS_FREEZES, 1);
 	ck_assert_uint_eq(deeds_counted(&of, DEEDS_FREEZES), 0);
 }
-END_TEST
 
 /* --- the hook --- */
 
@@ -335,7 +323,7 @@ static const struct {
 	{"[ \"$(cat)\" = 'the text' ]", ""},
 };
 
-START_TEST(how_it_ends)
+TEST_EACH(how_it_ends, ROWS(ends))
 {
 	char *words[] = {"/bin/sh", "-c", (char *)ends[_i].script, NULL}, *env[] = {"X=y", NULL};
 	struct hook hook;
@@ -354,9 +342,8 @@ START_TEST(how_it_ends)
 	hook_stop(&hook);
 	uv_run(&loop, UV_RUN_DEFAULT);
 }
-END_TEST
 
-START_TEST(left_while_it_runs)
+TEST(left_while_it_runs)
 {
 	char *words[] = {"/bin/sh", "-c", "sleep 0.3", NULL}, *env[] = {NULL};
 	struct hook hook;
@@ -368,22 +355,10 @@ START_TEST(left_while_it_runs)
 	uv_run(&loop, UV_RUN_DEFAULT); /* ends at once */
 	ck_assert_int_eq(ended, 0);
 }
-END_TEST
 
 int main(int argc, char **argv)
 {
-	TCase *tests = tcase_create("event");
-
 	if (argc > 1 && strcmp(argv[1], HOOK_RUN_EVENT) == 0)
 		return runevent_main(argc - 2, argv + 2);
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, all_fields);
-	tcase_add_test(tests, many_are_one);
-	tcase_add_test(tests, opposites);
-	tcase_add_test(tests, without_a_command);
-	tcase_add_test(tests, deeds);
-	tcase_add_test(tests, deeds_counts);
-	tcase_add_loop_test(tests, how_it_ends, 0, sizeof(ends) / sizeof(*ends));
-	tcase_add_test(tests, left_while_it_runs);
-	return suite_run_case("event", tests);
+	return suite_run();
 }

@@ -1,13 +1,7 @@
 /* Sets of processes, and whether they are stopped. */
 #include "keeper/kernel/family.h"
 
-#include <check.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "tests/unit/suite.h"
 #include "tests/unit/wait_until.h"
@@ -56,7 +50,7 @@ static int threads(pid_t pid)
 	return count;
 }
 
-START_TEST(all_threads_count)
+TEST_EACH(all_threads_count, 2)
 {
 	bool first_ends = _i;
 	pid_t pid = start(first_ends);
@@ -74,9 +68,8 @@ START_TEST(all_threads_count)
 	ck_assert(family_is_stopped(pid));
 	ck_assert(!family_has_stop(pid));
 }
-END_TEST
 
-START_TEST(a_zombie_runs_no_more)
+TEST(a_zombie_runs_no_more)
 {
 	pid_t pid = fork();
 
@@ -90,9 +83,8 @@ START_TEST(a_zombie_runs_no_more)
 	ck_assert_int_eq(family_state(pid), 0);
 	ck_assert_uint_eq(family_started(pid), 0);
 }
-END_TEST
 
-START_TEST(descendants)
+TEST(descendants)
 {
 	struct family family = {0};
 	int fds[2];
@@ -118,16 +110,4 @@ START_TEST(descendants)
 	kill(grandchild, SIGKILL);
 	end(child);
 	end(except);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("family");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_loop_test(tc, all_threads_count, 0, 2);
-	tcase_add_test(tc, a_zombie_runs_no_more);
-	tcase_add_test(tc, descendants);
-	return suite_run_case("family", tc);
 }

@@ -33,7 +33,7 @@ static const struct {
 	{REDIS "module:name=raftlike,ver=1\r\n", NULL},
 };
 
-START_TEST(kinds)
+TEST_EACH(kinds, ROWS(servers))
 {
 	char why[REPLY_LINE_BYTES] = "";
 
@@ -41,7 +41,6 @@ START_TEST(kinds)
 	if (servers[_i].why)
 		ck_assert_msg(strncmp(why, servers[_i].why, strlen(servers[_i].why)) == 0, "%s", why);
 }
-END_TEST
 
 static const struct {
 	const char *info;
@@ -55,16 +54,15 @@ static const struct {
 	{"role:master\r\nconnected_slaves:0\r\n", false},
 };
 
-START_TEST(replication_ids)
+TEST_EACH(replication_ids, ROWS(ids))
 {
 	char why[REPLY_LINE_BYTES] = "";
 
 	ck_assert_int_eq(fit_replication(ids[_i].info, why), ids[_i].good);
 	ck_assert_int_eq(strstr(why, "master_replid") != NULL, !ids[_i].good);
 }
-END_TEST
 
-START_TEST(versions)
+TEST(versions)
 {
 	char version[FIT_VERSION_BYTES];
 	bool redis7;
@@ -77,15 +75,4 @@ START_TEST(versions)
 	fit_version("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\n", version, &redis7);
 	ck_assert_str_eq(version, "7.2.4 (valkey 8.1.1)");
 	ck_assert(redis7);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("fit");
-
-	tcase_add_loop_test(t, kinds, 0, sizeof(servers) / sizeof(*servers));
-	tcase_add_loop_test(t, replication_ids, 0, sizeof(ids) / sizeof(*ids));
-	tcase_add_test(t, versions);
-	return suite_run_case("fit", t);
 }

@@ -1,6 +1,5 @@
 /* May a configuration take another's place by itself? Rules, old and new, and the word for each refusal. */
 #include "tests/unit/config_file.h"
-#include "tests/unit/suite.h"
 
 #define STORE "store = { server = \"a\"; };"
 
@@ -128,7 +127,9 @@ static void expect(const struct config *old, const struct config *fresh, const c
 	ck_assert_msg(!expected || strstr(why, expected), "\"%s\" is not in \"%s\"", expected, why);
 }
 
-START_TEST(rules_changed)
+FIXTURE(setup, teardown)
+
+TEST_EACH(rules_changed, ROWS(changes))
 {
 	struct config *old = with_rules(changes[_i].old), *fresh = with_rules(changes[_i].fresh);
 
@@ -136,10 +137,9 @@ START_TEST(rules_changed)
 	config_free(old);
 	config_free(fresh);
 }
-END_TEST
 
 /* A configuration that is taken over gives every path the name that it had: small random lists, all short paths. */
-START_TEST(what_follows_keeps_all_names)
+TEST(what_follows_keeps_all_names)
 {
 	static const char *const kinds[][2] = {{"path", ""}, {"tree", ""}, {"path", "*"}, {"path", "/*"}};
 	static const char *const dirs[] = {"a", "b", "a/a", "a/b", "b/a", "b/a/b"};
@@ -198,9 +198,8 @@ START_TEST(what_follows_keeps_all_names)
 	ck_assert_uint_gt(taken, suite_rounds(300));
 	ck_assert_uint_gt(waits, suite_rounds(300));
 }
-END_TEST
 
-START_TEST(what_is_not_finished)
+TEST(what_is_not_finished)
 {
 	struct config *empty = made(""), *host = made("host = \"x\";"), *none = made("protect = ();");
 	struct config *rules = with_rules("{ tree = \"/a\"; }"), *store = made(STORE);
@@ -219,9 +218,8 @@ START_TEST(what_is_not_finished)
 	config_free(rules);
 	config_free(store);
 }
-END_TEST
 
-START_TEST(settings_of_leases)
+TEST(settings_of_leases)
 {
 	struct config *plain = made(""), *warn = made("lease = { on_lost = \"warn\"; }; protect = ();");
 	struct config *kill = made("lease = { on_lost = \"kill\"; linger_ms = 7; }; protect = ();");
@@ -235,7 +233,6 @@ START_TEST(settings_of_leases)
 	config_free(warn);
 	config_free(kill);
 }
-END_TEST
 
 static const struct {
 	const char *text;
@@ -258,7 +255,7 @@ static const struct {
 	{"host = \"h\"; store = { server = \"a\"; }; lease = { sweep_ms = 86400001; };", false},
 };
 
-START_TEST(same_store)
+TEST_EACH(same_store, ROWS(stores))
 {
 	struct config *old = made(stores[0].text), *fresh = made(stores[_i].text);
 
@@ -266,19 +263,4 @@ START_TEST(same_store)
 	ck_assert_int_eq(config_same_store(fresh, old), stores[_i].same);
 	config_free(old);
 	config_free(fresh);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("follow");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_set_timeout(tests, 60);
-	tcase_add_loop_test(tests, rules_changed, 0, sizeof(changes) / sizeof(changes[0]));
-	tcase_add_test(tests, what_follows_keeps_all_names);
-	tcase_add_test(tests, what_is_not_finished);
-	tcase_add_test(tests, settings_of_leases);
-	tcase_add_loop_test(tests, same_store, 0, sizeof(stores) / sizeof(stores[0]));
-	return suite_run_case("follow", tests);
 }

@@ -5,15 +5,9 @@
 #include "keeper/guard/freeze.h"
 #include "keeper/guard/freezer.h"
 
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/kernel/family.h"
@@ -84,6 +78,7 @@ static void teardown(void)
 	}
 	holders_close();
 }
+FIXTURE(setup, teardown)
 
 /* The leases cannot be renewed: all holders are stopped, and the leases unsure. */
 static void freeze_all(void)
@@ -122,7 +117,7 @@ static bool runs_before_it_is_killed(int n)
 	ck_abort_msg("holder %d was not killed", n);
 }
 
-START_TEST(holders_go_on_when_all_leases_stand)
+TEST(holders_go_on_when_all_leases_stand)
 {
 	uint64_t before;
 
@@ -138,9 +133,8 @@ START_TEST(holders_go_on_when_all_leases_stand)
 	ck_assert_uint_eq(table_frozen(&table), 0);
 	wait_until(ran[0] != before);
 }
-END_TEST
 
-START_TEST(holders_of_a_lost_lease_are_killed_while_they_are_stopped)
+TEST(holders_of_a_lost_lease_are_killed_while_they_are_stopped)
 {
 	freeze_all();
 	renew();
@@ -149,9 +143,8 @@ START_TEST(holders_of_a_lost_lease_are_killed_while_they_are_stopped)
 	ck_assert(!runs_before_it_is_killed(0));
 	ck_assert(!runs_before_it_is_killed(1));
 }
-END_TEST
 
-START_TEST(a_lease_that_is_lost_meanwhile_keeps_its_holders_stopped)
+TEST(a_lease_that_is_lost_meanwhile_keeps_its_holders_stopped)
 {
 	freeze_all();
 	renew();
@@ -159,17 +152,4 @@ START_TEST(a_lease_that_is_lost_meanwhile_keeps_its_holders_stopped)
 	table_lose(&table, slots[0], TABLE_WHY_TAKEN);
 	ck_assert(!runs_before_it_is_killed(0));
 	ck_assert(!runs_before_it_is_killed(1));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("freezer");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_set_timeout(tests, 60);
-	tcase_add_test(tests, holders_go_on_when_all_leases_stand);
-	tcase_add_test(tests, holders_of_a_lost_lease_are_killed_while_they_are_stopped);
-	tcase_add_test(tests, a_lease_that_is_lost_meanwhile_keeps_its_holders_stopped);
-	return suite_run_case("freezer", tests);
 }

@@ -5,8 +5,6 @@
 #include "keeper/guard/threads.c"
 #include "keeper/kernel/family.c"
 
-#include <check.h>
-
 #include "tests/unit/suite.h"
 
 #define FEW 500
@@ -57,11 +55,10 @@ static void add_children(int n)
 	free(all);
 }
 
-START_TEST(a_family_grows_with_its_number)
+TEST(a_family_grows_with_its_number)
 {
 	grows_with_their_number(add_children);
 }
-END_TEST
 
 static void stop_and_count(int n)
 {
@@ -77,17 +74,7 @@ static void stop_and_count(int n)
 		threads_remove(&threads, threads.all);
 }
 
-START_TEST(the_table_of_threads_grows_with_its_number)
+TEST(the_table_of_threads_grows_with_its_number)
 {
 	grows_with_their_number(stop_and_count);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("growth");
-
-	tcase_add_test(tc, a_family_grows_with_its_number);
-	tcase_add_test(tc, the_table_of_threads_grows_with_its_number);
-	return suite_run_case("growth", tc);
 }

@@ -1,8 +1,6 @@
 /* keeper/fronts/crew.c: how many fronts a user may have, and which devices they hang on. */
 #include "keeper/fronts/crew.h"
 
-#include <check.h>
-#include <stdlib.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
@@ -57,7 +55,7 @@ static const struct {
 	{"kkkki", 4, false, false}, {"khhhh", -1, false, true},
 };
 
-START_TEST(limits)
+TEST_EACH(limits, ROWS(rows))
 {
 	struct front *idle;
 
@@ -68,17 +66,15 @@ START_TEST(limits)
 		ck_assert_int_eq(crew_needs_another(&user, FRONTS_PER_USER, NOW), rows[_i].another);
 	ck_assert_int_eq(crew_all_hang(&user, NOW), rows[_i].all_hang);
 }
-END_TEST
 
 /* Connections must be closed even if all fronts that read questions hang. */
-START_TEST(one_more_to_close_connections)
+TEST(one_more_to_close_connections)
 {
 	make("hhhh");
 	ck_assert(crew_needs_another(&user, FRONTS_PER_USER + 1, NOW));
 	make("hhhhh");
 	ck_assert(!crew_needs_another(&user, FRONTS_PER_USER + 1, NOW));
 }
-END_TEST
 
 static void hangs_on(uint64_t dev, int64_t now)
 {
@@ -100,7 +96,7 @@ static bool is_told(uint64_t dev, int64_t now)
 	return count;
 }
 
-START_TEST(devices_that_hang)
+TEST(devices_that_hang)
 {
 	struct front quick = {.user = &user, .busy = true, .dev = 7, .since_ns = NOW};
 	struct front local = {.user = &user, .busy = true, .since_ns = NOW - (FRONTS_SLOW_MS + 1) * MS};
@@ -115,9 +111,8 @@ START_TEST(devices_that_hang)
 	ck_assert(is_told(7, NOW + FRONTS_HUNG_MS * MS));
 	ck_assert(!is_told(7, NOW + (FRONTS_HUNG_MS + 1) * MS)); /* it is tried again */
 }
-END_TEST
 
-START_TEST(the_oldest_goes)
+TEST(the_oldest_goes)
 {
 	make("");
 	for (unsigned i = 0; i < FRONT_MAX_HUNG; i++)
@@ -125,16 +120,4 @@ START_TEST(the_oldest_goes)
 	hangs_on(10, NOW + FRONT_MAX_HUNG); /* seen again: now 11 is the oldest */
 	hangs_on(99, NOW + FRONT_MAX_HUNG + 1);
 	ck_assert(is_told(10, NOW + MS) && is_told(99, NOW + MS) && !is_told(11, NOW + MS));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("hanging");
-
-	tcase_add_loop_test(tc, limits, 0, sizeof(rows) / sizeof(*rows));
-	tcase_add_test(tc, one_more_to_close_connections);
-	tcase_add_test(tc, devices_that_hang);
-	tcase_add_test(tc, the_oldest_goes);
-	return suite_run_case("hanging", tc);
 }

@@ -1,6 +1,4 @@
 /* store/histogram.c: which bucket an observation is in, and that none is lost. */
-#include <check.h>
-
 #include "store/histogram.h"
 #include "tests/unit/suite.h"
 
@@ -16,7 +14,7 @@ static uint64_t all_of(const struct histogram *h)
 	return sum;
 }
 
-START_TEST(bounds_ascend)
+TEST(bounds_ascend)
 {
 	static const int64_t ends[HISTOGRAM_KINDS][2] = {
 		[HISTOGRAM_WAITS] = {MS, 24 * 3600 * S}, [HISTOGRAM_TRIPS] = {MS / 10, 10 * S}};
@@ -33,10 +31,9 @@ START_TEST(bounds_ascend)
 			ck_assert_int_gt(bounds[i], bounds[i - 1]);
 	}
 }
-END_TEST
 
 /* A bound is included in its bucket, as "le" says. */
-START_TEST(each_bound_is_in_its_own_bucket)
+TEST(each_bound_is_in_its_own_bucket)
 {
 	for (int kind = 0; kind < HISTOGRAM_KINDS; kind++) {
 		struct histogram h = {.kind = kind};
@@ -56,9 +53,8 @@ START_TEST(each_bound_is_in_its_own_bucket)
 		ck_assert_uint_eq(h.sum_ns, sum);
 	}
 }
-END_TEST
 
-START_TEST(the_ends)
+TEST(the_ends)
 {
 	struct histogram h = {.kind = HISTOGRAM_WAITS};
 	size_t count;
@@ -72,15 +68,4 @@ START_TEST(the_ends)
 	ck_assert_uint_eq(h.counts[count], 1);
 	ck_assert_uint_eq(all_of(&h), 3);
 	ck_assert_uint_eq(h.sum_ns, 30ull * 24 * 3600 * S);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("histogram");
-
-	tcase_add_test(t, bounds_ascend);
-	tcase_add_test(t, each_bound_is_in_its_own_bucket);
-	tcase_add_test(t, the_ends);
-	return suite_run_case("histogram", t);
 }

@@ -1,24 +1,13 @@
 /* keeper/kernel/holders.c: children take locks, and the search has to find exactly those. */
 #include "keeper/kernel/holders.h"
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "tests/unit/suite.h"
 
@@ -192,7 +181,7 @@ static void ranges(void)
 	take_range(0, F_OFD_SETLK, F_RDLCK, 100, 0);
 }
 
-START_TEST(finds_flock_once_with_mode_and_process)
+TEST(finds_flock_once_with_mode_and_process)
 {
 	struct child a = start(flock_exclusive_with_copy), b = start(flock_shared), c = start(open_only);
 	struct seen seen = find(0);
@@ -217,10 +206,9 @@ START_TEST(finds_flock_once_with_mode_and_process)
 	end(c);
 	ck_assert_uint_eq(find(0).count, 0);
 }
-END_TEST
 
 /* Another search wants every file with that number, beside those that stat tells apart. */
-START_TEST(finds_a_lock_by_number_too)
+TEST(finds_a_lock_by_number_too)
 {
 	struct child a = start(flock_shared);
 	struct seen seen = {.count = 0};
@@ -237,9 +225,8 @@ START_TEST(finds_a_lock_by_number_too)
 	ck_assert_uint_eq(of(&seen, a.pid, 1)->file, 2);
 	end(a);
 }
-END_TEST
 
-START_TEST(finds_record_locks_with_their_ranges)
+TEST(finds_record_locks_with_their_ranges)
 {
 	struct child a = start(ranges);
 	struct seen seen = find(0);
@@ -257,9 +244,8 @@ START_TEST(finds_record_locks_with_their_ranges)
 	ck_assert(ofd);
 	end(a);
 }
-END_TEST
 
-START_TEST(leaves_out_one_process_and_stops_when_told)
+TEST(leaves_out_one_process_and_stops_when_told)
 {
 	struct child a = start(flock_shared), b = start(flock_shared);
 	struct seen seen = find(a.pid), first = {.stop_after = 1};
@@ -271,7 +257,6 @@ START_TEST(leaves_out_one_process_and_stops_when_told)
 	end(a);
 	end(b);
 }
-END_TEST
 
 /* The description outlives the process that locked it: the copy that a child inherited has the lock. */
 static void inherited_by_grandchild(void)
@@ -293,7 +278,7 @@ static void inherited_by_grandchild(void)
 	_exit(0);
 }
 
-START_TEST(finds_the_process_that_inherited_the_lock)
+TEST(finds_the_process_that_inherited_the_lock)
 {
 	struct child a = start(inherited_by_grandchild);
 	struct seen seen = find(0);
@@ -315,7 +300,6 @@ START_TEST(finds_the_process_that_inherited_the_lock)
 	ck_assert_int_eq(parent, a.pid);
 	end(a);
 }
-END_TEST
 
 static void *lock_in_own_table(void *arg)
 {
@@ -358,7 +342,7 @@ static void first_thread_gone(void)
 	syscall(SYS_exit, 0); /* this thread alone */
 }
 
-START_TEST(finds_locks_that_only_a_thread_has)
+TEST(finds_locks_that_only_a_thread_has)
 {
 	struct child a = start(thread_with_own_table), b = start(first_thread_gone);
 	struct seen seen = find(0);
@@ -369,7 +353,6 @@ START_TEST(finds_locks_that_only_a_thread_has)
 	end(a);
 	end(b);
 }
-END_TEST
 
 /* The command line is whatever its process likes. */
 static void hostile_name(void)
@@ -386,7 +369,7 @@ static void hostile_name(void)
 	_exit(7);
 }
 
-START_TEST(makes_the_command_harmless)
+TEST(makes_the_command_harmless)
 {
 	struct child a = start(hostile_name);
 	struct seen seen = find(0);
@@ -396,7 +379,6 @@ START_TEST(makes_the_command_harmless)
 	ck_assert(!strncmp(seen.command[0], "sh -c echo", 10));
 	end(a);
 }
-END_TEST
 
 static void make_files(void)
 {
@@ -415,19 +397,4 @@ static void remove_files(void)
 	for (int i = 0; i < 2; i++)
 		unlink(path[i]);
 }
-
-int main(void)
-{
-	TCase *search = tcase_create("search");
-
-	tcase_add_unchecked_fixture(search, make_files, remove_files);
-	tcase_set_timeout(search, 30);
-	tcase_add_test(search, finds_flock_once_with_mode_and_process);
-	tcase_add_test(search, finds_a_lock_by_number_too);
-	tcase_add_test(search, finds_record_locks_with_their_ranges);
-	tcase_add_test(search, leaves_out_one_process_and_stops_when_told);
-	tcase_add_test(search, finds_the_process_that_inherited_the_lock);
-	tcase_add_test(search, finds_locks_that_only_a_thread_has);
-	tcase_add_test(search, makes_the_command_harmless);
-	return suite_run_case("holders", search);
-}
+FIXTURE_ONCE(make_files, remove_files)

@@ -1,16 +1,9 @@
 /* keeper/kernel/identity.h: the kernel's number of a file, in our mount namespace and in another one. */
 #include "keeper/kernel/identity.h"
 
-#include <check.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
@@ -28,6 +21,7 @@ static void teardown(void)
 	umount2(folder, MNT_DETACH);
 	rmdir(folder);
 }
+FIXTURE(setup, teardown)
 
 static int open_in(const char *name, struct stat *st)
 {
@@ -69,7 +63,7 @@ static void check_same(int fd, pid_t pid, const struct stat *st)
 }
 
 /* The table was read before that is mounted. */
-START_TEST(a_new_mount)
+TEST(a_new_mount)
 {
 	struct stat st;
 	int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd, mount_id;
@@ -86,9 +80,8 @@ START_TEST(a_new_mount)
 	ck_assert(!identity_mount_is_ours(-1));
 	close(root);
 }
-END_TEST
 
-START_TEST(another_namespace)
+TEST(another_namespace)
 {
 	const struct stat wrong = {.st_dev = 1, .st_ino = 2};
 	int ready[2], end[2], fd;
@@ -119,9 +112,8 @@ START_TEST(another_namespace)
 	close(end[1]);
 	waitpid(pid, NULL, 0);
 }
-END_TEST
 
-START_TEST(by_stat)
+TEST(by_stat)
 {
 	int fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd;
 	struct identity id;
@@ -136,16 +128,4 @@ START_TEST(by_stat)
 	ck_assert(!identity_by_stat(-1, fd, &id));
 	close(fd);
 	close(fds);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("identity");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_new_mount);
-	tcase_add_test(tc, another_namespace);
-	tcase_add_test(tc, by_stat);
-	return suite_run_case("identity", tc);
 }

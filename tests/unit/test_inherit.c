@@ -1,15 +1,8 @@
 /* What a keeper undoes of what it inherited from the program that started it. Each test is a process of its own, also
  * without Check's fork. */
-#include <check.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "keeper/guard/inherit.h"
 #include "tests/unit/suite.h"
@@ -42,11 +35,10 @@ static int signals(void)
 	return signal(SIGTERM, SIG_DFL) == SIG_DFL && signal(SIGPIPE, SIG_DFL) == SIG_DFL ? 0 : 255;
 }
 
-START_TEST(no_signal_is_blocked_or_ignored)
+TEST(no_signal_is_blocked_or_ignored)
 {
 	ck_assert_int_eq(in_child(signals), 0);
 }
-END_TEST
 
 static int limits(void)
 {
@@ -66,11 +58,10 @@ static int limits(void)
 	return 0;
 }
 
-START_TEST(soft_limits_rise_to_the_hard_ones)
+TEST(soft_limits_rise_to_the_hard_ones)
 {
 	ck_assert_int_eq(in_child(limits), 0);
 }
-END_TEST
 
 static const struct rlimit hard = {1 << 20, 1 << 20}, none = {RLIM_INFINITY, RLIM_INFINITY};
 
@@ -90,11 +81,10 @@ static int is_raised(void)
 	return getrlimit(RLIMIT_FSIZE, &now) == 0 && now.rlim_max == RLIM_INFINITY;
 }
 
-START_TEST(a_hard_limit_of_the_file_size_goes_where_that_is_allowed)
+TEST(a_hard_limit_of_the_file_size_goes_where_that_is_allowed)
 {
 	ck_assert_int_eq(in_child(is_raised), in_child(may_raise));
 }
-END_TEST
 
 static int attention(void)
 {
@@ -123,11 +113,10 @@ static int attention(void)
 	return 0;
 }
 
-START_TEST(it_runs_when_it_has_to)
+TEST(it_runs_when_it_has_to)
 {
 	ck_assert_int_eq(in_child(attention), 0);
 }
-END_TEST
 
 static int nice_value(void)
 {
@@ -137,21 +126,8 @@ static int nice_value(void)
 	return getpriority(PRIO_PROCESS, 0) == 0 ? 0 : 2;
 }
 
-START_TEST(nice_is_taken_back_by_root)
+TEST(nice_is_taken_back_by_root)
 {
 	if (geteuid() == 0)
 		ck_assert_int_eq(in_child(nice_value), 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("taken back");
-
-	tcase_add_test(t, no_signal_is_blocked_or_ignored);
-	tcase_add_test(t, soft_limits_rise_to_the_hard_ones);
-	tcase_add_test(t, a_hard_limit_of_the_file_size_goes_where_that_is_allowed);
-	tcase_add_test(t, it_runs_when_it_has_to);
-	tcase_add_test(t, nice_is_taken_back_by_root);
-	return suite_run_case("inherit", t);
 }

@@ -6,7 +6,7 @@
 
 #define MANY 200
 
-START_TEST(plain_file)
+TEST_EACH(plain_file, 4)
 {
 	static const int flags[] = {O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_APPEND};
 	struct inspect_result r = look(make("x", flags[_i], 0600));
@@ -15,10 +15,9 @@ START_TEST(plain_file)
 	ck_assert(!r.holds.shared && !r.holds.exclusive && !r.shared_in_use);
 	close(r.fd);
 }
-END_TEST
 
 /* The keeper has it open already. */
-START_TEST(known)
+TEST(known)
 {
 	struct asked a = {.known = true};
 	int fd = make("x", O_RDWR, 0600), other = make("x", O_RDWR, 0600);
@@ -33,10 +32,9 @@ START_TEST(known)
 	ck_assert(a.result.holds.shared && a.result.shared_in_use);
 	close(other);
 }
-END_TEST
 
 /* There is no lease under which somebody could hold something. */
-START_TEST(unused)
+TEST(unused)
 {
 	for (int i = 0; i < 2; i++) {
 		struct asked a = {.unused = i};
@@ -51,9 +49,8 @@ START_TEST(unused)
 		close(a.result.fd);
 	}
 }
-END_TEST
 
-START_TEST(directory)
+TEST(directory)
 {
 	struct inspect_result r = look(open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 
@@ -61,11 +58,10 @@ START_TEST(directory)
 	ck_assert_int_eq(flock(r.fd, LOCK_EX | LOCK_NB), 0);
 	close(r.fd);
 }
-END_TEST
 
 /* The kernel takes no lock on such a descriptor; libdflock asks its own kernel about that. What the user may open counts
  * (test_inspect_users.c). */
-START_TEST(path_only)
+TEST(path_only)
 {
 	struct inspect_request request = {
 		.peer = self, .takes = true, .space = WIRE_RECORD, .mode = WIRE_SHARED, .to = 1};
@@ -79,10 +75,9 @@ START_TEST(path_only)
 	ck_assert_int_lt(inspect_now(&request, &r), 0);
 	check_refused(&r, "not open for reading");
 }
-END_TEST
 
 /* What inspect_ground() has seen is not asked for again; but a file that was deleted since is. */
-START_TEST(seen_before)
+TEST(seen_before)
 {
 	struct inspect_request request = {.peer = self};
 	struct inspect_result r;
@@ -108,9 +103,8 @@ START_TEST(seen_before)
 	check_good(&r, deleted);
 	close(r.fd);
 }
-END_TEST
 
-START_TEST(other_kinds)
+TEST(other_kinds)
 {
 	static const char neither[] = "neither a regular file nor a directory";
 	struct inspect_result r;
@@ -131,10 +125,9 @@ START_TEST(other_kinds)
 	r = look(open(in_folder("pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 	check_refused(&r, neither);
 }
-END_TEST
 
 /* Without a name in any folder: it cannot be protected, but it is no reason to fail either. */
-START_TEST(nameless)
+TEST(nameless)
 {
 	struct inspect_result r = look(memfd_create("x", MFD_CLOEXEC));
 	char link[64], named[PATH_MAX];
@@ -158,10 +151,11 @@ START_TEST(nameless)
 	close(r.fd);
 	unlink(named);
 }
-END_TEST
 
-START_TEST(many_at_once)
+TEST(many_at_once)
 {
+	if (at_once)
+		return;
 	static struct asked all[MANY];
 	static char path[MANY][PATH_MAX];
 
@@ -179,27 +173,4 @@ START_TEST(many_at_once)
 		check_good(&all[i].result, path[i]);
 		close(all[i].result.fd);
 	}
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_loop_test(tests, plain_file, 0, 4);
-	tcase_add_test(tests, known);
-	tcase_add_test(tests, unused);
-	tcase_add_test(tests, directory);
-	tcase_add_test(tests, path_only);
-	tcase_add_test(tests, seen_before);
-	tcase_add_test(tests, other_kinds);
-	tcase_add_test(tests, nameless);
-}
-
-static void add_meanwhile(TCase *tests)
-{
-	tcase_add_test(tests, many_at_once);
-}
-
-int main(void)
-{
-	return run_tests("inspect", add_tests, add_meanwhile);
 }

@@ -1,7 +1,7 @@
 /* keeper/kernel/inspect.c: what the descriptor holds, and that a look changes nothing of it. */
 #include "tests/unit/inspect_fixture.h"
 
-START_TEST(holds)
+TEST(holds)
 {
 	int fd = make("x", O_RDWR, 0600), other = make("x", O_RDWR, 0600);
 	struct flock record = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -39,10 +39,9 @@ START_TEST(holds)
 	close(fd);
 	close(other);
 }
-END_TEST
 
 /* Nor does the keeper's look take anything away from the program, or share its lock. */
-START_TEST(lock_stays_with_its_owner)
+TEST_EACH(lock_stays_with_its_owner, 2)
 {
 	struct asked a = {.other = make("x", O_RDWR, 0600)};
 	int fd = make("x", O_RDWR, 0600);
@@ -57,9 +56,8 @@ START_TEST(lock_stays_with_its_owner)
 	close(a.other);
 	close(fd);
 }
-END_TEST
 
-START_TEST(shared_in_use)
+TEST(shared_in_use)
 {
 	static const int ops[] = {LOCK_UN, LOCK_SH, LOCK_EX};
 	static const bool in_use[] = {false, true, false};
@@ -77,11 +75,13 @@ START_TEST(shared_in_use)
 		close(fd);
 	}
 }
-END_TEST
 
 /* When the program closes its descriptor its lock is gone: the keeper's copy is closed before the answer. */
-START_TEST(lock_ends_with_its_owner)
+TEST_EACH(lock_ends_with_its_owner, 2)
 {
+	if (at_once)
+		return;
+
 	struct asked a = {.other = make("x", O_RDWR, 0600)};
 	int fd = make("x", O_RDWR, 0600), passed = dup(fd);
 
@@ -94,22 +94,4 @@ START_TEST(lock_ends_with_its_owner)
 	ck_assert(a.lockable);
 	close(a.result.fd);
 	close(a.other);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, holds);
-	tcase_add_loop_test(tests, lock_stays_with_its_owner, 0, 2);
-	tcase_add_test(tests, shared_in_use);
-}
-
-static void add_meanwhile(TCase *tests)
-{
-	tcase_add_loop_test(tests, lock_ends_with_its_owner, 0, 2);
-}
-
-int main(void)
-{
-	return run_tests("inspect_locks", add_tests, add_meanwhile);
 }

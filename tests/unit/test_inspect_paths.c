@@ -3,7 +3,7 @@
 
 #include <sys/syscall.h>
 
-START_TEST(deleted)
+TEST(deleted)
 {
 	struct inspect_result r;
 	int fd = make("x", O_RDWR, 0600);
@@ -19,9 +19,8 @@ START_TEST(deleted)
 	check_good(&r, in_folder("x"));
 	close(r.fd);
 }
-END_TEST
 
-START_TEST(named_deleted)
+TEST(named_deleted)
 {
 	struct inspect_result r = look(make("x (deleted)", O_RDWR, 0600));
 	int fd;
@@ -34,9 +33,8 @@ START_TEST(named_deleted)
 	check_good(&r, in_folder("x (deleted)"));
 	close(r.fd);
 }
-END_TEST
 
-START_TEST(renamed)
+TEST(renamed)
 {
 	int fd = make("x", O_RDWR, 0600);
 	char old[PATH_MAX];
@@ -48,9 +46,8 @@ START_TEST(renamed)
 	check_good(&r, in_folder("y"));
 	close(r.fd);
 }
-END_TEST
 
-START_TEST(deleted_directory)
+TEST(deleted_directory)
 {
 	struct inspect_result r;
 	int fd;
@@ -62,7 +59,6 @@ START_TEST(deleted_directory)
 	check_good(&r, in_folder("d"));
 	close(r.fd);
 }
-END_TEST
 
 /* What is deleted just before or after somebody asks for a path: inspect.c calls this one. */
 static const char *delete_before, *delete_after;
@@ -85,7 +81,7 @@ ssize_t readlink(const char *restrict link, char *restrict target, size_t size)
 }
 
 /* Lock files are deleted all the time: whenever it happens, the path is the same. */
-START_TEST(deleted_meanwhile)
+TEST_EACH(deleted_meanwhile, 4)
 {
 	static const char *const names[] = {"x", "x (deleted)"};
 	struct inspect_result r;
@@ -100,9 +96,8 @@ START_TEST(deleted_meanwhile)
 	ck_assert_uint_eq(r.st.st_nlink, 0);
 	close(r.fd);
 }
-END_TEST
 
-START_TEST(longest_path)
+TEST(longest_path)
 {
 	static char name[256];
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), up, file;
@@ -128,20 +123,4 @@ START_TEST(longest_path)
 		ck_assert_int_eq(unlinkat(fd, name, AT_REMOVEDIR), 0);
 	}
 	close(fd);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, deleted);
-	tcase_add_test(tests, named_deleted);
-	tcase_add_test(tests, renamed);
-	tcase_add_test(tests, deleted_directory);
-	tcase_add_loop_test(tests, deleted_meanwhile, 0, 4);
-	tcase_add_test(tests, longest_path);
-}
-
-int main(void)
-{
-	return run_tests("inspect_paths", add_tests, NULL);
 }

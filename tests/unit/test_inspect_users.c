@@ -3,16 +3,14 @@
 
 #include <grp.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #define USER  12345 /* not root, and nobody's */
 #define GROUP 23456
 
 /* A file that its user may write and not read. Root may read everything, and so tries it as somebody else. */
-START_TEST(write_only)
+TEST(write_only)
 {
 	struct ucred user = self;
 	struct inspect_result r;
@@ -31,9 +29,8 @@ START_TEST(write_only)
 	close(r.fd);
 	close(other);
 }
-END_TEST
 
-START_TEST(users_rights)
+TEST(users_rights)
 {
 	struct ucred user = {getpid(), USER, USER};
 	struct inspect_result r;
@@ -65,10 +62,9 @@ START_TEST(users_rights)
 		close(r.fd);
 	}
 }
-END_TEST
 
 /* The peer's other groups count, and the keeper's own do not. */
-START_TEST(users_groups)
+TEST(users_groups)
 {
 	struct ucred user = {getpid(), USER, USER};
 	gid_t own[] = {GROUP + 1, GROUP + 2}, now[3];
@@ -98,7 +94,6 @@ START_TEST(users_groups)
 	ck_assert_int_eq(memcmp(now, own, sizeof(own)), 0);
 	ck_assert_int_eq(setgroups(0, NULL), 0);
 }
-END_TEST
 
 /* In a world of one's own `folder` is another file system, or the file in it is another of the same file system. */
 enum own { OWN_TMPFS, OWN_TMPFS_DELETED, OWN_FILE };
@@ -160,7 +155,7 @@ static void check_gone(const struct inspect_result *r)
 	close(r->fd);
 }
 
-START_TEST(users_own_mount)
+TEST(users_own_mount)
 {
 	struct ucred user = {getpid(), USER, USER};
 	struct inspect_result r;
@@ -187,18 +182,4 @@ START_TEST(users_own_mount)
 	r = look_as(fd, &user, false);
 	check_good(&r, in_folder("y"));
 	close(r.fd);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, write_only);
-	tcase_add_test(tests, users_rights);
-	tcase_add_test(tests, users_groups);
-	tcase_add_test(tests, users_own_mount);
-}
-
-int main(void)
-{
-	return run_tests("inspect_users", add_tests, NULL);
 }

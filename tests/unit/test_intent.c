@@ -1,10 +1,5 @@
 /* What flock(fd, op) wants, for every op that there is; what a struct flock wants, and what the kernel makes of it. */
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 /* The shim is no part of the library that unit tests are linked with. */
 #include "shim/intent.c"
@@ -33,7 +28,7 @@ static const struct {
 	{-1, false, 0, false},
 };
 
-START_TEST(flock_ops)
+TEST_EACH(flock_ops, ROWS(ops))
 {
 	struct intent want, untouched;
 
@@ -51,7 +46,6 @@ START_TEST(flock_ops)
 	ck_assert_int_eq(want.from, 0);
 	ck_assert_int_eq(want.to, WIRE_EOF);
 }
-END_TEST
 
 #define LAST INT64_MAX
 #define BASE 1000 /* of SEEK_CUR and SEEK_END, in the table */
@@ -93,7 +87,7 @@ static const struct {
 	{-1, 0, 0, -EINVAL, 0, 0},
 };
 
-START_TEST(record_ranges)
+TEST_EACH(record_ranges, ROWS(ranges))
 {
 	struct flock64 lock = {.l_type = F_RDLCK, .l_whence = ranges[_i].whence};
 	struct intent want = {.owner = WIRE_OWNER_PROCESS, .nonblock = true};
@@ -113,9 +107,8 @@ START_TEST(record_ranges)
 	if (want.last < LAST - 1)
 		ck_assert(want.from == want.first && want.to == want.last + 1);
 }
-END_TEST
 
-START_TEST(record_types)
+TEST(record_types)
 {
 	struct flock64 lock = {.l_type = F_WRLCK};
 	struct intent want = {0};
@@ -131,7 +124,6 @@ START_TEST(record_types)
 	lock.l_len = LAST;
 	ck_assert_int_eq(intent_range(&lock, 1, &want), -EOVERFLOW);
 }
-END_TEST
 
 static uint64_t random_state;
 
@@ -186,7 +178,7 @@ static void compare_with_kernel(int fd, int other, const struct flock64 *lock, i
 	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &none), 0);
 }
 
-START_TEST(record_as_the_kernel)
+TEST_EACH(record_as_the_kernel, 3)
 {
 	char path[SUITE_PATH_BYTES];
 	int fd = suite_make_file(path, "/dev/shm"), other = open(path, O_RDWR), accepted = 0;
@@ -220,20 +212,4 @@ START_TEST(record_as_the_kernel)
 	ck_assert(accepted > suite_rounds(4000) && accepted < suite_rounds(16000));
 	close(fd);
 	close(other);
-}
-END_TEST
-
-int main(void)
-{
-	Suite *suite = suite_create("intent");
-	TCase *tc = tcase_create("flock");
-
-	tcase_add_loop_test(tc, flock_ops, 0, sizeof(ops) / sizeof(ops[0]));
-	suite_add_tcase(suite, tc);
-	tc = tcase_create("record");
-	tcase_add_loop_test(tc, record_ranges, 0, sizeof(ranges) / sizeof(ranges[0]));
-	tcase_add_test(tc, record_types);
-	tcase_add_loop_test(tc, record_as_the_kernel, 0, 3);
-	suite_add_tcase(suite, tc);
-	return suite_run(suite);
 }

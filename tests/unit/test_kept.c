@@ -1,16 +1,6 @@
 /* The copy of the configuration in force, which the next keeper reads: all of it, or nothing. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "keeper/callers/kept.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 static int dir;
 static struct config_source source;
@@ -27,6 +17,7 @@ static void teardown(void)
 	close(dir);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static int keep(const char *path, const char *text, size_t len)
 {
@@ -59,7 +50,7 @@ static void overwrite(off_t at, const char *bytes, size_t len)
 	close(fd);
 }
 
-START_TEST(what_was_written_is_read)
+TEST(what_was_written_is_read)
 {
 	static const char text[] = "a = 1;\n\0// any bytes\n";
 	struct stat st;
@@ -74,18 +65,16 @@ START_TEST(what_was_written_is_read)
 	ck_assert_uint_eq(st.st_mode & 0777, 0600); /* it may name password files */
 	ck_assert(!is_there(KEPT_NAME ".new"));
 }
-END_TEST
 
-START_TEST(the_last_one_counts)
+TEST(the_last_one_counts)
 {
 	ck_assert_int_eq(keep_text("/a", "long text that is replaced"), 0);
 	ck_assert_int_eq(keep_text("/a", ""), 0);
 	ck_assert_int_eq(read_again("/a"), 0);
 	ck_assert_uint_eq(source.len, 0);
 }
-END_TEST
 
-START_TEST(of_another_path)
+TEST(of_another_path)
 {
 	ck_assert_int_eq(read_again("/a"), -ENOENT);
 	ck_assert_int_eq(keep_text("/a", "text"), 0);
@@ -95,9 +84,8 @@ START_TEST(of_another_path)
 	kept_remove(dir);
 	ck_assert_int_eq(read_again("/a"), -ENOENT);
 }
-END_TEST
 
-START_TEST(damaged)
+TEST(damaged)
 {
 	struct stat st;
 
@@ -115,10 +103,9 @@ START_TEST(damaged)
 		ck_assert_int_eq(read_again("/a"), -EINVAL);
 	}
 }
-END_TEST
 
 /* Not a file that the keeper wrote: never opened for long, never followed. */
-START_TEST(something_else_in_its_place)
+TEST(something_else_in_its_place)
 {
 	ck_assert_int_eq(mkfifoat(dir, KEPT_NAME, 0600), 0);
 	ck_assert_int_eq(read_again("/a"), -EINVAL);
@@ -132,28 +119,12 @@ START_TEST(something_else_in_its_place)
 	ck_assert_str_eq(source.text, "new");
 	ck_assert(is_there("elsewhere"));
 }
-END_TEST
 
 /* An old copy is not in force any more: none is better. */
-START_TEST(what_cannot_be_replaced_is_removed)
+TEST(what_cannot_be_replaced_is_removed)
 {
 	ck_assert_int_eq(keep_text("/a", "old"), 0);
 	ck_assert_int_eq(mkdirat(dir, KEPT_NAME ".new", 0700), 0);
 	ck_assert_int_lt(keep_text("/a", "new"), 0);
 	ck_assert_int_eq(read_again("/a"), -ENOENT);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("copy");
-
-	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, what_was_written_is_read);
-	tcase_add_test(t, the_last_one_counts);
-	tcase_add_test(t, of_another_path);
-	tcase_add_test(t, damaged);
-	tcase_add_test(t, something_else_in_its_place);
-	tcase_add_test(t, what_cannot_be_replaced_is_removed);
-	return suite_run_case("kept", t);
 }

@@ -4,17 +4,7 @@
  * The race: the process is killed before its line is written. Here the writers are held at the two moments that count: before
  * they have a descriptor of their own, and before they write.
  */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "keeper/clock.h"
 #include "tests/unit/suite.h"
@@ -56,6 +46,7 @@ static void setup(void)
 	held = mmap(NULL, sizeof(*held), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(held, MAP_FAILED);
 }
+FIXTURE(setup, NULL)
 
 #define PATIENT_MS 20000 /* on a machine with too much to do */
 
@@ -106,7 +97,7 @@ static void wait_until_it_has(pid_t pid, int fd)
 	wait_until(stat(path, &its) == 0 && its.st_dev == mine.st_dev && its.st_ino == mine.st_ino);
 }
 
-START_TEST(once_where_it_is_shared)
+TEST(once_where_it_is_shared)
 {
 	int ends[2];
 	char text[256] = "";
@@ -125,10 +116,9 @@ START_TEST(once_where_it_is_shared)
 	end(pids[0]);
 	end(pids[1]);
 }
-END_TEST
 
 /* Two programs that log to the same file, each with a lock of its own. */
-START_TEST(each_its_own_line)
+TEST(each_its_own_line)
 {
 	int ends[2];
 	char text[256] = "";
@@ -146,9 +136,8 @@ START_TEST(each_its_own_line)
 	end(words[0].pid);
 	end(words[1].pid);
 }
-END_TEST
 
-START_TEST(a_long_line)
+TEST(a_long_line)
 {
 	int ends[2];
 	char text[4096] = "", line[3000];
@@ -166,9 +155,8 @@ START_TEST(a_long_line)
 	ck_assert_int_eq(text[bytes - 1], '\n');
 	end(pid);
 }
-END_TEST
 
-START_TEST(one_that_is_full_holds_up_nobody)
+TEST(one_that_is_full_holds_up_nobody)
 {
 	int full[2], ends[2];
 	char text[256] = "";
@@ -192,10 +180,9 @@ START_TEST(one_that_is_full_holds_up_nobody)
 	end(pids[0]);
 	end(pids[1]);
 }
-END_TEST
 
 /* The keeper's parent, which may be root, must not write where the process may only read. */
-START_TEST(with_the_rights_of_the_process)
+TEST(with_the_rights_of_the_process)
 {
 	char name[SUITE_PATH_BYTES];
 	int fd = suite_make_file(name, "/dev/shm"), read_only = open(name, O_RDONLY | O_CLOEXEC);
@@ -211,9 +198,8 @@ START_TEST(with_the_rights_of_the_process)
 	close(read_only);
 	unlink(name);
 }
-END_TEST
 
-START_TEST(one_that_has_gone)
+TEST(one_that_has_gone)
 {
 	pid_t pid = process_with(1);
 
@@ -233,9 +219,8 @@ START_TEST(one_that_has_gone)
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 9);
 	dup2(saved, 2);
 }
-END_TEST
 
-START_TEST(one_that_is_killed_before_its_line_is_written)
+TEST(one_that_is_killed_before_its_line_is_written)
 {
 	struct lastword word = {.line = "the lock was lost"};
 	int ends[2];
@@ -252,7 +237,6 @@ START_TEST(one_that_is_killed_before_its_line_is_written)
 	wait_until(read(ends[0], text, sizeof(text) - 1) == 26);
 	ck_assert_str_eq(text, "dflock: the lock was lost\n");
 }
-END_TEST
 
 /* The processes that write have ended when this pipe ends. */
 static void new_end(int ends[2])
@@ -269,7 +253,7 @@ static void wait_for_end(int ends[2])
 	close(ends[0]);
 }
 
-START_TEST(there_is_no_time)
+TEST(there_is_no_time)
 {
 	int ends[2], writers[2];
 	struct lastword word = {.line = "x"};
@@ -294,21 +278,4 @@ START_TEST(there_is_no_time)
 	wait_for_end(writers);
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 10);
 	end(word.pid);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tcase = tcase_create("lastwords");
-
-	tcase_add_checked_fixture(tcase, setup, NULL);
-	tcase_add_test(tcase, once_where_it_is_shared);
-	tcase_add_test(tcase, each_its_own_line);
-	tcase_add_test(tcase, a_long_line);
-	tcase_add_test(tcase, one_that_is_full_holds_up_nobody);
-	tcase_add_test(tcase, with_the_rights_of_the_process);
-	tcase_add_test(tcase, one_that_has_gone);
-	tcase_add_test(tcase, one_that_is_killed_before_its_line_is_written);
-	tcase_add_test(tcase, there_is_no_time);
-	return suite_run_case("lastwords", tcase);
 }

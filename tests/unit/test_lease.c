@@ -3,11 +3,6 @@
  * law gives are rows. A pair that neither names must leave the lease as it is. The last test alters every entry of the
  * table in every way, one at a time: the checks must find each change.
  */
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "keeper/rules/lease.h"
 #include "tests/unit/suite.h"
 
@@ -299,13 +294,12 @@ static const char *find_wrong(void)
 	return *wrong ? wrong : NULL;
 }
 
-START_TEST(laws_and_rows)
+TEST(laws_and_rows)
 {
 	const char *what = find_wrong();
 
 	ck_assert_msg(!what, "%s", what);
 }
-END_TEST
 
 /* --- can the checks fail? --- */
 
@@ -329,7 +323,7 @@ static void expect_found(enum lease_state state, enum lease_cue event, enum leas
 		      lease_state_name(state), lease_state_name(next), actions);
 }
 
-START_TEST(every_altered_entry_is_found)
+TEST(every_altered_entry_is_found)
 {
 	step_of = altered_step;
 	for (int s = 0; s < LEASE_STATES; s++) {
@@ -344,10 +338,9 @@ START_TEST(every_altered_entry_is_found)
 		}
 	}
 }
-END_TEST
 
 /* The laws alone, without the rows: a mistake that would break a promise is found by the law that names it. */
-START_TEST(a_broken_promise_is_named)
+TEST(a_broken_promise_is_named)
 {
 	static const struct {
 		enum lease_state state;
@@ -380,15 +373,4 @@ START_TEST(a_broken_promise_is_named)
 		ck_assert_msg(strstr(wrong, broken[i].law) == wrong, "found as \"%s\", not as \"%s\"", wrong,
 			      broken[i].law);
 	}
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("table");
-
-	tcase_add_test(tc, laws_and_rows);
-	tcase_add_test(tc, every_altered_entry_is_found);
-	tcase_add_test(tc, a_broken_promise_is_named);
-	return suite_run_case("lease", tc);
 }

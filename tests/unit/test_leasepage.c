@@ -2,14 +2,12 @@
 #include "keeper/leases/leasepage.h"
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
 #include "tests/unit/config_file.h"
 #include "wire/page.h"
-#include "tests/unit/suite.h"
 
 static struct keeper k;
 static struct file the_file;
@@ -51,6 +49,7 @@ static void free_page(void)
 	free(the_file.name);
 	teardown();
 }
+FIXTURE(make_page, free_page)
 
 /* What a program whose file has this path would conclude of lease i, without asking. */
 static bool is_shown(const char *path, int i)
@@ -69,7 +68,7 @@ static void rename_to(const char *path)
 	the_file.path = strdup(path);
 }
 
-START_TEST(shown_and_closed)
+TEST(shown_and_closed)
 {
 	ck_assert(!is_shown("/data/a", 1));
 	leasepage_show(&leases[1]);
@@ -83,10 +82,9 @@ START_TEST(shown_and_closed)
 	leasepage_show(&leases[1]);
 	ck_assert(is_shown("/data/a", 1));
 }
-END_TEST
 
 /* The lease is shown as it is now, for example shrunk, not as it was. */
-START_TEST(mode_is_the_leases)
+TEST(mode_is_the_leases)
 {
 	leasepage_show(&leases[0]);
 	leasepage_close(&leases[0]);
@@ -95,9 +93,8 @@ START_TEST(mode_is_the_leases)
 	ck_assert_ptr_nonnull(leases[0].shown);
 	ck_assert(!is_shown("/data/a", 0));
 }
-END_TEST
 
-START_TEST(path_leads_to_the_lock_name)
+TEST(path_leads_to_the_lock_name)
 {
 	leasepage_show(&leases[0]);
 	rename_to("/data/b"); /* another path of the same name: the slot goes over to it */
@@ -111,10 +108,9 @@ START_TEST(path_leads_to_the_lock_name)
 	leasepage_show(&leases[0]);
 	ck_assert(!is_shown("/elsewhere", 0));
 }
-END_TEST
 
 /* Each lock of such a file is a question. */
-START_TEST(one_that_rests_is_not_shown)
+TEST(one_that_rests_is_not_shown)
 {
 	the_file.at_least_ms = 1;
 	leasepage_show(&leases[0]);
@@ -123,10 +119,9 @@ START_TEST(one_that_rests_is_not_shown)
 	leasepage_show(&leases[0]);
 	ck_assert(is_shown("/data/a", 0));
 }
-END_TEST
 
 /* Its keeper must know of each lock. */
-START_TEST(one_with_a_limit_is_not_shown)
+TEST(one_with_a_limit_is_not_shown)
 {
 	the_file.warn_after_ms = 1;
 	leasepage_show(&leases[0]);
@@ -139,9 +134,8 @@ START_TEST(one_with_a_limit_is_not_shown)
 	leasepage_show(&leases[0]);
 	ck_assert(is_shown("/data/a", 0));
 }
-END_TEST
 
-START_TEST(full_bucket)
+TEST(full_bucket)
 {
 	for (int i = 0; i < LEASES_IN_BUCKET + 2; i++)
 		leasepage_show(&leases[i]);
@@ -153,9 +147,8 @@ START_TEST(full_bucket)
 	leasepage_close(&leases[LEASES_IN_BUCKET + 1]); /* was never shown: closes no other lease's slot */
 	ck_assert(is_shown("/data/a", LEASES_IN_BUCKET) && is_shown("/data/a", 0));
 }
-END_TEST
 
-START_TEST(many_are_closed_at_once)
+TEST(many_are_closed_at_once)
 {
 	for (int i = 0; i < 4; i++)
 		leasepage_show(&leases[i]);
@@ -168,11 +161,10 @@ START_TEST(many_are_closed_at_once)
 	for (int i = 0; i < 4; i++)
 		ck_assert(!is_shown("/data/a", i));
 }
-END_TEST
 
 /* A writer that died in the middle of a slot leaves it odd: no program believes it, and the next writer uses it
  * again. */
-START_TEST(page_of_a_dead_keeper)
+TEST(page_of_a_dead_keeper)
 {
 	struct leases_slot *slot;
 	uint32_t left;
@@ -194,9 +186,8 @@ START_TEST(page_of_a_dead_keeper)
 	for (int i = 0; i < LEASES_IN_BUCKET; i++)
 		ck_assert(is_shown("/data/a", i));
 }
-END_TEST
 
-START_TEST(sure_for_a_second_at_the_most)
+TEST(sure_for_a_second_at_the_most)
 {
 	int64_t before = clock_now_ns();
 
@@ -210,10 +201,9 @@ START_TEST(sure_for_a_second_at_the_most)
 	leasepage_refresh(&k, k.deadline.freeze_at_ns);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, 0);
 }
-END_TEST
 
 /* Whatever freeze_margin_ms has become since the parent was told. */
-START_TEST(sure_until_the_parent_looks)
+TEST(sure_until_the_parent_looks)
 {
 	int64_t told = clock_now_ns() + 100 * NS_PER_MS;
 
@@ -221,23 +211,4 @@ START_TEST(sure_until_the_parent_looks)
 	k.config->lease.freeze_margin_ms = 0;
 	leasepage_refresh(&k, k.deadline.freeze_at_ns);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, told);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("page");
-
-	tcase_add_checked_fixture(tc, make_page, free_page);
-	tcase_add_test(tc, shown_and_closed);
-	tcase_add_test(tc, mode_is_the_leases);
-	tcase_add_test(tc, path_leads_to_the_lock_name);
-	tcase_add_test(tc, one_that_rests_is_not_shown);
-	tcase_add_test(tc, one_with_a_limit_is_not_shown);
-	tcase_add_test(tc, full_bucket);
-	tcase_add_test(tc, many_are_closed_at_once);
-	tcase_add_test(tc, page_of_a_dead_keeper);
-	tcase_add_test(tc, sure_for_a_second_at_the_most);
-	tcase_add_test(tc, sure_until_the_parent_looks);
-	return suite_run_case("leasepage", tc);
 }

@@ -2,15 +2,8 @@
  * lease. */
 #include "wire/leases.h"
 
-#include <check.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "wire/seqcopy.h"
 #include "tests/unit/suite.h"
@@ -64,15 +57,15 @@ static void teardown(void)
 {
 	munmap(leases, sizeof(*leases));
 }
+FIXTURE(setup, teardown)
 
-START_TEST(empty_page)
+TEST(empty_page)
 {
 	const struct leases_file nobody = {0};
 
 	ck_assert_ptr_null(leases_find(leases, &file, &all));
 	ck_assert_ptr_null(leases_find(leases, &nobody, &all));
 }
-END_TEST
 
 static const struct {
 	struct leases_range shown, wanted;
@@ -94,7 +87,7 @@ static const struct {
 };
 
 /* In any place of the bucket. */
-START_TEST(covers)
+TEST_EACH(covers, ROWS(cases))
 {
 	for (int i = 0; i < LEASES_IN_BUCKET; i++) {
 		struct leases_entry closed = {0};
@@ -111,10 +104,9 @@ START_TEST(covers)
 		ck_assert_ptr_null(leases_find(leases, &file, &cases[_i].wanted));
 	}
 }
-END_TEST
 
 /* Another device, inode or path, though it stands in the bucket that is looked at. */
-START_TEST(other_files)
+TEST(other_files)
 {
 	const struct leases_file others[] = {{8, 1234, 0xabcdef}, {7, 1235, 0xabcdef}, {7, 1234, 0xabcdee}};
 
@@ -129,9 +121,8 @@ START_TEST(other_files)
 	show(3, &all);
 	ck_assert_ptr_eq(leases_find(leases, &file, &all), slot_at(3));
 }
-END_TEST
 
-START_TEST(closed_reused_or_being_written)
+TEST(closed_reused_or_being_written)
 {
 	const struct leases_file another = {9, 9, 9};
 	struct leases_entry entry = entry_of(&file, &all, false);
@@ -151,9 +142,8 @@ START_TEST(closed_reused_or_being_written)
 	ck_assert(!leases_stand(leases, slot, &file, &all));
 	ck_assert_ptr_null(leases_find(leases, &file, &all));
 }
-END_TEST
 
-START_TEST(clock_decides)
+TEST(clock_decides)
 {
 	show(0, &all);
 	ck_assert(leases_stand(leases, slot_at(0), &file, &all));
@@ -168,7 +158,6 @@ START_TEST(clock_decides)
 	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
 	ck_assert(!leases_same_namespaces(leases));
 }
-END_TEST
 
 static bool same_as(struct leases_clock clock)
 {
@@ -176,7 +165,7 @@ static bool same_as(struct leases_clock clock)
 	return leases_same_namespaces(leases);
 }
 
-START_TEST(whose_namespaces)
+TEST(whose_namespaces)
 {
 	struct leases_clock clock = {.sure_until_ns = FOR_EVER}, other;
 
@@ -193,11 +182,10 @@ START_TEST(whose_namespaces)
 	}
 	ck_assert(same_as(clock));
 }
-END_TEST
 
 /* With any bytes in the page: nothing outside is read (the memory page after it is forbidden), and only the wanted
  * lease is found. */
-START_TEST(hostile_contents)
+TEST(hostile_contents)
 {
 	size_t size = (sizeof(*leases) + 4095) / 4096 * 4096;
 	unsigned char *at = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -219,9 +207,8 @@ START_TEST(hostile_contents)
 	}
 	munmap(at, size + 4096);
 }
-END_TEST
 
-START_TEST(buckets_are_used_evenly)
+TEST(buckets_are_used_evenly)
 {
 	static unsigned count[LEASES_BUCKETS];
 
@@ -237,7 +224,6 @@ START_TEST(buckets_are_used_evenly)
 	ck_assert_uint_ne(leases_hash("/123456"), leases_hash("/1234567"));
 	ck_assert_uint_ne(leases_hash("/1234567/a"), leases_hash("/1234567/b"));
 }
-END_TEST
 
 /* --- a writer at work in the middle of a look --- */
 
@@ -258,7 +244,7 @@ static void renew_after_an_outage(int sig)
 
 /* The program is stopped before it reads the clock, or before it reads the slot: in neither case may it combine one
  * from before with one from after. */
-START_TEST(no_slot_from_before_with_a_time_from_after)
+TEST_EACH(no_slot_from_before_with_a_time_from_after, 2)
 {
 	struct sigaction action = {.sa_handler = renew_after_an_outage}, old;
 
@@ -272,7 +258,6 @@ START_TEST(no_slot_from_before_with_a_time_from_after)
 	sigaction(SIGSEGV, &old, NULL);
 	ck_assert_int_eq(leases->clock.sure_until_ns, FOR_EVER);
 }
-END_TEST
 
 static bool end;
 static uint64_t looks;
@@ -292,7 +277,7 @@ static void *reader(void *arg)
 }
 
 /* Ours, but a small range; a large one, but another's; ours and large, but closed. A mixture would count. */
-START_TEST(no_torn_read_counts)
+TEST(no_torn_read_counts)
 {
 	const struct leases_file another = {.dev = 7, .ino = 1234, .path_hash = 1};
 	const struct leases_range small = {.from = 500, .to = 510, .space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE};
@@ -315,24 +300,4 @@ START_TEST(no_torn_read_counts)
 		pthread_join(threads[i], NULL);
 	ck_assert_uint_eq(wrong[0] + wrong[1], 0);
 	ck_assert_uint_gt(looks, 1000);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("leases");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, empty_page);
-	tcase_add_loop_test(tc, covers, 0, sizeof(cases) / sizeof(*cases));
-	tcase_add_test(tc, other_files);
-	tcase_add_test(tc, closed_reused_or_being_written);
-	tcase_add_test(tc, clock_decides);
-	tcase_add_test(tc, whose_namespaces);
-	tcase_add_test(tc, hostile_contents);
-	tcase_add_test(tc, buckets_are_used_evenly);
-	tcase_add_test(tc, no_torn_read_counts);
-	tcase_add_loop_test(tc, no_slot_from_before_with_a_time_from_after, 0, 2);
-	return suite_run_case("leases", tc);
 }

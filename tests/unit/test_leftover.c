@@ -5,25 +5,14 @@
  */
 #include "keeper/guard/leftover.h"
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 #include "tests/unit/wait_until.h"
 
 #ifndef PIDFD_THREAD
@@ -101,6 +90,7 @@ static void end(void)
 	close(connection);
 	base_remove();
 }
+FIXTURE(begin, end)
 
 /* Linux 6.9 */
 static bool can_cut_off(void)
@@ -139,7 +129,7 @@ static bool is_free(const char *path)
 	return got;
 }
 
-START_TEST(cut_off)
+TEST(cut_off)
 {
 	int waits = connect_to_it();
 
@@ -155,9 +145,8 @@ START_TEST(cut_off)
 	ck_assert(!is_free(passed_path)); /* a program's */
 	close(waits);
 }
-END_TEST
 
-START_TEST(reaped_when_it_has_ended)
+TEST(reaped_when_it_has_ended)
 {
 	leftover_leave(keeper);
 	leftover_reap();
@@ -166,9 +155,8 @@ START_TEST(reaped_when_it_has_ended)
 	wait_until((leftover_reap(), kill(keeper, 0)) == -1);
 	ck_assert_int_eq(errno, ESRCH);
 }
-END_TEST
 
-START_TEST(other_children_are_not_reaped)
+TEST(other_children_are_not_reaped)
 {
 	pid_t other = fork();
 	siginfo_t info;
@@ -180,17 +168,4 @@ START_TEST(other_children_are_not_reaped)
 	leftover_reap();
 	ck_assert_int_eq(waitid(P_PID, (id_t)other, &info, WEXITED), 0);
 	ck_assert_int_eq(info.si_status, 3);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("leftover");
-
-	tcase_set_timeout(tests, 60);
-	tcase_add_checked_fixture(tests, begin, end);
-	tcase_add_test(tests, cut_off);
-	tcase_add_test(tests, reaped_when_it_has_ended);
-	tcase_add_test(tests, other_children_are_not_reaped);
-	return suite_run_case("leftover", tests);
 }

@@ -1,12 +1,9 @@
 /* keeper/log.c: levels, lines that could not be written, and what a killed keeper had counted. */
 #include "tests/unit/logsink_fixture.h"
 
-#include <signal.h>
-#include <sys/wait.h>
-
 #include "keeper/log.h"
 
-START_TEST(levels_and_who_says_them)
+TEST(levels_and_who_says_them)
 {
 	enum log_by by;
 
@@ -32,9 +29,8 @@ START_TEST(levels_and_who_says_them)
 	log_set_level(LOG_BY_COMMAND, -1);
 	ck_assert_int_eq(log_level(NULL), LOG_WARNING);
 }
-END_TEST
 
-START_TEST(a_level_that_is_none)
+TEST(a_level_that_is_none)
 {
 	log_init(true, "verbose");
 	ck_assert_str_eq(
@@ -42,9 +38,8 @@ START_TEST(a_level_that_is_none)
 		"dflockd: DFLOCK_LOG is \"verbose\"; expected \"error\", \"warning\", \"info\" or \"debug\"\n");
 	ck_assert_int_eq(log_level(NULL), LOG_INFO);
 }
-END_TEST
 
-START_TEST(lines_that_could_not_be_written_are_counted)
+TEST(lines_that_could_not_be_written_are_counted)
 {
 	const char *said;
 	int i;
@@ -69,10 +64,9 @@ START_TEST(lines_that_could_not_be_written_are_counted)
 	log_event(LINE_STORE_REFUSED, "text");
 	ck_assert_str_eq(err_said(), "dflockd: text\n");
 }
-END_TEST
 
 /* A keeper is killed: its parent says what it had counted, and the next keeper goes on with the minute. */
-START_TEST(what_a_killed_keeper_had_counted)
+TEST(what_a_killed_keeper_had_counted)
 {
 	int status;
 
@@ -97,18 +91,4 @@ START_TEST(what_a_killed_keeper_had_counted)
 	ck_assert_int_eq(log_level(NULL), LOG_DEBUG); /* what the keeper was told holds for its parent */
 	log_flush();
 	ck_assert_str_eq(err_said(), "");
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("log");
-
-	signal(SIGPIPE, SIG_IGN);
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, levels_and_who_says_them);
-	tcase_add_test(tests, a_level_that_is_none);
-	tcase_add_test(tests, lines_that_could_not_be_written_are_counted);
-	tcase_add_test(tests, what_a_killed_keeper_had_counted);
-	return suite_run_case("log", tests);
 }

@@ -1,11 +1,6 @@
 /* keeper/logcause.c: which lines are written and which are counted, with a time that the test makes up. */
 #include "keeper/logline.h"
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit/suite.h"
 
 #define SECOND 1000000000ll
@@ -27,6 +22,7 @@ static void teardown(void)
 {
 	free(causes);
 }
+FIXTURE(setup, teardown)
 
 static const char *site = "one place";
 
@@ -53,7 +49,7 @@ static void check_due(enum event_kind kind, const char *text, const char *tail)
 	ck_assert_str_eq(more, tail);
 }
 
-START_TEST(the_first_line_comes_at_once_and_the_others_are_counted)
+TEST(the_first_line_comes_at_once_and_the_others_are_counted)
 {
 	ck_assert(comes(LINE_STORE_REFUSED, NULL, "one") && !*more);
 	for (int i = 0; i < 37; i++) {
@@ -73,10 +69,9 @@ START_TEST(the_first_line_comes_at_once_and_the_others_are_counted)
 	now += LOGCAUSE_NS;
 	ck_assert(comes(LINE_STORE_REFUSED, NULL, "long after") && !*more);
 }
-END_TEST
 
 /* If the process slept meanwhile, the line that comes says it. */
-START_TEST(a_line_after_its_minute_counts_those_before)
+TEST(a_line_after_its_minute_counts_those_before)
 {
 	ck_assert(comes(LINE_STORE_REFUSED, NULL, "one"));
 	ck_assert(!comes(LINE_STORE_REFUSED, NULL, "two"));
@@ -85,9 +80,8 @@ START_TEST(a_line_after_its_minute_counts_those_before)
 	ck_assert_str_eq(more, " (2 times in the last 180 s)");
 	ck_assert(!is_due(true));
 }
-END_TEST
 
-START_TEST(names_and_kinds_are_causes_of_their_own)
+TEST(names_and_kinds_are_causes_of_their_own)
 {
 	ck_assert(comes(LINE_STORE_REFUSED, "a", "a"));
 	ck_assert(comes(LINE_STORE_REFUSED, "b", "b"));
@@ -99,10 +93,9 @@ START_TEST(names_and_kinds_are_causes_of_their_own)
 	ck_assert_str_eq(due.subject, "a");
 	ck_assert(due.is_lock && due.pid == 7);
 }
-END_TEST
 
 /* "ends: told to" and "ends, and 3 leases are in use" have one name. */
-START_TEST(each_place_in_the_sources_is_a_cause)
+TEST(each_place_in_the_sources_is_a_cause)
 {
 	ck_assert(comes(LINE_KEEPER_ENDS, NULL, "one"));
 	ck_assert(!comes(LINE_KEEPER_ENDS, NULL, "one"));
@@ -113,9 +106,8 @@ START_TEST(each_place_in_the_sources_is_a_cause)
 	ck_assert(comes(LINE_KEEPER_ENDS, "a", "one"));
 	ck_assert(!comes(LINE_KEEPER_ENDS, "a", "one"));
 }
-END_TEST
 
-START_TEST(at_debug_all_are_written)
+TEST(at_debug_all_are_written)
 {
 	for (int i = 0; i < 100; i++)
 		ck_assert(logcause_admit(causes, &(struct log_line){.kind = LINE_STORE_REFUSED, .text = "x"}, true, now,
@@ -123,11 +115,10 @@ START_TEST(at_debug_all_are_written)
 			  !*more);
 	ck_assert(!is_due(true));
 }
-END_TEST
 
 /* --- states --- */
 
-START_TEST(the_latest_state_is_told_last)
+TEST(the_latest_state_is_told_last)
 {
 	ck_assert(comes(EVENT_STORE_AWAY, NULL, "away"));
 	ck_assert(comes(EVENT_STORE_BACK, NULL, "back") && !*more); /* a state that changes is told at once */
@@ -141,9 +132,8 @@ START_TEST(the_latest_state_is_told_last)
 	check_due(EVENT_STORE_AWAY, "away 3", " (2 times, store-back once in the last 63 s, the last 60 s ago)");
 	ck_assert(!is_due(true));
 }
-END_TEST
 
-START_TEST(a_state_that_is_told_at_once_ends_the_other)
+TEST(a_state_that_is_told_at_once_ends_the_other)
 {
 	ck_assert(comes(EVENT_STORE_AWAY, NULL, "away"));
 	now += SECOND;
@@ -153,9 +143,8 @@ START_TEST(a_state_that_is_told_at_once_ends_the_other)
 	ck_assert_str_eq(more, " (store-away once in the last 2 s)");
 	ck_assert(!is_due(true)); /* no line after it says that the store is away */
 }
-END_TEST
 
-START_TEST(states_of_two_names_are_two_things)
+TEST(states_of_two_names_are_two_things)
 {
 	ck_assert(comes(LINE_LEASE_KEPT, "a", "a kept"));
 	ck_assert(!comes(LINE_LEASE_KEPT, "a", "a kept 2"));
@@ -163,10 +152,9 @@ START_TEST(states_of_two_names_are_two_things)
 	now += LOGCAUSE_NS;
 	check_due(LINE_LEASE_KEPT, "a kept 2", " (once in the last 60 s, the last 60 s ago)");
 }
-END_TEST
 
 /* Each reason is told at once. */
-START_TEST(reasons_for_one_state)
+TEST(reasons_for_one_state)
 {
 	ck_assert(comes(LINE_STORE_DISCONNECTED, "refused", "refused"));
 	ck_assert(!comes(LINE_STORE_DISCONNECTED, "refused", "refused 2"));
@@ -177,9 +165,8 @@ START_TEST(reasons_for_one_state)
 	ck_assert_str_eq(more, " (store-disconnected once in the last 0 s)");
 	ck_assert(!is_due(true));
 }
-END_TEST
 
-START_TEST(three_states_of_one_thing)
+TEST(three_states_of_one_thing)
 {
 	ck_assert(comes(LINE_CONFIG_NOT_IN_FORCE, NULL, "bad"));
 	ck_assert(!comes(LINE_CONFIG_NOT_IN_FORCE, NULL, "worse"));
@@ -187,10 +174,9 @@ START_TEST(three_states_of_one_thing)
 	ck_assert_str_eq(more, " (config-not-in-force once in the last 0 s)");
 	ck_assert(!is_due(true));
 }
-END_TEST
 
 /* Whatever the order: nothing is lost, and what is told last of a thing is its latest state. */
-START_TEST(random_orders)
+TEST(random_orders)
 {
 	static const enum event_kind kinds[] = {EVENT_STORE_AWAY, EVENT_STORE_BACK};
 
@@ -216,11 +202,10 @@ START_TEST(random_orders)
 		ck_assert(came == 60 && !is_due(true));
 	}
 }
-END_TEST
 
 /* --- bounds --- */
 
-START_TEST(many_names_make_few_lines)
+TEST(many_names_make_few_lines)
 {
 	unsigned lines = 0, counted = 0, times;
 	char name[32];
@@ -243,10 +228,9 @@ START_TEST(many_names_make_few_lines)
 	/* Names of before have made room. */
 	ck_assert(comes(LINE_STORE_REFUSED, "name-20001", "x"));
 }
-END_TEST
 
 /* Entries whose minute is over, and that have something to be told, make no room. */
-START_TEST(what_is_counted_is_not_forgotten_for_a_new_name)
+TEST(what_is_counted_is_not_forgotten_for_a_new_name)
 {
 	unsigned told = 0;
 	char name[32];
@@ -264,10 +248,9 @@ START_TEST(what_is_counted_is_not_forgotten_for_a_new_name)
 		told += strncmp(due.text, "name-", 5) == 0;
 	ck_assert_uint_eq(told, LOGCAUSE_EACH);
 }
-END_TEST
 
 /* All kinds at once: in no minute are there more lines than places. */
-START_TEST(never_more_lines_than_places)
+TEST(never_more_lines_than_places)
 {
 	char name[32];
 
@@ -285,9 +268,8 @@ START_TEST(never_more_lines_than_places)
 		ck_assert_uint_ge(lines, LOGCAUSE_MORE_CAUSES);
 	}
 }
-END_TEST
 
-START_TEST(long_texts_and_names_are_cut)
+TEST(long_texts_and_names_are_cut)
 {
 	char text[3000];
 
@@ -299,10 +281,9 @@ START_TEST(long_texts_and_names_are_cut)
 	ck_assert_uint_eq(strlen(due.text), LOGCAUSE_BYTES - 1);
 	ck_assert_str_eq(due.text + LOGCAUSE_BYTES - 4, "...");
 }
-END_TEST
 
 /* A process was killed while it wrote: whatever is in the memory, what is read is in bounds. */
-START_TEST(memory_that_is_nonsense)
+TEST(memory_that_is_nonsense)
 {
 	for (unsigned seed = 0; seed < 20; seed++) {
 		unsigned state = seed, lines = 0;
@@ -322,9 +303,8 @@ START_TEST(memory_that_is_nonsense)
 		comes(LINE_STORE_REFUSED, "a", "x");
 	}
 }
-END_TEST
 
-START_TEST(each_kind_has_a_name)
+TEST(each_kind_has_a_name)
 {
 	for (int i = 0; i < LINE_DEBUG; i++) {
 		ck_assert_ptr_nonnull(logname_of((enum event_kind)i));
@@ -332,30 +312,4 @@ START_TEST(each_kind_has_a_name)
 		for (int j = 0; j < i; j++)
 			ck_assert_str_ne(logname_of((enum event_kind)i), logname_of((enum event_kind)j));
 	}
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("logcause");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, the_first_line_comes_at_once_and_the_others_are_counted);
-	tcase_add_test(tests, a_line_after_its_minute_counts_those_before);
-	tcase_add_test(tests, names_and_kinds_are_causes_of_their_own);
-	tcase_add_test(tests, each_place_in_the_sources_is_a_cause);
-	tcase_add_test(tests, at_debug_all_are_written);
-	tcase_add_test(tests, the_latest_state_is_told_last);
-	tcase_add_test(tests, a_state_that_is_told_at_once_ends_the_other);
-	tcase_add_test(tests, states_of_two_names_are_two_things);
-	tcase_add_test(tests, reasons_for_one_state);
-	tcase_add_test(tests, three_states_of_one_thing);
-	tcase_add_test(tests, random_orders);
-	tcase_add_test(tests, many_names_make_few_lines);
-	tcase_add_test(tests, what_is_counted_is_not_forgotten_for_a_new_name);
-	tcase_add_test(tests, never_more_lines_than_places);
-	tcase_add_test(tests, long_texts_and_names_are_cut);
-	tcase_add_test(tests, memory_that_is_nonsense);
-	tcase_add_test(tests, each_kind_has_a_name);
-	return suite_run_case("logcause", tests);
 }

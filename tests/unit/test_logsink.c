@@ -1,12 +1,10 @@
 /* keeper/logsink.c: standard error and syslog, also when they are full or away. The journal: test_logsink_journal.c. */
 #include "tests/unit/logsink_fixture.h"
 
-#include <signal.h>
-
 /* --- standard error --- */
 
 /* No process reads it: the writer does not wait. */
-START_TEST(a_pipe_that_is_full)
+TEST(a_pipe_that_is_full)
 {
 	int lines = 0, flags = fcntl(2, F_GETFL);
 
@@ -18,9 +16,8 @@ START_TEST(a_pipe_that_is_full)
 	ck_assert_uint_eq(strlen(err_said()), (size_t)lines * strlen("dflockd: some text\n"));
 	ck_assert_int_eq(write_line("room"), 0);
 }
-END_TEST
 
-START_TEST(a_socket_that_is_full)
+TEST(a_socket_that_is_full)
 {
 	int pair[2], lines = 0;
 
@@ -34,11 +31,10 @@ START_TEST(a_socket_that_is_full)
 	ck_assert_int_eq(write_line("more"), -EPIPE);
 	close(pair[1]);
 }
-END_TEST
 
 /* --- syslog --- */
 
-START_TEST(syslog_as_datagrams)
+TEST(syslog_as_datagrams)
 {
 	inbox = listen_at(socket_path, SOCK_DGRAM);
 	logsink_open(&sink, false, "/nowhere", socket_path);
@@ -53,17 +49,4 @@ START_TEST(syslog_as_datagrams)
 	ck_assert_str_eq(err_said(), "");
 	close(inbox);
 	ck_assert_int_eq(write_line("away"), -ECONNREFUSED);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("logsink");
-
-	signal(SIGPIPE, SIG_IGN);
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, a_pipe_that_is_full);
-	tcase_add_test(tests, a_socket_that_is_full);
-	tcase_add_test(tests, syslog_as_datagrams);
-	return suite_run_case("logsink", tests);
 }

@@ -1,9 +1,6 @@
 /* keeper/logsink.c: the fields of the journal; what happens when its socket is full or away, and when it is not the journal's. */
 #include "tests/unit/logsink_fixture.h"
 
-#include <signal.h>
-#include <stdint.h>
-
 /* As systemd does it for a unit. */
 static void err_is_journal(void)
 {
@@ -62,7 +59,7 @@ static void open_journal(void)
 	logsink_open(&sink, true, socket_path, "/nowhere");
 }
 
-START_TEST(fields_of_the_journal)
+TEST(fields_of_the_journal)
 {
 	const struct log_line line = {.kind = EVENT_TAKEN_PAST,
 				      .text = "event=taken-past: it was",
@@ -90,9 +87,8 @@ START_TEST(fields_of_the_journal)
 	ck_assert_ptr_null(field("DFLOCK_PID", &len));
 	ck_assert_ptr_null(field("DFLOCK_EVENT", &len));
 }
-END_TEST
 
-START_TEST(no_name_makes_up_a_field)
+TEST(no_name_makes_up_a_field)
 {
 	struct log_line line = {.kind = LINE_LOCK_REFUSED, .text = "x", .is_lock = true};
 	static const char *const names[] = {"a\nPRIORITY=0\nDFLOCK_PID=1\n", "\n", "a\n\x01\x02\xff=\n\n", "=", ""};
@@ -108,9 +104,8 @@ START_TEST(no_name_makes_up_a_field)
 		ck_assert_ptr_null(field("DFLOCK_PID", &len));
 	}
 }
-END_TEST
 
-START_TEST(the_longest_line_fits)
+TEST(the_longest_line_fits)
 {
 	char lock[4096], text[LOGSINK_TEXT_BYTES];
 
@@ -128,10 +123,9 @@ START_TEST(the_longest_line_fits)
 	check_field("MESSAGE", text);
 	check_field("DFLOCK_LOCK", lock);
 }
-END_TEST
 
 /* Its socket is full, gone, and there again; no line is lost, since standard error has room. */
-START_TEST(the_journal_is_full_and_goes_away)
+TEST(the_journal_is_full_and_goes_away)
 {
 	int lines = 0;
 
@@ -157,9 +151,8 @@ START_TEST(the_journal_is_full_and_goes_away)
 	check_field("MESSAGE", "again");
 	ck_assert_str_eq(err_said(), "");
 }
-END_TEST
 
-START_TEST(standard_error_that_is_not_the_journals)
+TEST(standard_error_that_is_not_the_journals)
 {
 	char others[64];
 	struct stat st;
@@ -176,9 +169,8 @@ START_TEST(standard_error_that_is_not_the_journals)
 		logsink_close(&sink);
 	}
 }
-END_TEST
 
-START_TEST(a_syslog_that_is_the_journals)
+TEST(a_syslog_that_is_the_journals)
 {
 	char link[SUITE_PATH_BYTES + 16];
 
@@ -189,20 +181,4 @@ START_TEST(a_syslog_that_is_the_journals)
 	ck_assert_int_eq(write_line("text"), 0);
 	ck_assert(receive());
 	check_field("MESSAGE", "text");
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("logsink_journal");
-
-	signal(SIGPIPE, SIG_IGN);
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, fields_of_the_journal);
-	tcase_add_test(tests, no_name_makes_up_a_field);
-	tcase_add_test(tests, the_longest_line_fits);
-	tcase_add_test(tests, the_journal_is_full_and_goes_away);
-	tcase_add_test(tests, standard_error_that_is_not_the_journals);
-	tcase_add_test(tests, a_syslog_that_is_the_journals);
-	return suite_run_case("logsink_journal", tests);
 }

@@ -1,17 +1,8 @@
 /* keeper/guard/manager.c: what a service manager hears, on a socket that the test reads. */
 #include "keeper/guard/manager.h"
 
-#include <check.h>
-#include <errno.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "keeper/clock.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 #define SECOND_NS (1000 * NS_PER_MS)
 
@@ -47,6 +38,7 @@ static void end(void)
 	close(inbox);
 	base_remove();
 }
+FIXTURE(begin, end)
 
 /* The next message that has come, or "". */
 static const char *heard(void)
@@ -67,7 +59,7 @@ static void set_number(const char *name, long long number)
 	setenv(name, text, 1);
 }
 
-START_TEST(ready_and_stopping_are_said_once)
+TEST(ready_and_stopping_are_said_once)
 {
 	struct manager m;
 
@@ -83,9 +75,8 @@ START_TEST(ready_and_stopping_are_said_once)
 	manager_end(&m);
 	ck_assert_int_eq(m.fd, -1);
 }
-END_TEST
 
-START_TEST(nothing_of_it_stays_in_the_environment)
+TEST(nothing_of_it_stays_in_the_environment)
 {
 	for (int ours = 0; ours < 2; ours++) {
 		struct manager m;
@@ -100,10 +91,9 @@ START_TEST(nothing_of_it_stays_in_the_environment)
 		manager_end(&m);
 	}
 }
-END_TEST
 
 /* A program of that service has started this keeper. */
-START_TEST(the_manager_of_another_service_hears_nothing)
+TEST(the_manager_of_another_service_hears_nothing)
 {
 	struct manager m;
 
@@ -115,9 +105,8 @@ START_TEST(the_manager_of_another_service_hears_nothing)
 	ck_assert_str_eq(heard(), "");
 	ck_assert_int_eq(manager_wait_ms(&m, 1000), 1000);
 }
-END_TEST
 
-START_TEST(an_abstract_name)
+TEST(an_abstract_name)
 {
 	char name[64];
 	struct manager m;
@@ -131,9 +120,8 @@ START_TEST(an_abstract_name)
 	ck_assert_str_eq(heard(), "READY=1");
 	manager_end(&m);
 }
-END_TEST
 
-START_TEST(no_address)
+TEST(no_address)
 {
 	char longest[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 	const char *const names[] = {"", "/", "@", "notify", "vsock:2:1", longest};
@@ -152,10 +140,9 @@ START_TEST(no_address)
 		manager_end(&m);
 	}
 }
-END_TEST
 
 /* A manager that does not read is not waited for, and hears later that programs are served. */
-START_TEST(said_again_when_there_is_room)
+TEST(said_again_when_there_is_room)
 {
 	struct manager m;
 
@@ -171,9 +158,8 @@ START_TEST(said_again_when_there_is_room)
 	ck_assert_str_eq(heard(), "READY=1");
 	manager_end(&m);
 }
-END_TEST
 
-START_TEST(the_watchdog_hears_four_times_in_its_time)
+TEST(the_watchdog_hears_four_times_in_its_time)
 {
 	int64_t now = 1000 * SECOND_NS;
 	struct manager m;
@@ -192,9 +178,8 @@ START_TEST(the_watchdog_hears_four_times_in_its_time)
 	ck_assert_str_eq(heard(), "");
 	manager_end(&m);
 }
-END_TEST
 
-START_TEST(no_watchdog)
+TEST(no_watchdog)
 {
 	static const char *const times[] = {
 		"", "0", "-5", "x", "5x", " 5", "99999999999999999999", "9223372036854775807"};
@@ -213,21 +198,4 @@ START_TEST(no_watchdog)
 		ck_assert_int_eq(manager_wait_ms(&m, 1000), 1000);
 		manager_end(&m);
 	}
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("manager");
-
-	tcase_add_checked_fixture(tests, begin, end);
-	tcase_add_test(tests, ready_and_stopping_are_said_once);
-	tcase_add_test(tests, nothing_of_it_stays_in_the_environment);
-	tcase_add_test(tests, the_manager_of_another_service_hears_nothing);
-	tcase_add_test(tests, an_abstract_name);
-	tcase_add_test(tests, no_address);
-	tcase_add_test(tests, said_again_when_there_is_room);
-	tcase_add_test(tests, the_watchdog_hears_four_times_in_its_time);
-	tcase_add_test(tests, no_watchdog);
-	return suite_run_case("manager", tests);
 }

@@ -1,16 +1,8 @@
 /* keeper/kernel/mappers.h: the processes that have a file mapped, and no others. */
 #include "keeper/kernel/mappers.h"
 
-#include <check.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/suite.h"
 
@@ -39,6 +31,7 @@ static void teardown(void)
 	for (int i = 0; i < FILES; i++)
 		close(fds[i]);
 }
+FIXTURE(setup, teardown)
 
 static int on_mapper(void *arg, size_t file, pid_t pid)
 {
@@ -61,7 +54,7 @@ static int find(int cb_returns)
 	return ret;
 }
 
-START_TEST(in_another_process)
+TEST(in_another_process)
 {
 	int ready[2];
 	char byte;
@@ -89,9 +82,8 @@ START_TEST(in_another_process)
 	ck_assert_int_eq(find(0), 0);
 	ck_assert_uint_eq(seen[1], 0);
 }
-END_TEST
 
-START_TEST(the_callback_ends_it)
+TEST(the_callback_ends_it)
 {
 	void *at[FILES];
 
@@ -104,15 +96,4 @@ START_TEST(the_callback_ends_it)
 		ck_assert_uint_ge(seen[i], 1);
 		munmap(at[i], 4096);
 	}
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("mappers");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, in_another_process);
-	tcase_add_test(tc, the_callback_ends_it);
-	return suite_run_case("mappers", tc);
 }

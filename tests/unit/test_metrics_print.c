@@ -1,9 +1,6 @@
 /* cli/metrics.c: the text for Prometheus, also of answers that make no sense. */
-#include <check.h>
 #include <jansson.h>
 #include <regex.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/metrics.h"
 #include "tests/unit/suite.h"
@@ -57,7 +54,7 @@ static void check_lines(void)
 	free(copy);
 }
 
-START_TEST(the_keeper_is_away)
+TEST(the_keeper_is_away)
 {
 	printed(NULL);
 	check_lines();
@@ -67,9 +64,8 @@ START_TEST(the_keeper_is_away)
 	ck_assert_ptr_null(strstr(text, "program=\"dflockd"));
 	ck_assert_ptr_null(strstr(text, "dflock_leases"));
 }
-END_TEST
 
-START_TEST(values)
+TEST(values)
 {
 	printed("{\"version\": \"1\", \"waiters\": {\"flock\": 3, \"record\": 0}, \"leases\": {\"flock\": {\"held\": 7}},"
 		" \"ttl_seconds\": 12.5, \"freezes_total\": 9007199254740993}");
@@ -82,9 +78,8 @@ START_TEST(values)
 	ck_assert(has_line("dflock_freezes_total 9007199254740993"));
 	ck_assert(has_line("# TYPE dflock_freezes_total counter"));
 }
-END_TEST
 
-START_TEST(histograms_are_cumulative)
+TEST(histograms_are_cumulative)
 {
 	printed("{\"store_request_seconds\": {\"le\": [0.0001, 2.5, 86400.0], \"counts\": [1, 2, 0, 4], \"sum\": 0.25}}");
 	check_lines();
@@ -100,10 +95,9 @@ START_TEST(histograms_are_cumulative)
 	ck_assert(has_line("dflock_lock_wait_seconds_bucket{space=\"flock\",le=\"1\"} 1"));
 	ck_assert(has_line("dflock_lock_wait_seconds_count{space=\"flock\"} 2"));
 }
-END_TEST
 
 /* Any text that comes as a label is escaped. */
-START_TEST(awkward_texts)
+TEST(awkward_texts)
 {
 	printed("{\"version\": \"1\\\"} 7\\ndflock_up 2\\\\\", \"waiters\": {\"a\\\"b\\\\c\\nd}\": 1, \"\": 2, \"\\u00e9\\r\": 3}}");
 	check_lines();
@@ -112,10 +106,9 @@ START_TEST(awkward_texts)
 	ck_assert(has_line("dflock_waiters{space=\"\"} 2"));
 	ck_assert(!has_line("dflock_up 2"));
 }
-END_TEST
 
 /* A value of another kind than the metric's is left out, and so is a key that is not known. */
-START_TEST(nonsense)
+TEST(nonsense)
 {
 	static const char *const answers[] = {
 		"{\"waiters\": 3}",
@@ -145,17 +138,4 @@ START_TEST(nonsense)
 		free(copy);
 	}
 	free(without);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("metrics_print");
-
-	tcase_add_test(t, the_keeper_is_away);
-	tcase_add_test(t, values);
-	tcase_add_test(t, histograms_are_cumulative);
-	tcase_add_test(t, awkward_texts);
-	tcase_add_test(t, nonsense);
-	return suite_run_case("metrics_print", t);
 }

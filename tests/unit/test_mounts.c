@@ -1,18 +1,8 @@
 /* Which file systems are known to be local: real mounts, in a mount namespace of each test's own. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "keeper/kernel/inspect.h"
 #include "keeper/kernel/mounts.h"
@@ -65,6 +55,7 @@ static void teardown(void)
 	umount2(folder, MNT_DETACH);
 	rmdir(folder);
 }
+FIXTURE(setup, teardown)
 
 /* Its server ends with the test, also with one that fails. */
 static void mount_fuse(void)
@@ -117,7 +108,7 @@ static bool is_local(const char *name)
 	return is_local_at(path(name), O_RDWR | O_CREAT, NULL);
 }
 
-START_TEST(by_type)
+TEST(by_type)
 {
 	struct stat st;
 	uint64_t device;
@@ -132,15 +123,13 @@ START_TEST(by_type)
 	is_local_at(path("fuse/f"), O_RDWR, &device);
 	ck_assert_uint_eq(device, st.st_dev);
 }
-END_TEST
 
-START_TEST(overlay_on_local)
+TEST(overlay_on_local)
 {
 	overlay(path("lower"));
 	ck_assert(is_local("over/f"));
 	ck_assert(is_local_at(path("over"), O_RDONLY | O_DIRECTORY, NULL));
 }
-END_TEST
 
 static int on_lock(void *arg, const struct procfs_lock *lock)
 {
@@ -172,7 +161,7 @@ static void check_number(const char *name)
 	close(fd);
 }
 
-START_TEST(number)
+TEST(number)
 {
 	check_number("f");
 	ck_assert_int_eq(mount("none", path("lower"), "tmpfs", 0, NULL), 0);
@@ -181,17 +170,15 @@ START_TEST(number)
 	check_number("over/f");
 	check_number("over/below");
 }
-END_TEST
 
-START_TEST(overlay_over_fuse)
+TEST(overlay_over_fuse)
 {
 	mount_fuse();
 	overlay(path("fuse/lower"));
 	ck_assert(!is_local("over/f"));
 }
-END_TEST
 
-START_TEST(one_layer_of_two_on_fuse)
+TEST(one_layer_of_two_on_fuse)
 {
 	char both[600];
 
@@ -200,10 +187,9 @@ START_TEST(one_layer_of_two_on_fuse)
 	overlay(both);
 	ck_assert(!is_local("over/f"));
 }
-END_TEST
 
 /* The option names the link, and only following it tells. */
-START_TEST(overlay_by_a_link)
+TEST(overlay_by_a_link)
 {
 	mount_fuse();
 	ck_assert_int_eq(symlink("fuse", path("link")), 0);
@@ -214,9 +200,8 @@ START_TEST(overlay_by_a_link)
 	overlay(path("good"));
 	ck_assert(is_local("over/f"));
 }
-END_TEST
 
-START_TEST(overlay_whose_layer_is_hidden)
+TEST(overlay_whose_layer_is_hidden)
 {
 	overlay(path("lower"));
 	ck_assert(is_local("over/f"));
@@ -227,9 +212,8 @@ START_TEST(overlay_whose_layer_is_hidden)
 	ck_assert_int_eq(umount2(path("lower"), MNT_DETACH), 0);
 	ck_assert(is_local("over/f"));
 }
-END_TEST
 
-START_TEST(overlay_on_overlay)
+TEST(overlay_on_overlay)
 {
 	make_dir("over2");
 	make_dir("upper2");
@@ -244,10 +228,9 @@ START_TEST(overlay_on_overlay)
 	ck_assert(is_local("over2/f"));
 	umount2(path("over2"), MNT_DETACH);
 }
-END_TEST
 
 /* A container's: our table does not have it, whatever is in it. */
-START_TEST(mount_of_another_namespace)
+TEST(mount_of_another_namespace)
 {
 	int to_us[2], end[2], fd;
 	char byte, link[64];
@@ -274,22 +257,4 @@ START_TEST(mount_of_another_namespace)
 	close(fd);
 	close(end[1]);
 	waitpid(pid, NULL, 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("mounts");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, by_type);
-	tcase_add_test(tc, overlay_on_local);
-	tcase_add_test(tc, overlay_over_fuse);
-	tcase_add_test(tc, one_layer_of_two_on_fuse);
-	tcase_add_test(tc, overlay_by_a_link);
-	tcase_add_test(tc, overlay_whose_layer_is_hidden);
-	tcase_add_test(tc, number);
-	tcase_add_test(tc, overlay_on_overlay);
-	tcase_add_test(tc, mount_of_another_namespace);
-	return suite_run_case("mounts", tc);
 }

@@ -2,15 +2,7 @@
 #include "keeper/main.h"
 #include "wire/rundir.h"
 
-#include <check.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 static int dir_fd;
 
@@ -25,6 +17,7 @@ static void teardown(void)
 	close(dir_fd);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static mode_t mode_of(const char *name)
 {
@@ -50,7 +43,7 @@ static void check_refused(int error)
 	ck_assert_int_eq(errno, error);
 }
 
-START_TEST(modes)
+TEST_EACH(modes, 2)
 {
 	umask(_i ? 0077 : 0);
 	check_made(true, 01777);
@@ -58,10 +51,9 @@ START_TEST(modes)
 	check_made(false, 0700); /* the next keeper of this directory serves one user */
 	check_made(true, 01777);
 }
-END_TEST
 
 /* The library compares it with the paths of descriptors. */
-START_TEST(path_without_links)
+TEST(path_without_links)
 {
 	char *path;
 	int by_link;
@@ -75,9 +67,8 @@ START_TEST(path_without_links)
 	free(path);
 	close(by_link);
 }
-END_TEST
 
-START_TEST(something_else)
+TEST(something_else)
 {
 	ck_assert_int_eq(mkdir(in_base("elsewhere"), 0700), 0);
 	ck_assert_int_eq(symlink("elsewhere", in_base(NAMES_DIR)), 0);
@@ -88,9 +79,8 @@ START_TEST(something_else)
 	check_refused(ENOTDIR);
 	ck_assert_uint_eq(mode_of(NAMES_DIR), 0600);
 }
-END_TEST
 
-START_TEST(of_another_user)
+TEST(of_another_user)
 {
 	if (geteuid() != 0)
 		return;
@@ -99,24 +89,9 @@ START_TEST(of_another_user)
 	check_refused(EPERM);
 	ck_assert_uint_eq(mode_of(NAMES_DIR), 0700);
 }
-END_TEST
 
-START_TEST(cannot_be_made)
+TEST(cannot_be_made)
 {
 	ck_assert_int_eq(rmdir(base), 0);
 	check_refused(ENOENT);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("names");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_loop_test(tests, modes, 0, 2);
-	tcase_add_test(tests, path_without_links);
-	tcase_add_test(tests, something_else);
-	tcase_add_test(tests, of_another_user);
-	tcase_add_test(tests, cannot_be_made);
-	return suite_run_case("names", tests);
 }

@@ -1,7 +1,5 @@
 /* Which calls the filter hands over: its program is played, for the calls of each kind of program. */
-#include <check.h>
 #include <linux/seccomp.h>
-#include <string.h>
 #include <sys/file.h>
 
 /* dflock-net is no part of the library that unit tests are linked with. */
@@ -69,7 +67,7 @@ static const struct {
 	{ABI_NARROW, ABI_NARROW_FLOCK, ABI_NARROW_FCNTL64, BITS(5, 6, 7) | BITS(12, 13, 14) | BITS(36, 37, 38)},
 };
 
-START_TEST(flock_calls)
+TEST_EACH(flock_calls, ROWS(kinds))
 {
 	static const struct {
 		uint64_t op;
@@ -89,9 +87,8 @@ START_TEST(flock_calls)
 	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
 		ck_assert_uint_eq(said(kinds[_i].arch, kinds[_i].flock, ops[i].op), ops[i].said);
 }
-END_TEST
 
-START_TEST(fcntl_calls)
+TEST_EACH(fcntl_calls, ROWS(kinds))
 {
 	for (unsigned command = 0; command < 64; command++)
 		ck_assert_uint_eq(said(kinds[_i].arch, kinds[_i].fcntl, command),
@@ -99,9 +96,8 @@ START_TEST(fcntl_calls)
 	ck_assert_uint_eq(said(kinds[_i].arch, kinds[_i].fcntl, 1030), PASS);
 	ck_assert_uint_eq(said(kinds[_i].arch, kinds[_i].fcntl, UINT64_C(7) << 32 | 7), OVER);
 }
-END_TEST
 
-START_TEST(other_calls)
+TEST(other_calls)
 {
 	for (unsigned number = 0; number < 600; number++) {
 		if (number != kinds[0].flock && number != kinds[0].fcntl)
@@ -114,7 +110,6 @@ START_TEST(other_calls)
 		ck_assert_uint_eq(said(ABI_NATIVE, number | ABI_X32_BIT, 7), SECCOMP_RET_ERRNO | ENOSYS);
 	ck_assert_uint_eq(said(ABI_NATIVE, ~0u, 7), PASS); /* a tracer has taken the call away */
 }
-END_TEST
 
 /* With a key, what it lets pass, and nothing else. */
 #define KEY UINT64_C(0x123456789abcdef0)
@@ -126,7 +121,7 @@ static unsigned keyed(unsigned number, uint64_t fd, uint64_t command, uint64_t s
 	return play(&data);
 }
 
-START_TEST(keys)
+TEST(keys)
 {
 	key = KEY;
 	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, KEY ^ 3 ^ LOCK_EX), PASS);
@@ -145,30 +140,16 @@ START_TEST(keys)
 	ck_assert_uint_eq(keyed(SYS_flock, 3, LOCK_EX, KEY ^ 3 ^ LOCK_EX), OVER);
 	ck_assert_uint_eq(keyed(SYS_flock, 3, 3, 0), OVER); /* 0 ^ 3 ^ 3 */
 }
-END_TEST
 
-/* The other tests, with a key. */
+/* The tests, without a key and with one. */
+static void without_key(void)
+{
+	key = 0;
+}
+VARIANT(without_key)
+
 static void with_key(void)
 {
 	key = KEY;
 }
-
-int main(void)
-{
-	Suite *suite = suite_create("net filter");
-	const int count = sizeof(kinds) / sizeof(kinds[0]);
-	TCase *calls = tcase_create("calls");
-
-	tcase_add_loop_test(calls, flock_calls, 0, count);
-	tcase_add_loop_test(calls, fcntl_calls, 0, count);
-	tcase_add_test(calls, other_calls);
-	tcase_add_test(calls, keys);
-	suite_add_tcase(suite, calls);
-	calls = tcase_create("calls, with a key");
-	tcase_add_checked_fixture(calls, with_key, NULL);
-	tcase_add_loop_test(calls, flock_calls, 0, count);
-	tcase_add_loop_test(calls, fcntl_calls, 0, count);
-	tcase_add_test(calls, other_calls);
-	suite_add_tcase(suite, calls);
-	return suite_run(suite);
-}
+VARIANT(with_key)

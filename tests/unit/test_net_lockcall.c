@@ -1,7 +1,4 @@
 /* What a caught call says, and struct flock in the forms of each kind of program. */
-#include <check.h>
-#include <errno.h>
-#include <string.h>
 #include <sys/file.h>
 
 /* dflock-net is no part of the library that unit tests are linked with. */
@@ -17,7 +14,7 @@ static struct lockcall read_call(unsigned arch, unsigned number, uint64_t fd, ui
 	return call;
 }
 
-START_TEST(flock_is_read)
+TEST(flock_is_read)
 {
 	struct lockcall call = read_call(ABI_NATIVE, SYS_flock, 7, LOCK_EX | LOCK_NB, 0);
 
@@ -31,7 +28,6 @@ START_TEST(flock_is_read)
 	ck_assert_int_eq(read_call(ABI_NATIVE, ABI_NARROW_FLOCK, 7, LOCK_EX, 0).kind, LOCKCALL_OTHER);
 	ck_assert_int_eq(read_call(ABI_NARROW, SYS_flock, 7, LOCK_EX, 0).kind, LOCKCALL_OTHER);
 }
-END_TEST
 
 static const struct {
 	unsigned arch, number;
@@ -55,7 +51,7 @@ static const struct {
 	{ABI_NARROW, ABI_NARROW_FCNTL64, 37, LOCKCALL_TAKE, false, WIRE_OWNER_DESCRIPTION, LOCKCALL_NARROW},
 };
 
-START_TEST(commands_are_read)
+TEST_EACH(commands_are_read, ROWS(commands))
 {
 	const struct lockcall call =
 		read_call(commands[_i].arch, commands[_i].number, 3, (unsigned)commands[_i].command, 0x500001000);
@@ -67,9 +63,8 @@ START_TEST(commands_are_read)
 	/* The upper half of a 32-bit program's registers means nothing. */
 	ck_assert_uint_eq(call.at, commands[_i].arch == ABI_NARROW ? 0x1000 : 0x500001000);
 }
-END_TEST
 
-START_TEST(hello)
+TEST(hello)
 {
 	const uint64_t none = (uint32_t)-1;
 
@@ -78,7 +73,6 @@ START_TEST(hello)
 	ck_assert_int_eq(read_call(ABI_NATIVE, SYS_fcntl, 3, 36, LOCKCALL_HELLO_ADDRESS).kind, LOCKCALL_TEST);
 	ck_assert_int_eq(read_call(ABI_NATIVE, SYS_fcntl, none, 5, LOCKCALL_HELLO_ADDRESS).kind, LOCKCALL_TEST);
 }
-END_TEST
 
 /* Where the kernel has the fields: type, whence, start, length, pid; and how large the numbers are. */
 static const struct {
@@ -94,7 +88,7 @@ static const struct {
 #endif
 };
 
-START_TEST(forms)
+TEST_EACH(forms, ROWS(layouts))
 {
 	const struct flock64 lock = {
 		.l_type = F_WRLCK, .l_whence = SEEK_END, .l_start = -5, .l_len = 77, .l_pid = 4711};
@@ -122,9 +116,8 @@ START_TEST(forms)
 	ck_assert_int_eq(lockcall_print(layouts[_i].form, &lock, again), 0);
 	ck_assert_mem_eq(again, bytes, sizeof(bytes));
 }
-END_TEST
 
-START_TEST(what_does_not_fit)
+TEST(what_does_not_fit)
 {
 	struct flock64 lock = {.l_start = 10, .l_len = INT64_C(1) << 40};
 	unsigned char bytes[LOCKCALL_BYTES] = {0};
@@ -135,20 +128,4 @@ START_TEST(what_does_not_fit)
 	ck_assert_int_eq(lockcall_print(LOCKCALL_SMALL, &lock, bytes), -EOVERFLOW);
 	ck_assert_int_eq(lockcall_print(LOCKCALL_NARROW, &lock, bytes), 0);
 	ck_assert_int_eq(lockcall_parse(LOCKCALL_NARROW, bytes).l_start, lock.l_start);
-}
-END_TEST
-
-int main(void)
-{
-	Suite *suite = suite_create("net lockcall");
-	TCase *calls = tcase_create("calls"), *layout = tcase_create("forms");
-
-	tcase_add_test(calls, flock_is_read);
-	tcase_add_loop_test(calls, commands_are_read, 0, sizeof(commands) / sizeof(commands[0]));
-	tcase_add_test(calls, hello);
-	tcase_add_loop_test(layout, forms, 0, sizeof(layouts) / sizeof(layouts[0]));
-	tcase_add_test(layout, what_does_not_fit);
-	suite_add_tcase(suite, calls);
-	suite_add_tcase(suite, layout);
-	return suite_run(suite);
 }

@@ -1,15 +1,13 @@
 /* The memory of both supervisors, where no more can be had. */
-#include <check.h>
 #include <sys/mount.h>
 
 /* dflock-net is no part of the library that unit tests are linked with. */
 #include "net/shared.c"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/own_mounts.h"
-#include "tests/unit/suite.h"
 
 /* A full tmpfs in place of a full machine: SIGBUS for a process that touches what has no memory. */
-START_TEST(no_memory_for_a_place)
+TEST(no_memory_for_a_place)
 {
 	unsigned places = 0;
 	int fd;
@@ -30,13 +28,4 @@ START_TEST(no_memory_for_a_place)
 	munmap(shared, sizeof(*shared));
 	ck_assert_int_eq(umount(base), 0);
 	base_remove();
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("net_shared");
-
-	tcase_add_test(tests, no_memory_for_a_place);
-	return suite_run_case("net_shared", tests);
 }

@@ -1,12 +1,8 @@
 /* A thread whose descriptors are looked at through a pidfd of its process, as before Linux 6.9. */
-#include <check.h>
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 /* dflock-net is no part of the library that unit tests are linked with. */
 #include "net/thread.c"
@@ -95,33 +91,18 @@ static int copy_after(void (*work)(void), int fd)
 	return ret;
 }
 
-START_TEST(shared_descriptors)
+TEST(shared_descriptors)
 {
 	ck_assert_int_ge(copy_after(stays, FD), 0);
 	ck_assert_int_eq(copy_after(stays, FD + 1), -EBADF);
 }
-END_TEST
 
-START_TEST(the_first_thread_leaves_them)
+TEST(the_first_thread_leaves_them)
 {
 	ck_assert_int_eq(copy_after(leaves, FD), -EXDEV);
 }
-END_TEST
 
-START_TEST(the_first_thread_has_ended)
+TEST(the_first_thread_has_ended)
 {
 	ck_assert_int_eq(copy_after(ends, FD), -EXDEV);
-}
-END_TEST
-
-int main(void)
-{
-	Suite *suite = suite_create("net thread");
-	TCase *copies = tcase_create("copies");
-
-	tcase_add_test(copies, shared_descriptors);
-	tcase_add_test(copies, the_first_thread_leaves_them);
-	tcase_add_test(copies, the_first_thread_has_ended);
-	suite_add_tcase(suite, copies);
-	return suite_run(suite);
 }

@@ -1,14 +1,9 @@
 /* For which threads a peer may ask. */
 #include "keeper/kernel/onbehalf.h"
 
-#include <check.h>
-#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "keeper/kernel/family.h"
 #include "tests/unit/suite.h"
@@ -56,7 +51,7 @@ static void *tell_thread(void *arg)
 	return NULL;
 }
 
-START_TEST(a_thread_belongs_to_its_process)
+TEST(a_thread_belongs_to_its_process)
 {
 	struct onbehalf who;
 	pthread_t thread;
@@ -72,9 +67,8 @@ START_TEST(a_thread_belongs_to_its_process)
 	pthread_cancel(thread);
 	pthread_join(thread, NULL);
 }
-END_TEST
 
-START_TEST(root_may_ask_for_all)
+TEST(root_may_ask_for_all)
 {
 	struct onbehalf who;
 	pid_t pid;
@@ -87,10 +81,9 @@ START_TEST(root_may_ask_for_all)
 	ck_assert_uint_eq(who.uid, 1000);
 	end(pid);
 }
-END_TEST
 
 /* Each of the four numbers must be the peer's: a setuid program is not the user's to speak for. */
-START_TEST(a_user_may_ask_for_its_own)
+TEST(a_user_may_ask_for_its_own)
 {
 	static const uid_t uids[][3] = {{1001, 1000, 1000}, {1000, 1001, 1000}, {1000, 1000, 1001}, {0, 1000, 1000}};
 	struct onbehalf who;
@@ -108,9 +101,8 @@ START_TEST(a_user_may_ask_for_its_own)
 		end(pid);
 	}
 }
-END_TEST
 
-START_TEST(there_is_no_such_thread)
+TEST(there_is_no_such_thread)
 {
 	struct onbehalf who;
 	pid_t pid = start(getuid(), getuid(), getuid());
@@ -119,10 +111,9 @@ START_TEST(there_is_no_such_thread)
 	ck_assert_int_eq(look(getuid(), pid, &who), -ESRCH);
 	ck_assert_int_eq(look(getuid(), 0x7fffffff, &who), -ESRCH);
 }
-END_TEST
 
 /* A name with line feeds makes up no line of /proc/TID/status. */
-START_TEST(a_name_that_lies)
+TEST(a_name_that_lies)
 {
 	struct onbehalf who;
 	char before[16];
@@ -133,10 +124,9 @@ START_TEST(a_name_that_lies)
 	ck_assert_int_eq(who.pid, getpid());
 	prctl(PR_SET_NAME, before);
 }
-END_TEST
 
 /* The peer's numbers are others: whom it means cannot be known. */
-START_TEST(in_another_pid_namespace)
+TEST(in_another_pid_namespace)
 {
 	struct ucred peer = {.uid = 0};
 	struct onbehalf who;
@@ -179,10 +169,9 @@ START_TEST(in_another_pid_namespace)
 	close(ready[0]);
 	end(peer.pid);
 }
-END_TEST
 
 /* A keeper of one user, and a supervisor of another one that it may not look into: its number is in a pid namespace of its own. */
-START_TEST(in_another_pid_namespace_of_another_user)
+TEST(in_another_pid_namespace_of_another_user)
 {
 	struct ucred there = {.uid = 0};
 	struct onbehalf who;
@@ -213,19 +202,4 @@ START_TEST(in_another_pid_namespace_of_another_user)
 	close(ready[0]);
 	close(ready[1]);
 	end(maker);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("onbehalf");
-
-	tcase_add_test(tests, a_thread_belongs_to_its_process);
-	tcase_add_test(tests, root_may_ask_for_all);
-	tcase_add_test(tests, a_user_may_ask_for_its_own);
-	tcase_add_test(tests, there_is_no_such_thread);
-	tcase_add_test(tests, a_name_that_lies);
-	tcase_add_test(tests, in_another_pid_namespace);
-	tcase_add_test(tests, in_another_pid_namespace_of_another_user);
-	return suite_run_case("onbehalf", tests);
 }

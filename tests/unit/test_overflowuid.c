@@ -1,10 +1,8 @@
-#include <check.h>
-#include <stdlib.h>
 
 #include "keeper/kernel/overflowuid.h"
 #include "tests/unit/suite.h"
 
-START_TEST(which_maps_are_whole)
+TEST(which_maps_are_whole)
 {
 	/* The initial namespace; the same in parts; `unshare -Ur`; a container's; one that leaves out a single uid. */
 	ck_assert(overflowuid_maps_all("         0          0 4294967295\n"));
@@ -14,13 +12,4 @@ START_TEST(which_maps_are_whole)
 	ck_assert(!overflowuid_maps_all("0 0 4294967294\n"));
 	ck_assert(!overflowuid_maps_all(""));
 	ck_assert(!overflowuid_maps_all("nonsense"));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("maps");
-
-	tcase_add_test(t, which_maps_are_whole);
-	return suite_run_case("overflowuid", t);
 }

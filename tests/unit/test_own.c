@@ -1,7 +1,4 @@
 /* The list of a caller's earlier locks in a range, and the stretches between them. */
-#include <check.h>
-#include <errno.h>
-#include <stdlib.h>
 
 /* The shim is no part of the library that unit tests are linked with. */
 #include "shim/intent.c"
@@ -18,6 +15,7 @@ static void teardown(void)
 {
 	own_release(&list);
 }
+FIXTURE(setup, teardown)
 
 struct expected {
 	int64_t first, last;
@@ -37,15 +35,14 @@ static void check_stretches(const struct expected *expected, size_t count)
 	ck_assert_uint_eq(i, count);
 }
 
-START_TEST(nothing)
+TEST(nothing)
 {
 	ck_assert_int_eq(own_add(&list, 0, 200, 200), 1);
 	ck_assert(!list.exclusive);
 	check_stretches((struct expected[]){{100, 199, EARLIER_NONE}}, 1);
 }
-END_TEST
 
-START_TEST(cut_to_the_range)
+TEST(cut_to_the_range)
 {
 	ck_assert_int_eq(own_add(&list, WIRE_SHARED, 0, 110), 0);
 	ck_assert_int_eq(list.next_from, 110);
@@ -58,9 +55,8 @@ START_TEST(cut_to_the_range)
 					    {150, 199, WIRE_SHARED}},
 			4);
 }
-END_TEST
 
-START_TEST(beyond_the_range)
+TEST(beyond_the_range)
 {
 	ck_assert_int_eq(own_add(&list, WIRE_SHARED, 120, 130), 0);
 	ck_assert_int_eq(own_add(&list, WIRE_EXCLUSIVE, 200, 300), 1);
@@ -68,16 +64,14 @@ START_TEST(beyond_the_range)
 	check_stretches(
 		(struct expected[]){{100, 119, EARLIER_NONE}, {120, 129, WIRE_SHARED}, {130, 199, EARLIER_NONE}}, 3);
 }
-END_TEST
 
-START_TEST(all_of_it)
+TEST(all_of_it)
 {
 	ck_assert_int_eq(own_add(&list, WIRE_EXCLUSIVE, 0, WIRE_EOF), 1);
 	check_stretches((struct expected[]){{100, 199, WIRE_EXCLUSIVE}}, 1);
 }
-END_TEST
 
-START_TEST(to_the_largest_offset)
+TEST(to_the_largest_offset)
 {
 	own_init(&list, 0, INT64_MAX);
 	ck_assert_int_eq(own_add(&list, WIRE_SHARED, 0, 1), 0);
@@ -85,9 +79,8 @@ START_TEST(to_the_largest_offset)
 	check_stretches((struct expected[]){{0, 0, WIRE_SHARED}, {1, 9, EARLIER_NONE}, {10, INT64_MAX, WIRE_EXCLUSIVE}},
 			3);
 }
-END_TEST
 
-START_TEST(impossible_answers)
+TEST(impossible_answers)
 {
 	ck_assert_int_eq(own_add(&list, WIRE_MODES, 100, 110), -EPROTO);
 	ck_assert_int_eq(own_add(&list, 0, -1, 110), -EPROTO);
@@ -100,9 +93,8 @@ START_TEST(impossible_answers)
 	ck_assert_int_eq(own_add(&list, 0, 119, 130), -EPROTO);
 	ck_assert_uint_eq(list.count, 1);
 }
-END_TEST
 
-START_TEST(many)
+TEST(many)
 {
 	struct stretch s = {0};
 	int64_t at = 0;
@@ -120,20 +112,4 @@ START_TEST(many)
 	own_release(&list);
 	ck_assert(list.count == 0 && !list.many && !list.exclusive);
 	check_stretches((struct expected[]){{0, INT64_MAX, EARLIER_NONE}}, 1);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("list");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, nothing);
-	tcase_add_test(tc, cut_to_the_range);
-	tcase_add_test(tc, beyond_the_range);
-	tcase_add_test(tc, all_of_it);
-	tcase_add_test(tc, to_the_largest_offset);
-	tcase_add_test(tc, impossible_answers);
-	tcase_add_test(tc, many);
-	return suite_run_case("earlier", tc);
 }

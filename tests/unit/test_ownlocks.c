@@ -1,14 +1,7 @@
 /* keeper/kernel/ownlocks.h: which record locks a process, or a description, has. */
 #include "keeper/kernel/ownlocks.h"
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/file.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/suite.h"
 
@@ -29,6 +22,7 @@ static void teardown(void)
 	unlink(path);
 	close(fd);
 }
+FIXTURE(setup, teardown)
 
 static void lock_range(int on, int cmd, short type, off_t from, off_t len)
 {
@@ -48,7 +42,7 @@ static void is(size_t i, int64_t from, int64_t to, enum wire_mode mode)
 }
 
 /* The kernel shows a POSIX lock only with the descriptor by which it was taken; an OFD lock and a flock are none. */
-START_TEST(of_a_process)
+TEST(of_a_process)
 {
 	int second = open(path, O_RDWR | O_CLOEXEC), third = open(path, O_RDWR | O_CLOEXEC);
 
@@ -71,9 +65,8 @@ START_TEST(of_a_process)
 	ck_assert_ptr_null(own_after(&before, 0));
 	close(third);
 }
-END_TEST
 
-START_TEST(of_a_description)
+TEST(of_a_description)
 {
 	int second = open(path, O_RDWR | O_CLOEXEC);
 
@@ -89,9 +82,8 @@ START_TEST(of_a_description)
 	ck_assert_int_eq(own_read(&before, -1, getpid(), WIRE_OWNER_DESCRIPTION, &st), -ENOENT);
 	close(second);
 }
-END_TEST
 
-START_TEST(too_many)
+TEST(too_many)
 {
 	for (int i = 0; i <= OWN_LOCKS_MAX; i++)
 		lock_range(fd, F_OFD_SETLK, F_RDLCK, 2 * i, 1);
@@ -101,9 +93,8 @@ START_TEST(too_many)
 	ck_assert_int_eq(own_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
 	ck_assert_uint_eq(own_count(&before), OWN_LOCKS_MAX);
 }
-END_TEST
 
-START_TEST(copies)
+TEST(copies)
 {
 	const struct own_lock held[] = {{1, 2, WIRE_SHARED}, {5, 9, WIRE_EXCLUSIVE}};
 
@@ -113,9 +104,8 @@ START_TEST(copies)
 	ck_assert_uint_eq(own_count(&before), 2);
 	is(1, 5, 9, WIRE_EXCLUSIVE);
 }
-END_TEST
 
-START_TEST(one_that_has_ended)
+TEST(one_that_has_ended)
 {
 	pid_t pid = fork();
 
@@ -124,18 +114,4 @@ START_TEST(one_that_has_ended)
 	waitpid(pid, NULL, 0);
 	ck_assert_int_eq(own_read(&before, -1, pid, WIRE_OWNER_PROCESS, &st), 0);
 	ck_assert_uint_eq(own_count(&before), 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("before");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, of_a_process);
-	tcase_add_test(tc, of_a_description);
-	tcase_add_test(tc, too_many);
-	tcase_add_test(tc, copies);
-	tcase_add_test(tc, one_that_has_ended);
-	return suite_run_case("before", tc);
 }

@@ -1,12 +1,10 @@
 /* What the shared page answers. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit/page_fixture.h"
 #include "tests/unit/suite.h"
 
-START_TEST(page_answers)
+FIXTURE(setup, teardown)
+
+TEST(page_answers)
 {
 	char message[PAGE_MESSAGE_BYTES];
 
@@ -18,10 +16,9 @@ START_TEST(page_answers)
 	page->rules_bytes = 0;
 	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NO);
 }
-END_TEST
 
 /* For messages: which rule it is; what does not fit is left out. */
-START_TEST(which_rule)
+TEST(which_rule)
 {
 	struct page_found found;
 
@@ -33,7 +30,6 @@ START_TEST(which_rule)
 	ck_assert_int_eq(found.kind, PAGE_RULE_GLOB);
 	ck_assert(!page_find_rule(page, &mine, "/srv/x", &found));
 }
-END_TEST
 
 static enum wire_on_refused on_refused(const struct page_config *config, const char *path)
 {
@@ -42,7 +38,7 @@ static enum wire_on_refused on_refused(const struct page_config *config, const c
 	return page_find_rule(page, config, path, &found) ? found.on_refused : WIRE_ON_REFUSED_REFUSE;
 }
 
-START_TEST(what_a_refused_call_gets)
+TEST(what_a_refused_call_gets)
 {
 	struct page_rule *first = (struct page_rule *)page->rules;
 	struct page_config other = mine;
@@ -68,11 +64,10 @@ START_TEST(what_a_refused_call_gets)
 	page->version++;
 	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_REFUSE);
 }
-END_TEST
 
 /* Every file that a rule matches is below each directory of its path, and no other directory is claimed without
  * need. */
-START_TEST(below_a_directory)
+TEST(below_a_directory)
 {
 	static const struct {
 		enum page_rule_kind kind;
@@ -113,9 +108,8 @@ START_TEST(below_a_directory)
 			      cases[i].pattern, cases[i].directory);
 	}
 }
-END_TEST
 
-START_TEST(page_says_nothing)
+TEST(page_says_nothing)
 {
 	static const size_t words[] = {
 		offsetof(struct wire_config_id, dev),      offsetof(struct wire_config_id, ino),
@@ -145,10 +139,9 @@ START_TEST(page_says_nothing)
 	page->magic ^= 1ull << 40;
 	ck_assert_int_eq(page_ask(page, &mine, "/run/lock/a", NULL), PAGE_SAYS_NOTHING);
 }
-END_TEST
 
 /* The rules of a file are in force whatever its state, for programs that have it, and for no others. */
-START_TEST(page_speaks_of_its_file)
+TEST(page_speaks_of_its_file)
 {
 	struct page_config of_other = mine;
 
@@ -180,9 +173,8 @@ START_TEST(page_speaks_of_its_file)
 	of_other.young = true;
 	ck_assert_int_eq(page_ask(page, &of_other, "/x", NULL), PAGE_SAYS_NOTHING);
 }
-END_TEST
 
-START_TEST(page_refuses)
+TEST(page_refuses)
 {
 	char message[PAGE_MESSAGE_BYTES];
 	struct page_config of_other = mine;
@@ -197,21 +189,4 @@ START_TEST(page_refuses)
 	ck_assert_uint_eq(strlen(message), PAGE_MESSAGE_BYTES - 1);
 	of_other.id.size++;
 	ck_assert_int_eq(page_ask(page, &of_other, "/x", message), PAGE_SAYS_NOTHING);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("answers");
-
-	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, which_rule);
-	tcase_add_test(t, what_a_refused_call_gets);
-	tcase_add_test(t, page_answers);
-	tcase_add_test(t, below_a_directory);
-	tcase_add_test(t, page_says_nothing);
-	tcase_add_test(t, page_speaks_of_its_file);
-	tcase_add_test(t, page_refuses);
-	return suite_run_case("page", t);
 }

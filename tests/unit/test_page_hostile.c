@@ -1,14 +1,13 @@
 /* The shared page with hostile contents, and with a writer at work. */
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "tests/unit/page_fixture.h"
 #include "tests/unit/suite.h"
 
-START_TEST(page_distrusts_its_rules)
+FIXTURE(setup, teardown)
+
+TEST(page_distrusts_its_rules)
 {
 	struct page_rule *first = (struct page_rule *)page->rules;
 	struct page_rule good = *first;
@@ -32,7 +31,6 @@ START_TEST(page_distrusts_its_rules)
 	page->rules_bytes = end;
 	ck_assert_int_eq(page_ask(page, &mine, "/x", NULL), PAGE_SAYS_NO);
 }
-END_TEST
 
 /* splitmix64: the same numbers on every machine. */
 static uint64_t seed;
@@ -59,7 +57,7 @@ static void scribble(unsigned char *at, size_t n)
 
 /* Whatever is in the page, the answer is one of the four. A sanitizer or a guard page finds reads outside: the page
  * ends where its allocation ends. */
-START_TEST(random_pages)
+TEST(random_pages)
 {
 	seed = 1;
 	for (int round = 0; round < 20000; round++) {
@@ -88,10 +86,9 @@ START_TEST(random_pages)
 			ck_assert_uint_lt(strnlen(message, sizeof(message)), sizeof(message));
 	}
 }
-END_TEST
 
 /* Records at the very end of the rules, and a page that ends with its allocation. */
-START_TEST(records_at_the_end)
+TEST(records_at_the_end)
 {
 	size_t at = PAGE_RULES_BYTES - 24;
 	struct page_rule *first = (struct page_rule *)page->rules, *last = (struct page_rule *)(page->rules + at);
@@ -111,7 +108,6 @@ START_TEST(records_at_the_end)
 		ck_assert_int_eq(page_ask(page, &mine, "/a/b/c/d/e/f/g[x", NULL), PAGE_SAYS_NO);
 	}
 }
-END_TEST
 
 static bool enough;
 
@@ -140,7 +136,7 @@ static void *write_pages(void *arg)
 	return NULL;
 }
 
-START_TEST(torn_reads_do_not_count)
+TEST(torn_reads_do_not_count)
 {
 	pthread_t writer;
 
@@ -159,18 +155,4 @@ START_TEST(torn_reads_do_not_count)
 	}
 	__atomic_store_n(&enough, true, __ATOMIC_RELEASE);
 	pthread_join(writer, NULL);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("pages");
-
-	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_set_timeout(t, 60);
-	tcase_add_test(t, page_distrusts_its_rules);
-	tcase_add_test(t, random_pages);
-	tcase_add_test(t, records_at_the_end);
-	tcase_add_test(t, torn_reads_do_not_count);
-	return suite_run_case("hostile page", t);
 }

@@ -1,10 +1,4 @@
 /* Rules of the shared page against paths. */
-#include <check.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "wire/page.h"
 #include "tests/unit/suite.h"
 
@@ -108,14 +102,13 @@ static const struct match {
 	{PAGE_RULE_GLOB, "*", "", true},
 };
 
-START_TEST(rules_match)
+TEST_EACH(rules_match, ROWS(matches))
 {
 	const struct match *m = &matches[_i];
 
 	ck_assert_msg(page_rule_matches(m->kind, m->pattern, m->path) == m->expected, "%d: %s against %s: expected %d",
 		      m->kind, m->pattern, m->path, m->expected);
 }
-END_TEST
 
 static double now_s(void)
 {
@@ -126,7 +119,7 @@ static double now_s(void)
 }
 
 /* A matcher that tries every way to share out the letters would need years for this. */
-START_TEST(glob_ends_soon)
+TEST(glob_ends_soon)
 {
 	char pattern[4096] = "/", path[4096] = "/";
 	double start = now_s();
@@ -138,9 +131,8 @@ START_TEST(glob_ends_soon)
 	ck_assert(!page_rule_matches(PAGE_RULE_GLOB, pattern, path));
 	ck_assert_double_lt(now_s() - start, 5.0);
 }
-END_TEST
 
-START_TEST(append_fills_to_the_end)
+TEST(append_fills_to_the_end)
 {
 	_Alignas(8) unsigned char rules[32];
 	size_t used = 0;
@@ -159,15 +151,4 @@ START_TEST(append_fills_to_the_end)
 	ck_assert_mem_eq(rules + 16 + 8, "/\0\0\0\0\0\0\0", 8);
 	ck_assert_int_eq(page_rule_append(rules, sizeof(rules), &used, PAGE_RULE_PATH, WIRE_ON_REFUSED_REFUSE, ""),
 			 -ENOSPC);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("rules");
-
-	tcase_add_loop_test(t, rules_match, 0, sizeof(matches) / sizeof(matches[0]));
-	tcase_add_test(t, glob_ends_soon);
-	tcase_add_test(t, append_fills_to_the_end);
-	return suite_run_case("page rules", t);
 }

@@ -1,16 +1,6 @@
 /* What the keeper publishes in the shared page, and what a program reads there. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "keeper/leases/pagefile.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 static char why[256];
 static int dir;
@@ -35,6 +25,7 @@ static void teardown(void)
 	close(dir);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 /* The answer for a program whose file is in this state. */
 static enum page_answer answer(const struct wire_config_id *id, const char *path)
@@ -42,7 +33,7 @@ static enum page_answer answer(const struct wire_config_id *id, const char *path
 	return page_ask(page, &(struct page_config){.id = *id}, path, NULL);
 }
 
-START_TEST(rules_in_force)
+TEST(rules_in_force)
 {
 	ck_assert_int_eq(answer(&first, "/data/f"), PAGE_SAYS_NOTHING);
 	ck_assert_int_eq(pagefile_publish(page, &config, &first), 0);
@@ -56,9 +47,8 @@ START_TEST(rules_in_force)
 	pagefile_forget(page);
 	ck_assert_int_eq(answer(&first, "/data/f"), PAGE_SAYS_NOTHING);
 }
-END_TEST
 
-START_TEST(fewer_rules)
+TEST(fewer_rules)
 {
 	struct config less = config;
 
@@ -68,9 +58,8 @@ START_TEST(fewer_rules)
 	ck_assert_int_eq(answer(&first, "/data/f"), PAGE_SAYS_YES);
 	ck_assert_int_eq(answer(&first, "/data/tree/f"), PAGE_SAYS_NO);
 }
-END_TEST
 
-START_TEST(an_invalid_file)
+TEST(an_invalid_file)
 {
 	char message[PAGE_MESSAGE_BYTES];
 
@@ -81,9 +70,8 @@ START_TEST(an_invalid_file)
 	ck_assert_int_eq(pagefile_publish(page, &config, &first), 0);
 	ck_assert_int_eq(answer(&first, "/data/f"), PAGE_SAYS_YES);
 }
-END_TEST
 
-START_TEST(more_rules_than_there_is_room_for)
+TEST(more_rules_than_there_is_room_for)
 {
 	static struct rule many[5000];
 	struct config full = config;
@@ -100,10 +88,9 @@ START_TEST(more_rules_than_there_is_room_for)
 	ck_assert_int_eq(pagefile_publish(page, &full, &first), -ENOSPC);
 	ck_assert_int_eq(answer(&first, "/data/g"), PAGE_SAYS_NOTHING); /* never "not protected" */
 }
-END_TEST
 
 /* The next writer leaves the sequence number even, whatever it was. */
-START_TEST(a_keeper_that_died_while_it_wrote)
+TEST(a_keeper_that_died_while_it_wrote)
 {
 	ck_assert_int_eq(pagefile_publish(page, &config, &first), 0);
 	page->seq |= 1;
@@ -112,10 +99,9 @@ START_TEST(a_keeper_that_died_while_it_wrote)
 	ck_assert_uint_eq(page->seq % 2, 0);
 	ck_assert_int_eq(answer(&first, "/data/f"), PAGE_SAYS_YES);
 }
-END_TEST
 
 /* Programs have it mapped: the same file, never shorter, whatever the umask was. */
-START_TEST(opened_again)
+TEST(opened_again)
 {
 	struct stat before, after;
 
@@ -133,9 +119,8 @@ START_TEST(opened_again)
 	ck_assert_int_eq(after.st_size, PAGE_BYTES);
 	ck_assert_int_eq(answer(&first, "/data/f"), PAGE_SAYS_YES);
 }
-END_TEST
 
-START_TEST(something_else_in_its_place)
+TEST(something_else_in_its_place)
 {
 	ck_assert_int_eq(renameat(dir, PAGE_NAME, dir, "elsewhere"), 0);
 	ck_assert_int_eq(symlinkat("elsewhere", dir, PAGE_NAME), 0);
@@ -145,20 +130,4 @@ START_TEST(something_else_in_its_place)
 	ck_assert_int_eq(mkfifoat(dir, PAGE_NAME, 0644), 0);
 	ck_assert_ptr_null(pagefile_open(dir, why, sizeof(why)));
 	ck_assert_ptr_nonnull(strstr(why, "remove it"));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("page");
-
-	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, rules_in_force);
-	tcase_add_test(t, fewer_rules);
-	tcase_add_test(t, an_invalid_file);
-	tcase_add_test(t, more_rules_than_there_is_room_for);
-	tcase_add_test(t, a_keeper_that_died_while_it_wrote);
-	tcase_add_test(t, opened_again);
-	tcase_add_test(t, something_else_in_its_place);
-	return suite_run_case("pagefile", t);
 }

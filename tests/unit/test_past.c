@@ -1,8 +1,4 @@
 /* What covers a lock that the kernel lists, and where a file of another mount namespace is in ours. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "keeper/kernel/mountmap.h"
 #include "keeper/leases/hostid.h"
 #include "keeper/leases/past_cover.h"
@@ -28,7 +24,7 @@ static bool ranges_cover(const struct store_range *ranges, size_t count, const s
 	return at >= lock->to;
 }
 
-START_TEST(ranges)
+TEST(ranges)
 {
 	const struct store_range all = RANGE(EXCLUSIVE, 0, WIRE_EOF), shared = RANGE(SHARED, 0, WIRE_EOF);
 	/* Neighbours in another order, with a gap from 30 to 40, and shared from 40 on. */
@@ -55,9 +51,8 @@ START_TEST(ranges)
 		ck_assert(!ranges_cover(&all, 1, &lock));
 	}
 }
-END_TEST
 
-START_TEST(entries)
+TEST(entries)
 {
 	struct procfs_lock lock = lock_of(WIRE_EXCLUSIVE, 5, 15);
 	struct store_entry entry = {.host = "b-1234000000000000", .file = "fe01:17", .range = RANGE(SHARED, 0, 10)};
@@ -79,9 +74,8 @@ START_TEST(entries)
 	ck_assert(!past_entries_cover(&entry, 1, own, &lock, true));
 	ck_assert(past_entries_cover(&entry, 1, own, &lock, false));
 }
-END_TEST
 
-START_TEST(hosts)
+TEST(hosts)
 {
 	char a[STORE_HOST_BYTES], b[STORE_HOST_BYTES];
 
@@ -96,9 +90,8 @@ START_TEST(hosts)
 	ck_assert(!hostid_same_machine("a", "a") && !hostid_same_machine("a-12", "a-12") &&
 		  !hostid_same_machine("", a));
 }
-END_TEST
 
-START_TEST(below)
+TEST(below)
 {
 	ck_assert_str_eq(mountmap_below("/", "/a/b"), "/a/b");
 	ck_assert_str_eq(mountmap_below("/a", "/a/b"), "/b");
@@ -106,7 +99,6 @@ START_TEST(below)
 	ck_assert_ptr_null(mountmap_below("/a", "/ab"));
 	ck_assert_ptr_null(mountmap_below("/a/b", "/a"));
 }
-END_TEST
 
 /* --- a table of mounts --- */
 
@@ -135,7 +127,7 @@ static void assert_paths(int id, const char *path, const char *first, const char
 	free(paths);
 }
 
-START_TEST(other_namespaces)
+TEST(other_namespaces)
 {
 	map = (struct mountmap){0};
 	add_mount(&map.ours, 1, 8, "/", "/");
@@ -154,17 +146,4 @@ START_TEST(other_namespaces)
 	assert_paths(11, "/somewhere/else", NULL, NULL);
 	assert_paths(99, "/x", NULL, NULL);
 	mountmap_free(&map);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("all");
-
-	tcase_add_test(t, ranges);
-	tcase_add_test(t, entries);
-	tcase_add_test(t, hosts);
-	tcase_add_test(t, below);
-	tcase_add_test(t, other_namespaces);
-	return suite_run_case("past", t);
 }

@@ -2,9 +2,6 @@
 #include "keeper/guard/table.h"
 #include "keeper/guard/supervise.h"
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "tests/unit/suite.h"
@@ -25,7 +22,7 @@ static const struct {
 	{500, 1000, 5000, true},
 };
 
-START_TEST(patience)
+TEST_EACH(patience, ROWS(rows))
 {
 	static struct table_head head;
 	static struct table_slot slots[1];
@@ -37,7 +34,6 @@ START_TEST(patience)
 	slots[0].word = table_word(rows[_i].in_use ? TABLE_HELD : TABLE_FREE, WIRE_EXCLUSIVE, 1);
 	ck_assert_int_eq(table_patience_ns(&table, rows[_i].since_ms * MS) / MS, rows[_i].patience_ms);
 }
-END_TEST
 
 static bool is_needed(const char *text, const char *program)
 {
@@ -51,7 +47,7 @@ static bool is_needed(const char *text, const char *program)
 	return supervise_needs(&map, program);
 }
 
-START_TEST(what_is_needed)
+TEST(what_is_needed)
 {
 	ck_assert(is_needed("1000-3000 r-xp 00000000 00:1b 487   /usr/bin/dflockd", "/usr/bin/dflockd"));
 	ck_assert(is_needed("1000-3000 rw-p 00000000 00:00 0      [heap]", "/x"));
@@ -60,14 +56,4 @@ START_TEST(what_is_needed)
 	ck_assert(!is_needed("1000-3000 ---p 00000000 00:1b 1   /lib/libc.so.6", "/x"));
 	ck_assert(!is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libuv.so.1", "/x"));
 	ck_assert(!is_needed("1000-3000 rw-p 00000000 00:00 0 ", "/x"));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("patience");
-
-	tcase_add_loop_test(tc, patience, 0, sizeof(rows) / sizeof(*rows));
-	tcase_add_test(tc, what_is_needed);
-	return suite_run_case("patience", tc);
 }

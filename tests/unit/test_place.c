@@ -1,17 +1,7 @@
 /* The configuration file, and the bounded text that names and messages are made of. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "tests/unit/base_folder.h"
 #include "wire/place.h"
 #include "wire/text.h"
-#include "tests/unit/suite.h"
 
 #define UNUSABLE "/dev/null/DFLOCK_CONFIG-has-no-usable-absolute-path"
 
@@ -34,8 +24,9 @@ static void teardown(void)
 	ck_assert_int_eq(chdir("/"), 0);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
-START_TEST(config_from_environment)
+TEST(config_from_environment)
 {
 	char expected[128];
 
@@ -52,10 +43,9 @@ START_TEST(config_from_environment)
 	place_init(&place);
 	ck_assert_str_eq(place.config, "/sub/x.conf");
 }
-END_TEST
 
 /* It must never turn into "no configuration". */
-START_TEST(config_that_cannot_be_named)
+TEST(config_that_cannot_be_named)
 {
 	static char value[PATH_MAX + 1];
 	struct wire_config_id id;
@@ -85,9 +75,8 @@ START_TEST(config_that_cannot_be_named)
 	place_init(&place);
 	ck_assert_str_eq(place.config, UNUSABLE);
 }
-END_TEST
 
-START_TEST(config_from_home)
+TEST(config_from_home)
 {
 	struct stat st;
 	const char *system_config = stat("/etc/dflock.conf", &st) == 0 ? "/etc/dflock.conf" : "";
@@ -113,9 +102,8 @@ START_TEST(config_from_home)
 	place_init(&place);
 	ck_assert_str_eq(place.config, system_config);
 }
-END_TEST
 
-START_TEST(config_id)
+TEST(config_id)
 {
 	struct wire_config_id a, b;
 	FILE *file;
@@ -136,20 +124,4 @@ START_TEST(config_id)
 	ck_assert_int_eq(place_config_id(base, &a), -EINVAL);
 	ck_assert_int_eq(place_config_id("/dev/null", &a), -EINVAL);
 	ck_assert_int_eq(place_config_id(in_base("none"), &a), -ENOENT);
-}
-END_TEST
-
-int main(void)
-{
-	Suite *suite = suite_create("place");
-	TCase *places = tcase_create("places");
-
-
-	tcase_add_checked_fixture(places, setup, teardown);
-	tcase_add_test(places, config_from_environment);
-	tcase_add_test(places, config_that_cannot_be_named);
-	tcase_add_test(places, config_from_home);
-	tcase_add_test(places, config_id);
-	suite_add_tcase(suite, places);
-	return suite_run(suite);
 }

@@ -6,7 +6,6 @@
 #include "keeper/log.h"
 #include "tests/unit/config_file.h"
 #include "tests/unit/said.h"
-#include "tests/unit/suite.h"
 
 static struct keeper k;
 static bool up;
@@ -65,6 +64,7 @@ static void begin(void)
 	up = true;
 	said[0] = '\0';
 }
+FIXTURE(begin, teardown)
 
 static const char *place_of(const char *dir)
 {
@@ -79,7 +79,7 @@ static const char *place_of(const char *dir)
 }
 
 /* The next keeper there replaces what this one has posted; one of another directory, or of another host's name, does not. */
-START_TEST(places)
+TEST(places)
 {
 	const char *here = place_of("/run/a");
 
@@ -92,9 +92,8 @@ START_TEST(places)
 	config->host = strdup("b");
 	ck_assert_str_ne(place_of("/run/a"), here);
 }
-END_TEST
 
-START_TEST(what_is_posted)
+TEST(what_is_posted)
 {
 	char *rules = ruleset_text(config), of_rules[RULESET_DIGEST_BYTES];
 
@@ -109,18 +108,16 @@ START_TEST(what_is_posted)
 	ck_assert_int_eq(keep_ms, 86400001);
 	free(rules);
 }
-END_TEST
 
-START_TEST(nothing_while_the_store_is_down)
+TEST(nothing_while_the_store_is_down)
 {
 	up = false;
 	posting_send(&k);
 	check_said("");
 }
-END_TEST
 
 /* Their digest alone: other hosts see that the rules are others, and not which. */
-START_TEST(rules_that_are_too_long)
+TEST(rules_that_are_too_long)
 {
 	char *many = NULL;
 	size_t len;
@@ -139,7 +136,6 @@ START_TEST(rules_that_are_too_long)
 	ck_assert_str_eq(text, "");
 	ck_assert_uint_eq(strlen(digest), RULESET_DIGEST_BYTES - 1);
 }
-END_TEST
 
 static void send_and_hear(enum store_status status)
 {
@@ -147,7 +143,7 @@ static void send_and_hear(enum store_status status)
 	answer(&k, &(struct store_reply){.status = status, .error = "no"});
 }
 
-START_TEST(refusals_are_logged_once)
+TEST_EACH(refusals_are_logged_once, 2)
 {
 	const enum store_status refusal = _i ? STORE_LIMIT : STORE_ERROR;
 
@@ -161,10 +157,9 @@ START_TEST(refusals_are_logged_once)
 	send_and_hear(refusal);
 	check_said("posted, posted, logged");
 }
-END_TEST
 
 /* The answer is there the next time; the store is not asked more often than that. */
-START_TEST(compares)
+TEST(compares)
 {
 	const struct store_rules rules = {
 		.same = 3, .unknown = 1, .left_out = 4, .count = 2, .sets = {{.places = 2}, {.places = 5}}};
@@ -192,19 +187,4 @@ START_TEST(compares)
 	up = false;
 	posting_compare(&k);
 	check_said("");
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("posting");
-
-	tcase_add_checked_fixture(tests, begin, teardown);
-	tcase_add_test(tests, places);
-	tcase_add_test(tests, what_is_posted);
-	tcase_add_test(tests, nothing_while_the_store_is_down);
-	tcase_add_test(tests, rules_that_are_too_long);
-	tcase_add_test(tests, compares);
-	tcase_add_loop_test(tests, refusals_are_logged_once, 0, 2);
-	return suite_run_case("posting", tests);
 }

@@ -3,7 +3,7 @@
 
 #define MANY 100
 
-START_TEST(free_file)
+TEST_EACH(free_file, 4)
 {
 	struct asked a = {0};
 
@@ -14,9 +14,8 @@ START_TEST(free_file)
 	ck_assert_int_eq(possible(), LOCK_EX); /* it holds nothing any more */
 	close(a.fd);
 }
-END_TEST
 
-START_TEST(in_use)
+TEST_EACH(in_use, 3)
 {
 	static const int ops[] = {LOCK_EX, LOCK_SH, LOCK_EX};
 	int fd = holder(ops[_i]);
@@ -29,9 +28,8 @@ START_TEST(in_use)
 	ck_assert_int_eq(possible(), LOCK_EX); /* it has left nothing */
 	close(a.fd);
 }
-END_TEST
 
-START_TEST(shared)
+TEST_EACH(shared, 2)
 {
 	int fd = holder(LOCK_SH), more = holder(LOCK_SH);
 	struct asked a = {0};
@@ -45,9 +43,8 @@ START_TEST(shared)
 	ck_assert_int_eq(possible(), LOCK_EX);
 	close(a.fd);
 }
-END_TEST
 
-START_TEST(waits_and_gets_it)
+TEST_EACH(waits_and_gets_it, 2)
 {
 	int fd = holder(_i ? LOCK_SH : LOCK_EX), copy = dup(fd);
 	struct asked a = {0};
@@ -64,10 +61,9 @@ START_TEST(waits_and_gets_it)
 	ck_assert_int_eq(possible(), LOCK_EX);
 	close(a.fd);
 }
-END_TEST
 
 /* A holder that goes down to shared is enough if shared will do, and is not if it will not. */
-START_TEST(downgrade)
+TEST(downgrade)
 {
 	int fd = holder(LOCK_EX);
 	struct asked some = {0}, all = {0};
@@ -87,9 +83,8 @@ START_TEST(downgrade)
 	close(some.fd);
 	close(all.fd);
 }
-END_TEST
 
-START_TEST(kernel_refuses)
+TEST_EACH(kernel_refuses, 4)
 {
 	struct asked a = {.fd = open(path, O_PATH | O_CLOEXEC)};
 
@@ -100,10 +95,9 @@ START_TEST(kernel_refuses)
 	ck_assert_uint_eq(a.in_use, 0);
 	close(a.fd);
 }
-END_TEST
 
 /* All wait for one file and get it one after the other. */
-START_TEST(many_at_once)
+TEST(many_at_once)
 {
 	static struct asked all[MANY];
 	int fd = holder(LOCK_EX);
@@ -120,9 +114,8 @@ START_TEST(many_at_once)
 	}
 	ck_assert_int_eq(possible(), LOCK_EX);
 }
-END_TEST
 
-START_TEST(many_stopped)
+TEST(many_stopped)
 {
 	static struct asked all[MANY];
 	int fd = holder(LOCK_SH);
@@ -140,22 +133,4 @@ START_TEST(many_stopped)
 	}
 	ck_assert_int_eq(possible(), LOCK_SH);
 	close(fd);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_loop_test(tests, free_file, 0, 4);
-	tcase_add_loop_test(tests, in_use, 0, 3);
-	tcase_add_loop_test(tests, shared, 0, 2);
-	tcase_add_loop_test(tests, waits_and_gets_it, 0, 2);
-	tcase_add_test(tests, downgrade);
-	tcase_add_loop_test(tests, kernel_refuses, 0, 4);
-	tcase_add_test(tests, many_at_once);
-	tcase_add_test(tests, many_stopped);
-}
-
-int main(void)
-{
-	return run_tests("probe", add_tests);
 }

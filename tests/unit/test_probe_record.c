@@ -46,7 +46,7 @@ static const struct {
 	{F_WRLCK, WIRE_EOF - 1, WIRE_EOF, 0, WIRE_EOF, false, PROBE_IN_USE},
 };
 
-START_TEST(record)
+TEST_EACH(record, ROWS(records))
 {
 	int fd = record_holder(records[_i].type, records[_i].from, records[_i].to);
 	struct asked a = {.fd = open(path, O_RDONLY | O_CLOEXEC)}; /* which is enough to ask */
@@ -59,10 +59,9 @@ START_TEST(record)
 	check_no_record();
 	close(a.fd);
 }
-END_TEST
 
 /* The lock of a process counts as well as that of a description. */
-START_TEST(record_of_a_process)
+TEST(record_of_a_process)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	struct asked a = {0};
@@ -75,7 +74,6 @@ START_TEST(record_of_a_process)
 	close(a.fd);
 	close(fd);
 }
-END_TEST
 
 /* A directory cannot be opened for writing, so that nothing can wait in the kernel for a shared lock's end. */
 static void open_both(bool directory, int *holding, int *probing)
@@ -87,8 +85,11 @@ static void open_both(bool directory, int *holding, int *probing)
 	ck_assert_int_eq(set_record(*holding, F_RDLCK, 5, 6), 0);
 }
 
-START_TEST(record_waits)
+TEST_EACH(record_waits, 2)
 {
+	if (!_i && suite_under_valgrind())
+		return;
+
 	struct asked a = {0};
 	int fd;
 
@@ -108,10 +109,12 @@ START_TEST(record_waits)
 	close(fd);
 	close(a.fd);
 }
-END_TEST
 
-START_TEST(record_downgrade)
+TEST(record_downgrade)
 {
+	if (suite_under_valgrind())
+		return;
+
 	int fd = record_holder(F_WRLCK, 5, 6);
 	struct asked a = {0};
 
@@ -124,10 +127,12 @@ START_TEST(record_downgrade)
 	check_no_record();
 	close(a.fd);
 }
-END_TEST
 
-START_TEST(record_stopped)
+TEST_EACH(record_stopped, 2)
 {
+	if (!_i && suite_under_valgrind())
+		return;
+
 	struct asked a = {0};
 	int fd;
 
@@ -142,7 +147,6 @@ START_TEST(record_stopped)
 		check_no_record();
 	close(a.fd);
 }
-END_TEST
 
 static void *let_record_go(void *arg)
 {
@@ -154,8 +158,11 @@ static void *let_record_go(void *arg)
 	return NULL;
 }
 
-START_TEST(record_races)
+TEST(record_races)
 {
+	if (suite_under_valgrind())
+		return;
+
 	int fd = open_file(), probe_fd = open_file();
 	unsigned seed = 815;
 
@@ -183,32 +190,4 @@ START_TEST(record_races)
 	}
 	close(fd);
 	close(probe_fd);
-}
-END_TEST
-
-/* valgrind (3.19) lets no other thread run while one waits in F_OFD_SETLKW: nobody could end the wait. */
-static bool under_valgrind(void)
-{
-	const char *preload = getenv("LD_PRELOAD");
-
-	return preload && strstr(preload, "vgpreload");
-}
-
-static void add_tests(TCase *tests)
-{
-	bool waits = !under_valgrind();
-
-	tcase_add_loop_test(tests, record, 0, sizeof(records) / sizeof(*records));
-	tcase_add_test(tests, record_of_a_process);
-	tcase_add_loop_test(tests, record_waits, waits ? 0 : 1, 2); /* the second needs none */
-	tcase_add_loop_test(tests, record_stopped, waits ? 0 : 1, 2);
-	if (waits) {
-		tcase_add_test(tests, record_downgrade);
-		tcase_add_test(tests, record_races);
-	}
-}
-
-int main(void)
-{
-	return run_tests("probe_record", add_tests);
 }

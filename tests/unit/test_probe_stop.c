@@ -2,7 +2,6 @@
 #include "tests/unit/probe_fixture.h"
 
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
@@ -26,7 +25,7 @@ static void count_signal(int number)
 	atomic_fetch_add(&signals, 1);
 }
 
-START_TEST(stopped_while_waiting)
+TEST_EACH(stopped_while_waiting, 2)
 {
 	int fd = holder(LOCK_EX);
 	struct asked a = {0};
@@ -42,10 +41,9 @@ START_TEST(stopped_while_waiting)
 	ck_assert_int_eq(possible(), LOCK_EX); /* it does not get it later */
 	close(a.fd);
 }
-END_TEST
 
 /* Nothing else keeps the loop alive: it runs until the last answer, and no longer. */
-START_TEST(keeps_the_loop_alive)
+TEST(keeps_the_loop_alive)
 {
 	int fd = holder(LOCK_EX);
 	struct asked a = {0}, b = {0};
@@ -66,7 +64,6 @@ START_TEST(keeps_the_loop_alive)
 	close(a.fd);
 	close(b.fd);
 }
-END_TEST
 
 /* From inside the answer that it is in use. */
 static void stop_at_once(void *arg, enum probe_answer answer, int error)
@@ -78,7 +75,7 @@ static void stop_at_once(void *arg, enum probe_answer answer, int error)
 		probe_stop(a->probe);
 }
 
-START_TEST(stopped_by_its_answer)
+TEST(stopped_by_its_answer)
 {
 	int fd = holder(LOCK_EX);
 	struct asked a = {.fd = open_file(), .wait = true};
@@ -90,10 +87,9 @@ START_TEST(stopped_by_its_answer)
 	close(fd);
 	close(a.fd);
 }
-END_TEST
 
 /* A probe may not end for a signal that was not meant for it. */
-START_TEST(stray_signals)
+TEST(stray_signals)
 {
 	int fd = holder(LOCK_EX);
 	struct asked a = {0}, b = {0};
@@ -117,10 +113,9 @@ START_TEST(stray_signals)
 	close(a.fd);
 	close(b.fd);
 }
-END_TEST
 
 /* A start, a stop and an unlock as close together as can be: exactly one last answer, and it is true. */
-START_TEST(races)
+TEST(races)
 {
 	static const int ops[] = {0, LOCK_SH, LOCK_EX, LOCK_EX};
 	struct asked a = {.fd = open_file()};
@@ -162,10 +157,9 @@ START_TEST(races)
 	close(fd);
 	close(a.fd);
 }
-END_TEST
 
 /* A signal that comes just before the thread is inside flock() wakes nobody: it is sent again. */
-START_TEST(lost_signal)
+TEST(lost_signal)
 {
 	int fd = holder(LOCK_EX);
 	struct asked a = {0};
@@ -183,20 +177,4 @@ START_TEST(lost_signal)
 	check_answer(&a, PROBE_STOPPED);
 	close(fd);
 	close(a.fd);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_loop_test(tests, stopped_while_waiting, 0, 2);
-	tcase_add_test(tests, keeps_the_loop_alive);
-	tcase_add_test(tests, stopped_by_its_answer);
-	tcase_add_test(tests, stray_signals);
-	tcase_add_test(tests, races);
-	tcase_add_test(tests, lost_signal);
-}
-
-int main(void)
-{
-	return run_tests("probe_stop", add_tests);
 }

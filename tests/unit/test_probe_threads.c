@@ -3,7 +3,6 @@
 
 #include <dlfcn.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #define MANY   1000
 #define PARKED 4
@@ -40,7 +39,7 @@ static void allow_descriptors(void)
 }
 
 /* A local file: free, in use, shared; no thread is needed to say so. */
-START_TEST(tested_at_once)
+TEST_EACH(tested_at_once, 6)
 {
 	static const struct {
 		int op;
@@ -60,9 +59,8 @@ START_TEST(tested_at_once)
 	ck_assert_int_eq(possible(), LOCK_EX);
 	close(a.fd);
 }
-END_TEST
 
-START_TEST(records_are_tested_at_once)
+TEST(records_are_tested_at_once)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	struct asked a = {0}, b = {0};
@@ -80,9 +78,8 @@ START_TEST(records_are_tested_at_once)
 	close(b.fd);
 	close(fd);
 }
-END_TEST
 
-START_TEST(kernel_refuses_at_once)
+TEST_EACH(kernel_refuses_at_once, 2)
 {
 	struct asked a = {.fd = open(path, O_PATH | O_CLOEXEC)};
 
@@ -93,10 +90,9 @@ START_TEST(kernel_refuses_at_once)
 	ck_assert_uint_eq(a.in_use + threads(), 0);
 	close(a.fd);
 }
-END_TEST
 
 /* So many leases are recalled at once: no thread is started for those that are not in use. */
-START_TEST(many_that_are_free)
+TEST(many_that_are_free)
 {
 	static struct asked all[MANY];
 
@@ -111,10 +107,9 @@ START_TEST(many_that_are_free)
 	}
 	ck_assert_uint_eq(threads(), 0);
 }
-END_TEST
 
 /* In use: the first answer comes from the loop, the last from a thread, in this order, and both once. */
-START_TEST(waits_after_the_test)
+TEST_EACH(waits_after_the_test, 2)
 {
 	int fd = holder(_i ? LOCK_SH : LOCK_EX);
 	struct asked a = {0};
@@ -127,10 +122,9 @@ START_TEST(waits_after_the_test)
 	ck_assert_int_eq(possible(), LOCK_EX);
 	close(a.fd);
 }
-END_TEST
 
 /* The lock ends before the loop has told that it is in use. */
-START_TEST(ends_at_once)
+TEST(ends_at_once)
 {
 	int fd = holder(LOCK_EX);
 	struct asked a = {0};
@@ -142,9 +136,8 @@ START_TEST(ends_at_once)
 	ck_assert_uint_eq(a.in_use, 1);
 	close(a.fd);
 }
-END_TEST
 
-START_TEST(stopped_before_its_thread)
+TEST(stopped_before_its_thread)
 {
 	int fd = holder(LOCK_EX);
 	struct asked a = {0};
@@ -157,7 +150,6 @@ START_TEST(stopped_before_its_thread)
 	ck_assert_int_eq(possible(), LOCK_EX);
 	close(a.fd);
 }
-END_TEST
 
 static void wait_for_each(struct asked *all, unsigned count)
 {
@@ -179,7 +171,7 @@ static void wait_for_each(struct asked *all, unsigned count)
 	}
 }
 
-START_TEST(threads_are_parked)
+TEST(threads_are_parked)
 {
 	static struct asked all[3 * PARKED];
 
@@ -194,10 +186,9 @@ START_TEST(threads_are_parked)
 	for (int i = 0; i < 3 * PARKED; i++)
 		close(all[i].fd);
 }
-END_TEST
 
 /* A thread that waits for a record has left the table of descriptors: it must not be used for the next probe. */
-START_TEST(threads_of_records_end)
+TEST(threads_of_records_end)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	struct asked a = {0}, b = {0};
@@ -219,10 +210,9 @@ START_TEST(threads_of_records_end)
 	close(a.fd);
 	close(b.fd);
 }
-END_TEST
 
 /* No thread can be started: the probe does not exist, and nothing of it is told later. */
-START_TEST(no_thread)
+TEST_EACH(no_thread, 2)
 {
 	int fd = holder(LOCK_EX);
 	struct asked a = {.fd = open_file()};
@@ -240,24 +230,4 @@ START_TEST(no_thread)
 	check_answer(&a, PROBE_IN_USE);
 	close(fd);
 	close(a.fd);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_loop_test(tests, tested_at_once, 0, 6);
-	tcase_add_test(tests, records_are_tested_at_once);
-	tcase_add_loop_test(tests, kernel_refuses_at_once, 0, 2);
-	tcase_add_test(tests, many_that_are_free);
-	tcase_add_loop_test(tests, waits_after_the_test, 0, 2);
-	tcase_add_test(tests, ends_at_once);
-	tcase_add_test(tests, stopped_before_its_thread);
-	tcase_add_test(tests, threads_are_parked);
-	tcase_add_test(tests, threads_of_records_end);
-	tcase_add_loop_test(tests, no_thread, 0, 2);
-}
-
-int main(void)
-{
-	return run_tests("probe_threads", add_tests);
 }

@@ -1,17 +1,11 @@
 /* procfs/procfs.h: texts as a whole, walks, and what a descriptor refers to. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "procfs/procfs.h"
 #include "tests/unit/suite.h"
 
-START_TEST(walks)
+TEST(walks)
 {
 	struct procfs_walk walk;
 	bool found = false;
@@ -27,10 +21,9 @@ START_TEST(walks)
 	ck_assert_int_eq(procfs_walk(&walk, AT_FDCWD, "/proc/0/fd"), -ENOENT);
 	procfs_walk_end(&walk);
 }
-END_TEST
 
 /* A walk ends in the middle, and a later one goes on there, as in a search that takes turns. */
-START_TEST(a_walk_goes_on)
+TEST(a_walk_goes_on)
 {
 	struct procfs_walk walk;
 	unsigned all = 0, parts = 0;
@@ -60,9 +53,8 @@ START_TEST(a_walk_goes_on)
 	ck_assert(procfs_has_few(getpid(), 100));
 	ck_assert(procfs_has_few(0, 100));
 }
-END_TEST
 
-START_TEST(kinds)
+TEST(kinds)
 {
 	int pair[2], ends[2], fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), anon, file;
 	char folder[SUITE_PATH_BYTES], path[SUITE_PATH_BYTES + 16];
@@ -86,9 +78,8 @@ START_TEST(kinds)
 	ck_assert_int_eq(procfs_kind(fds, file), PROCFS_FILE); /* nothing is known: it is looked at */
 	close(fds);
 }
-END_TEST
 
-START_TEST(texts)
+TEST(texts)
 {
 	struct procfs_text text = {0};
 	char head[8];
@@ -104,24 +95,10 @@ START_TEST(texts)
 	ck_assert_int_eq(procfs_head(AT_FDCWD, "/proc/self/nothing", head, sizeof(head)), -ENOENT);
 	ck_assert_str_eq(head, "");
 }
-END_TEST
 
-START_TEST(own_proc)
+TEST(own_proc)
 {
 	char why[256] = "";
 
 	ck_assert_msg(procfs_check(why, sizeof(why)) == 0, "%s", why);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("procfs");
-
-	tcase_add_test(tc, walks);
-	tcase_add_test(tc, a_walk_goes_on);
-	tcase_add_test(tc, kinds);
-	tcase_add_test(tc, texts);
-	tcase_add_test(tc, own_proc);
-	return suite_run_case("procfs", tc);
 }

@@ -1,13 +1,6 @@
 /* procfs/procfs.h: lock lines and fdinfo, as the kernel writes them, and as it never does. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "procfs/procfs.h"
 #include "tests/unit/procfs_file.h"
-#include "tests/unit/suite.h"
 
 static const struct {
 	const char *line;
@@ -42,7 +35,7 @@ static const struct {
 	{"", false, 0, 0, 0, 0, 0},
 };
 
-START_TEST(lock_lines)
+TEST_EACH(lock_lines, ROWS(lock_rows))
 {
 	struct procfs_lock lock;
 
@@ -56,10 +49,9 @@ START_TEST(lock_lines)
 	ck_assert_int_eq(lock.from, lock_rows[_i].from);
 	ck_assert_int_eq(lock.to, lock_rows[_i].to);
 }
-END_TEST
 
 /* One waits for a lock, the other behind the first. */
-START_TEST(wait_lines)
+TEST_EACH(wait_lines, 2)
 {
 	static const char *const lines[] = {"3: -> POSIX  ADVISORY  READ  20250 00:1b:26202 3 4\n",
 					    "3:  -> POSIX  ADVISORY  READ  20250 00:1b:26202 3 4\n"};
@@ -74,7 +66,6 @@ START_TEST(wait_lines)
 	ck_assert_int_eq(lock.to, 5);
 	ck_assert(!procfs_lock_line(lines[_i], &lock));
 }
-END_TEST
 
 static int count_lock(void *arg, const struct procfs_lock *lock)
 {
@@ -82,7 +73,7 @@ static int count_lock(void *arg, const struct procfs_lock *lock)
 	return ++*(int *)arg == 3 ? 77 : 0;
 }
 
-START_TEST(fdinfo_texts)
+TEST(fdinfo_texts)
 {
 	char text[] = "pos:\t0\nflags:\t0100002\nmnt_id:\t30\nino:\t18446744073709551615\n"
 		      "lock:\t1: FLOCK  ADVISORY  WRITE 359 00:13:11691 0 EOF\n"
@@ -107,7 +98,6 @@ START_TEST(fdinfo_texts)
 	ck_assert_int_eq(procfs_fdinfo_of(-1, &info, NULL, NULL), -ENOENT);
 	ck_assert_int_eq(info.mount_id, -1);
 }
-END_TEST
 
 static int on_lock(void *arg, const struct procfs_lock *lock)
 {
@@ -140,7 +130,7 @@ static size_t count_listed(void)
 
 /* More than fits into the first piece of memory: each of these ranges has a line. While other locks of the machine come
  * and go, one reading of /proc/locks may have a line twice, or not at all (keeper/kernel/refind.h). */
-START_TEST(many_locks)
+TEST(many_locks)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 	struct procfs_fdinfo info, head;
@@ -161,16 +151,4 @@ START_TEST(many_locks)
 		ck_assert_int_eq(procfs_locks(on_one_of_many, &wanted), 0);
 	ck_assert_uint_eq(count_listed(), MANY);
 	close(fd);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("procfs_locks");
-
-	tcase_add_loop_test(tc, lock_lines, 0, sizeof(lock_rows) / sizeof(*lock_rows));
-	tcase_add_loop_test(tc, wait_lines, 0, 2);
-	tcase_add_test(tc, fdinfo_texts);
-	tcase_add_test(tc, many_locks);
-	return suite_run_case("procfs_locks", tc);
 }

@@ -1,14 +1,10 @@
 /* procfs/procfs.h: mount lines, as the kernel writes them, and as it never does. */
-#include <check.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "procfs/procfs.h"
 #include "tests/unit/suite.h"
 
-START_TEST(mount_lines)
+TEST(mount_lines)
 {
 	char nfs[] =
 		"36 35 98:0 /a\\040- /mnt/with\\040blank\\134040\\011 rw,noatime master:1 shared:2 - nfs4 10.0.0.7:/x rw,nolock\n";
@@ -32,9 +28,8 @@ START_TEST(mount_lines)
 	ck_assert(procfs_mount_line(newline, &mount));
 	ck_assert_str_eq(mount.point, "/a\nb\xff");
 }
-END_TEST
 
-START_TEST(no_mount_lines)
+TEST_EACH(no_mount_lines, 9)
 {
 	static const char *const rows[] = {"",
 					   "\n",
@@ -51,14 +46,13 @@ START_TEST(no_mount_lines)
 	strcpy(line, rows[_i]);
 	ck_assert_msg(!procfs_mount_line(line, &mount), "%s", rows[_i]);
 }
-END_TEST
 
 static int on_mount(void *arg, const struct procfs_mount *mount)
 {
 	return strcmp(mount->point, arg) == 0 ? mount->id : 0;
 }
 
-START_TEST(own_mounts)
+TEST(own_mounts)
 {
 	char root[] = "/", nowhere[] = "/no/such/place";
 	FILE *table = procfs_mounts_open(0), *same = procfs_mounts_open(getpid());
@@ -74,15 +68,4 @@ START_TEST(own_mounts)
 	fclose(table);
 	fclose(same);
 	ck_assert_ptr_null(procfs_mounts_open(-1));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("procfs_mounts");
-
-	tcase_add_test(tc, mount_lines);
-	tcase_add_loop_test(tc, no_mount_lines, 0, 9);
-	tcase_add_test(tc, own_mounts);
-	return suite_run_case("procfs_mounts", tc);
 }

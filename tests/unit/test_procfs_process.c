@@ -1,15 +1,10 @@
 /* procfs/procfs.h: stat and maps, as the kernel writes them, and as a hostile process makes them. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "procfs/procfs.h"
 #include "tests/unit/procfs_file.h"
-#include "tests/unit/suite.h"
 
 static const struct {
 	const char *text;
@@ -32,7 +27,7 @@ static const struct {
 	{"", false, 0, 0, 0, 0},
 };
 
-START_TEST(stat_texts)
+TEST_EACH(stat_texts, ROWS(stat_rows))
 {
 	struct procfs_stat stat;
 
@@ -46,9 +41,8 @@ START_TEST(stat_texts)
 	ck_assert_uint_eq(stat.started, stat_rows[_i].started);
 	ck_assert_int_eq(stat.stop_signal, stat_rows[_i].stop_signal);
 }
-END_TEST
 
-START_TEST(own_stat)
+TEST(own_stat)
 {
 	char before[16] = "";
 	struct procfs_stat stat;
@@ -65,9 +59,8 @@ START_TEST(own_stat)
 	ck_assert_int_ge(procfs_ran_ns(getpid()), 0);
 	ck_assert_int_eq(procfs_ran_ns(0), -1);
 }
-END_TEST
 
-START_TEST(map_lines)
+TEST(map_lines)
 {
 	char file[] = "7f95c2eb4000-7f95c2eb5000 rw-s 00002000 fd:1b 4879360                    /a b (deleted)\n";
 	char none[] = "7f95c2eb4000-ffffffffff600000 --xp 00000000 00:00 0 \n", heap[] = "1-2 r--p 0 00:00 0 [heap]";
@@ -90,7 +83,6 @@ START_TEST(map_lines)
 	ck_assert(!procfs_map_line(broken, &map));
 	ck_assert(!procfs_map_line(empty, &map));
 }
-END_TEST
 
 static int on_map(void *arg, const struct procfs_map *map)
 {
@@ -100,7 +92,7 @@ static int on_map(void *arg, const struct procfs_map *map)
 	return 0;
 }
 
-START_TEST(own_maps)
+TEST(own_maps)
 {
 	struct wanted wanted = {.count = 0};
 	int fd = make_file(&wanted.st);
@@ -114,16 +106,4 @@ START_TEST(own_maps)
 	ck_assert_uint_eq(wanted.count, 1);
 	munmap(at, 4096);
 	ck_assert_int_eq(procfs_maps(0, on_map, &wanted), -ENOENT);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("procfs_process");
-
-	tcase_add_loop_test(tc, stat_texts, 0, sizeof(stat_rows) / sizeof(*stat_rows));
-	tcase_add_test(tc, own_stat);
-	tcase_add_test(tc, map_lines);
-	tcase_add_test(tc, own_maps);
-	return suite_run_case("procfs_process", tc);
 }

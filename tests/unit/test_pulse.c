@@ -1,9 +1,6 @@
 /* keeper/guard/pulse.c: does a keeper's loop hang? */
 #include "keeper/guard/pulse.h"
 
-#include <check.h>
-#include <stdlib.h>
-
 #include "keeper/clock.h"
 #include "tests/unit/suite.h"
 
@@ -19,6 +16,7 @@ static void setup(void)
 	now = 1000000 * MS;
 	pulse_start(&pulse, now);
 }
+FIXTURE(setup, NULL)
 
 /* Looks once per period for so long; the counter stands still at 1. Returns after how many ms the loop counts as
  * hanging; -1: it does not. */
@@ -33,54 +31,36 @@ static int hangs_after(int64_t patience, bool waits, int ms)
 	return -1;
 }
 
-START_TEST(period)
+TEST(period)
 {
 	ck_assert_int_eq(pulse_period_ms(SOON), PULSE_QUICK_MS);
 	ck_assert_int_eq(pulse_period_ms(LATER), PULSE_CHECK_MS);
 }
-END_TEST
 
-START_TEST(one_that_stands_still_hangs_when_patience_is_over)
+TEST(one_that_stands_still_hangs_when_patience_is_over)
 {
 	ck_assert_int_eq(hangs_after(SOON, false, 10000), 400);
 	setup();
 	ck_assert_int_eq(hangs_after(LATER, false, 10000), PULSE_HUNG_MS);
 }
-END_TEST
 
-START_TEST(one_that_waits_for_a_processor_has_more_time)
+TEST(one_that_waits_for_a_processor_has_more_time)
 {
 	ck_assert_int_eq(hangs_after(SOON, true, 10000), PULSE_HUNG_MS);
 }
-END_TEST
 
-START_TEST(one_that_turns_does_not_hang)
+TEST(one_that_turns_does_not_hang)
 {
 	for (int64_t i = 1; i < 100; i++)
 		ck_assert(!pulse_hangs(&pulse, i, now + i * 10000 * MS, SOON, false));
 	ck_assert_int_eq(pulse.since_ns, now + 99 * 10000 * MS);
 }
-END_TEST
 
 /* The machine was suspended, or the parent stopped: the time in which the parent did not run counts for two periods. */
-START_TEST(time_without_the_parent_does_not_count)
+TEST(time_without_the_parent_does_not_count)
 {
 	ck_assert(!pulse_hangs(&pulse, 1, now, SOON, false));
 	ck_assert(!pulse_hangs(&pulse, 1, now + 3600000 * MS, SOON, false));
 	ck_assert_int_eq(pulse.still_ns, 2 * PULSE_QUICK_MS * MS);
 	ck_assert(pulse_hangs(&pulse, 1, now + 3600200 * MS, SOON, false));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("pulse");
-
-	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, period);
-	tcase_add_test(tc, one_that_stands_still_hangs_when_patience_is_over);
-	tcase_add_test(tc, one_that_waits_for_a_processor_has_more_time);
-	tcase_add_test(tc, one_that_turns_does_not_hang);
-	tcase_add_test(tc, time_without_the_parent_does_not_count);
-	return suite_run_case("pulse", tc);
 }

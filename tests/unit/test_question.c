@@ -1,14 +1,8 @@
 /* keeper/fronts/question.c: receiving what a hostile program may send; no descriptor stays behind. */
 #include "keeper/fronts/question.h"
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "tests/unit/good_question.h"
 #include "tests/unit/open_count.h"
@@ -38,6 +32,7 @@ static void teardown(void)
 	close(theirs);
 	close(passed);
 }
+FIXTURE(setup, teardown)
 static void send_message(const void *data, size_t size, size_t descriptors)
 {
 	struct iovec iov = {(void *)data, size};
@@ -76,7 +71,7 @@ static ssize_t receive(struct wire_request *r, int *fd)
 	return n;
 }
 
-START_TEST(nothing_yet)
+TEST(nothing_yet)
 {
 	struct wire_request r;
 	int fd = 99;
@@ -84,9 +79,8 @@ START_TEST(nothing_yet)
 	ck_assert_int_eq(receive(&r, &fd), -EAGAIN);
 	ck_assert_int_eq(fd, -1);
 }
-END_TEST
 
-START_TEST(peer_gone)
+TEST(peer_gone)
 {
 	struct wire_request r;
 	int fd = 99;
@@ -96,9 +90,8 @@ START_TEST(peer_gone)
 	ck_assert_int_eq(fd, -1);
 	theirs = dup(ours);
 }
-END_TEST
 
-START_TEST(one_descriptor)
+TEST(one_descriptor)
 {
 	struct wire_request sent = good(WIRE_LOCK), r = {0};
 	int fd = -1;
@@ -115,9 +108,8 @@ START_TEST(one_descriptor)
 	ck_assert_int_eq(fd, -1);
 	ck_assert_int_eq(count_open(), before);
 }
-END_TEST
 
-START_TEST(too_many_descriptors)
+TEST_EACH(too_many_descriptors, 6)
 {
 	static const size_t counts[] = {2, 3, 4, 5, 6, MANY};
 	struct wire_request sent = good(WIRE_LOCK), r;
@@ -132,10 +124,9 @@ START_TEST(too_many_descriptors)
 	ck_assert_int_eq(receive(&r, &fd), sizeof(sent));
 	close(fd);
 }
-END_TEST
 
 /* Its length is 0, as if the peer had gone, and yet a descriptor comes with it. */
-START_TEST(empty_message)
+TEST_EACH(empty_message, 3)
 {
 	struct wire_request r;
 	int fd = 99;
@@ -145,7 +136,6 @@ START_TEST(empty_message)
 	ck_assert_int_eq(fd, -1);
 	ck_assert_int_eq(count_open(), before);
 }
-END_TEST
 
 /* What is longer than a question may be is cut off, and its length says so; a text always ends with NUL. */
 static void check_length(size_t n)
@@ -174,17 +164,20 @@ static void check_length(size_t n)
 			 n == sizeof(sent) ? QUESTION_LOCK : QUESTION_MALFORMED);
 }
 
-START_TEST(every_length)
+TEST(every_length)
 {
 	for (size_t n = 1; n <= 2 * sizeof(struct wire_request); n++)
 		check_length(n);
 	for (size_t n = sizeof(struct question) - 2; n <= sizeof(struct question) + 100; n += 17)
 		check_length(n);
 }
-END_TEST
 
-START_TEST(table_full)
+/* valgrind keeps RLIMIT_NOFILE to itself: the kernel never sees the table full. */
+TEST(table_full)
 {
+	if (suite_under_valgrind())
+		return;
+
 	struct wire_request sent = good(WIRE_LOCK), r;
 	struct rlimit limit, old;
 	int fd = 99, top = dup(ours); /* the lowest free number */
@@ -205,10 +198,9 @@ START_TEST(table_full)
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
 	ck_assert_int_eq(count_open(), before);
 }
-END_TEST
 
 /* A later version may ask longer questions: it is told so, and not just disconnected. */
-START_TEST(longer_other_version)
+TEST(longer_other_version)
 {
 	struct {
 		struct wire_request r;
@@ -226,9 +218,8 @@ START_TEST(longer_other_version)
 	ck_assert_int_eq(question_check(&r, n, fd >= 0), QUESTION_OTHER_VERSION);
 	close(fd);
 }
-END_TEST
 
-START_TEST(a_text_follows)
+TEST(a_text_follows)
 {
 	struct {
 		struct wire_request r;
@@ -251,31 +242,4 @@ START_TEST(a_text_follows)
 		ck_assert_uint_eq(strlen(question.text),
 				  lengths[i] < WIRE_TEXT_BYTES ? lengths[i] : WIRE_TEXT_BYTES - 1);
 	}
-}
-END_TEST
-
-/* valgrind keeps RLIMIT_NOFILE to itself: the kernel never sees the table full. */
-static bool under_valgrind(void)
-{
-	const char *preload = getenv("LD_PRELOAD");
-
-	return preload && strstr(preload, "vgpreload");
-}
-
-int main(void)
-{
-	TCase *tests = tcase_create("question");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, nothing_yet);
-	tcase_add_test(tests, peer_gone);
-	tcase_add_test(tests, one_descriptor);
-	tcase_add_loop_test(tests, too_many_descriptors, 0, 6);
-	tcase_add_loop_test(tests, empty_message, 0, 3);
-	tcase_add_test(tests, every_length);
-	if (!under_valgrind())
-		tcase_add_test(tests, table_full);
-	tcase_add_test(tests, longer_other_version);
-	tcase_add_test(tests, a_text_follows);
-	return suite_run_case("question", tests);
 }

@@ -1,15 +1,10 @@
 /* keeper/fronts/question.c: which questions make sense, and what each kind of operation may have with it. */
 #include "keeper/fronts/question.h"
 
-#include <check.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/unit/good_question.h"
 #include "tests/unit/suite.h"
 
-START_TEST(good_ones)
+TEST(good_ones)
 {
 	struct wire_request r = good(WIRE_LOCK);
 
@@ -22,9 +17,8 @@ START_TEST(good_ones)
 		ck_assert_int_eq(question_check(&r, sizeof(r), false),
 				 r.op == WIRE_BEFORE ? QUESTION_BEFORE : QUESTION_CONTROL);
 }
-END_TEST
 
-START_TEST(descriptor_and_operation)
+TEST(descriptor_and_operation)
 {
 	for (unsigned op = 0; op < 256; op++) {
 		struct wire_request r = good(op);
@@ -38,9 +32,8 @@ START_TEST(descriptor_and_operation)
 		ck_assert_int_eq(question_check(&r, sizeof(r), false), without);
 	}
 }
-END_TEST
 
-START_TEST(other_version)
+TEST(other_version)
 {
 	struct wire_request r = good(WIRE_LOCK);
 
@@ -69,9 +62,8 @@ START_TEST(other_version)
 	r.magic++;
 	ck_assert_int_eq(question_check(&r, sizeof(r), true), QUESTION_MALFORMED);
 }
-END_TEST
 
-START_TEST(sizes)
+TEST(sizes)
 {
 	struct wire_request r = good(WIRE_PING);
 
@@ -84,9 +76,8 @@ START_TEST(sizes)
 				 n == sizeof(r) ? QUESTION_CONTROL : QUESTION_MALFORMED);
 	}
 }
-END_TEST
 
-START_TEST(with_a_text)
+TEST(with_a_text)
 {
 	struct wire_request r = good(WIRE_WHO);
 
@@ -100,9 +91,8 @@ START_TEST(with_a_text)
 	for (r = good(WIRE_LOCK); r.op < WIRE_WHO; r.op++)
 		ck_assert_int_eq(question_check(&r, sizeof(r) + 1, false), QUESTION_MALFORMED);
 }
-END_TEST
 
-START_TEST(which_have_a_text)
+TEST(which_have_a_text)
 {
 	struct wire_request sent = good(WIRE_BREAK);
 
@@ -120,7 +110,6 @@ START_TEST(which_have_a_text)
 	sent.space = WIRE_SPACES;
 	ck_assert_int_eq(question_check(&sent, sizeof(sent) + 1, false), QUESTION_MALFORMED);
 }
-END_TEST
 
 /* Each row spoils one field of a good question. */
 static const struct {
@@ -176,16 +165,15 @@ static void set_field(void *at, size_t bytes, int64_t value)
 	memcpy(at, bytes == 8 ? (void *)&value : bytes == 4 ? (void *)&four : (void *)&one, bytes);
 }
 
-START_TEST(field)
+TEST_EACH(field, ROWS(fields))
 {
 	struct wire_request r = good(WIRE_LOCK);
 
 	set_field((char *)&r + fields[_i].at, fields[_i].bytes, fields[_i].value);
 	ck_assert_msg((question_check(&r, sizeof(r), true) == QUESTION_LOCK) == fields[_i].ok, "%s", fields[_i].what);
 }
-END_TEST
 
-START_TEST(ranges)
+TEST(ranges)
 {
 	static const struct {
 		int64_t from, to;
@@ -211,20 +199,4 @@ START_TEST(ranges)
 		r.to = rows[i].to;
 		ck_assert_int_eq(question_check(&r, sizeof(r), true), rows[i].ok ? QUESTION_LOCK : QUESTION_MALFORMED);
 	}
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("question_check");
-
-	tcase_add_test(tests, good_ones);
-	tcase_add_test(tests, descriptor_and_operation);
-	tcase_add_test(tests, other_version);
-	tcase_add_test(tests, sizes);
-	tcase_add_test(tests, with_a_text);
-	tcase_add_test(tests, which_have_a_text);
-	tcase_add_loop_test(tests, field, 0, sizeof(fields) / sizeof(*fields));
-	tcase_add_test(tests, ranges);
-	return suite_run_case("question_check", tests);
 }

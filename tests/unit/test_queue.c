@@ -1,10 +1,6 @@
 /* keeper/leases/queue.c: the order of events and news, no recursion, and when ended leases are freed. */
 #include "keeper/leases/queue.h"
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "keeper/leases/keeper.h"
@@ -133,8 +129,9 @@ static void clean(void)
 {
 	HASH_CLEAR(hh, k.leases);
 }
+FIXTURE(prepare, clean)
 
-START_TEST(events_in_the_order_in_which_they_were_raised)
+TEST(events_in_the_order_in_which_they_were_raised)
 {
 	queue_raise(&leases[1], LEASE_CUE_FREE);
 	queue_raise(&leases[0], LEASE_CUE_GRANTED);
@@ -144,9 +141,8 @@ START_TEST(events_in_the_order_in_which_they_were_raised)
 	queue_settle(&k);
 	ck_assert_str_eq(said, "b:free, a:granted, b:expired, c:gone");
 }
-END_TEST
 
-START_TEST(an_event_that_waits_is_not_raised_again)
+TEST(an_event_that_waits_is_not_raised_again)
 {
 	queue_raise(&leases[0], LEASE_CUE_UP);
 	queue_raise(&leases[1], LEASE_CUE_UP);
@@ -157,7 +153,6 @@ START_TEST(an_event_that_waits_is_not_raised_again)
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:up, b:up, a:up");
 }
-END_TEST
 
 static void supersede_the_next(struct lease *lease, enum lease_cue event)
 {
@@ -168,7 +163,7 @@ static void supersede_the_next(struct lease *lease, enum lease_cue event)
 }
 
 /* on_step() and on_told() fail if one is called inside of another. */
-START_TEST(a_step_raises_and_does_not_recurse)
+TEST(a_step_raises_and_does_not_recurse)
 {
 	in_step = supersede_the_next;
 	queue_raise(&leases[0], LEASE_CUE_GRANTED);
@@ -176,7 +171,6 @@ START_TEST(a_step_raises_and_does_not_recurse)
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:granted, c:up, b:superseded, told 0 1, told 1 1, told 2 1");
 }
-END_TEST
 
 static void give_up(struct waiter *waiter, unsigned news)
 {
@@ -185,7 +179,7 @@ static void give_up(struct waiter *waiter, unsigned news)
 		queue_raise(&leases[0], LEASE_CUE_UNWANTED);
 }
 
-START_TEST(all_events_before_the_next_caller)
+TEST(all_events_before_the_next_caller)
 {
 	when_told = give_up;
 	queue_tell(&waiters[0], WAITER_SERVE);
@@ -194,9 +188,8 @@ START_TEST(all_events_before_the_next_caller)
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:expired, b:expired, c:expired, told 0 1, a:unwanted, told 1 1");
 }
-END_TEST
 
-START_TEST(news_of_one_caller_is_told_at_once)
+TEST(news_of_one_caller_is_told_at_once)
 {
 	queue_tell(&waiters[1], WAITER_QUEUED);
 	queue_tell(&waiters[0], WAITER_SERVE);
@@ -204,9 +197,8 @@ START_TEST(news_of_one_caller_is_told_at_once)
 	queue_settle(&k);
 	ck_assert_str_eq(said, "told 1 6, told 0 1");
 }
-END_TEST
 
-START_TEST(a_caller_that_left_is_not_told)
+TEST(a_caller_that_left_is_not_told)
 {
 	for (int i = 0; i < WAITERS; i++)
 		queue_tell(&waiters[i], WAITER_SERVE);
@@ -215,9 +207,8 @@ START_TEST(a_caller_that_left_is_not_told)
 	queue_settle(&k);
 	ck_assert_str_eq(said, "told 0 1, told 2 1");
 }
-END_TEST
 
-START_TEST(the_reason_of_a_refusal)
+TEST(the_reason_of_a_refusal)
 {
 	waiters[0].why = strdup("no room");
 	queue_tell(&waiters[0], WAITER_REFUSED);
@@ -226,9 +217,8 @@ START_TEST(the_reason_of_a_refusal)
 	ck_assert_str_eq(said, "told 0 8 no room, told 1 8 the keeper has no memory left");
 	ck_assert_ptr_null(waiters[0].why);
 }
-END_TEST
 
-START_TEST(what_comes_when)
+TEST(what_comes_when)
 {
 	to_free = 2;
 	queue_obey(&leases[2]);
@@ -248,30 +238,11 @@ START_TEST(what_comes_when)
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:up, tried, down, in use b, told 0 1, obey c, freed, in use b, obey c");
 }
-END_TEST
 
-START_TEST(a_keeper_that_ends_does_nothing)
+TEST(a_keeper_that_ends_does_nothing)
 {
 	queue_raise(&leases[0], LEASE_CUE_UP);
 	queue_stop(&k);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "");
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("queue");
-
-	tcase_add_checked_fixture(tc, prepare, clean);
-	tcase_add_test(tc, events_in_the_order_in_which_they_were_raised);
-	tcase_add_test(tc, an_event_that_waits_is_not_raised_again);
-	tcase_add_test(tc, a_step_raises_and_does_not_recurse);
-	tcase_add_test(tc, all_events_before_the_next_caller);
-	tcase_add_test(tc, news_of_one_caller_is_told_at_once);
-	tcase_add_test(tc, a_caller_that_left_is_not_told);
-	tcase_add_test(tc, the_reason_of_a_refusal);
-	tcase_add_test(tc, what_comes_when);
-	tcase_add_test(tc, a_keeper_that_ends_does_nothing);
-	return suite_run_case("queue", tc);
 }

@@ -1,9 +1,4 @@
 /* keeper/callers/quota.c: the shares of users, one kind beside another, and what is left when all was given back. */
-#include <check.h>
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "keeper/callers/listener.h"
 #include "keeper/callers/quota.h"
 #include "keeper/callers/session.h"
@@ -61,7 +56,7 @@ static unsigned take_all(uid_t uid, enum quota_kind kind, int end)
 	return count;
 }
 
-START_TEST(each_user_has_a_share)
+TEST(each_user_has_a_share)
 {
 	quota_begin();
 	ck_assert_uint_eq(take_all(FIRST_UID, QUOTA_CONNECTION, -EDQUOT), LIMIT / 4);
@@ -73,9 +68,8 @@ START_TEST(each_user_has_a_share)
 	ck_assert_int_eq(take(FIRST_UID, QUOTA_STATUS), 0);
 	quota_end();
 }
-END_TEST
 
-START_TEST(all_together_leave_some)
+TEST(all_together_leave_some)
 {
 	static const struct {
 		enum quota_kind kind;
@@ -101,9 +95,8 @@ START_TEST(all_together_leave_some)
 	}
 	quota_end();
 }
-END_TEST
 
-START_TEST(root_and_the_keepers_user_are_not_counted)
+TEST(root_and_the_keepers_user_are_not_counted)
 {
 	quota_begin();
 	for (int i = 0; i < 10 * LIMIT; i++) {
@@ -117,9 +110,8 @@ START_TEST(root_and_the_keepers_user_are_not_counted)
 	quota_give(&k, FIRST_UID, QUOTA_CONNECTION);
 	ck_assert_ptr_null(sessions.quotas.users);
 }
-END_TEST
 
-START_TEST(nothing_is_left)
+TEST(nothing_is_left)
 {
 	quota_begin();
 	for (int round = 0; round < 3; round++) {
@@ -135,16 +127,4 @@ START_TEST(nothing_is_left)
 		}
 		ck_assert_ptr_null(sessions.quotas.users);
 	}
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("quota");
-
-	tcase_add_test(tests, each_user_has_a_share);
-	tcase_add_test(tests, all_together_leave_some);
-	tcase_add_test(tests, root_and_the_keepers_user_are_not_counted);
-	tcase_add_test(tests, nothing_is_left);
-	return suite_run_case("quota", tests);
 }

@@ -1,14 +1,6 @@
 /* shim/recent.c: what may be remembered of a file, and when it is another. */
-#include <check.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "shim/recent.c"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 static char path[SUITE_PATH_BYTES + 2], other[SUITE_PATH_BYTES + 2];
 static int fd;
@@ -28,6 +20,7 @@ static void teardown(void)
 	close(fd);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 /* As protect.c does: the key of a look that found nothing. */
 static struct recent_key key_now(void)
@@ -71,7 +64,7 @@ static bool is_seen_by_path(const struct recent_key *key)
 	return found;
 }
 
-START_TEST(what_has_just_changed)
+TEST(what_has_just_changed)
 {
 	struct timespec now;
 	struct recent_key key;
@@ -88,10 +81,9 @@ START_TEST(what_has_just_changed)
 	ck_assert_uint_eq(key.dev, st.st_dev);
 	ck_assert(key_of_an_old_file().ino == st.st_ino);
 }
-END_TEST
 
 /* A change time of a whole second means that the file system counts in seconds. */
-START_TEST(times_that_tick_slowly)
+TEST(times_that_tick_slowly)
 {
 	const int64_t second = 1000000000;
 	int64_t t = (sys_clock_ns(CLOCK_REALTIME_COARSE) / second - 1) * second;
@@ -106,9 +98,8 @@ START_TEST(times_that_tick_slowly)
 	t -= 1002 * second;
 	ck_assert(!recent_is_young(t));
 }
-END_TEST
 
-START_TEST(remembered)
+TEST(remembered)
 {
 	struct recent_key key = key_of_an_old_file(), changed = key;
 
@@ -126,10 +117,9 @@ START_TEST(remembered)
 	ck_assert_int_eq(link(other, path), 0);
 	ck_assert(!recent_key(fd, 1, &changed));
 }
-END_TEST
 
 /* An answer for a file without a path, or one whose path is too long, is found by its change time only. */
-START_TEST(without_a_path)
+TEST(without_a_path)
 {
 	struct recent_key key = key_of_an_old_file();
 	const struct recent pathless = {.path_hash = 0};
@@ -139,9 +129,8 @@ START_TEST(without_a_path)
 	ck_assert(recent_find(&key, &seen) && !seen.page);
 	ck_assert(!recent_find_path(&key, &seen));
 }
-END_TEST
 
-START_TEST(forgotten)
+TEST(forgotten)
 {
 	struct recent_key key = key_of_an_old_file(), later = key;
 
@@ -155,11 +144,10 @@ START_TEST(forgotten)
 	later = key_now();
 	ck_assert(!is_seen(&later) && !is_seen_by_path(&later));
 }
-END_TEST
 
 /* However soon a rename follows on a look that followed on a write: the look does not count any more. Where the change time
  * may be the same, it never counted. */
-START_TEST(renamed_just_after_a_look)
+TEST(renamed_just_after_a_look)
 {
 	struct recent_key key, changed;
 	int counted = 0;
@@ -175,10 +163,9 @@ START_TEST(renamed_just_after_a_look)
 	}
 	ck_assert_int_eq(counted, 0);
 }
-END_TEST
 
 /* The look at a young file tells nothing but its path. */
-START_TEST(a_young_look)
+TEST(a_young_look)
 {
 	struct recent_key key;
 
@@ -188,9 +175,8 @@ START_TEST(a_young_look)
 	recent_add(&key, &answer);
 	ck_assert(!is_seen(&key) && is_seen_by_path(&key));
 }
-END_TEST
 
-START_TEST(no_file)
+TEST(no_file)
 {
 	struct recent_key key = {.ino = 1};
 	int pipes[2];
@@ -200,21 +186,4 @@ START_TEST(no_file)
 	close(pipes[0]);
 	close(pipes[1]);
 	ck_assert(!recent_key(-1, 1, &key) && key.ino == 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("recent");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, what_has_just_changed);
-	tcase_add_test(tc, times_that_tick_slowly);
-	tcase_add_test(tc, remembered);
-	tcase_add_test(tc, without_a_path);
-	tcase_add_test(tc, forgotten);
-	tcase_add_test(tc, renamed_just_after_a_look);
-	tcase_add_test(tc, a_young_look);
-	tcase_add_test(tc, no_file);
-	return suite_run_case("recent", tc);
 }

@@ -1,22 +1,11 @@
 /* keeper/kernel/refind.h: files are found again by path and through processes, and opened anew; nothing else is. */
 #include "keeper/kernel/refind.h"
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 #define FILES 3
 
@@ -60,6 +49,7 @@ static void teardown(void)
 	}
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static bool is_file(int fd, const struct refind *r)
 {
@@ -97,7 +87,7 @@ static void hide_files(void)
 		ck_assert_int_eq(rename(paths[i], elsewhere[i]), 0);
 }
 
-START_TEST(a_path_that_leads_to_the_file_opens_it)
+TEST(a_path_that_leads_to_the_file_opens_it)
 {
 	refind_by_path(&files[0], paths[0]);
 	ck_assert_int_ge(files[0].fd, 0);
@@ -105,19 +95,17 @@ START_TEST(a_path_that_leads_to_the_file_opens_it)
 	ck_assert_int_eq(files[0].path_fd, -1);
 	ck_assert(!files[0].error && !files[0].forbidden);
 }
-END_TEST
 
-START_TEST(a_path_that_leads_elsewhere_opens_nothing)
+TEST(a_path_that_leads_elsewhere_opens_nothing)
 {
 	refind_by_path(&files[0], paths[1]);
 	ck_assert(files[0].fd == -1 && files[0].path_fd == -1 && !files[0].error);
 	refind_by_path(&files[0], elsewhere[0]);
 	ck_assert(files[0].fd == -1 && files[0].path_fd == -1 && !files[0].error);
 }
-END_TEST
 
 /* What exists and cannot be opened: a socket. Root may open any file. */
-START_TEST(a_file_that_cannot_be_opened_is_found_all_the_same)
+TEST(a_file_that_cannot_be_opened_is_found_all_the_same)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -134,9 +122,8 @@ START_TEST(a_file_that_cannot_be_opened_is_found_all_the_same)
 	refind_begin(&r); /* another try: the list is still of use */
 	ck_assert(!r.error && r.forbidden);
 }
-END_TEST
 
-START_TEST(the_search_finds_files_through_a_process)
+TEST(the_search_finds_files_through_a_process)
 {
 	struct refind *array[FILES] = {&files[2], &files[0], &files[1]};
 
@@ -154,9 +141,8 @@ START_TEST(the_search_finds_files_through_a_process)
 	ck_assert_int_eq(flock(files[0].fd, LOCK_EX | LOCK_NB), -1);
 	ck_assert_int_eq(errno, EWOULDBLOCK);
 }
-END_TEST
 
-START_TEST(the_search_leaves_what_was_found_to_the_list)
+TEST(the_search_leaves_what_was_found_to_the_list)
 {
 	struct refind *array[FILES] = {&files[0], &files[1], &files[2]};
 	struct listed *listed;
@@ -172,10 +158,9 @@ START_TEST(the_search_leaves_what_was_found_to_the_list)
 	ck_assert_int_ne(files[1].listed[WIRE_FLOCK], LISTED_NONE);
 	listed_free(listed);
 }
-END_TEST
 
 /* A step after the search may never have been started. */
-START_TEST(another_try_closes_what_the_last_one_found)
+TEST(another_try_closes_what_the_last_one_found)
 {
 	struct refind *array[] = {&files[0]};
 	int found;
@@ -189,9 +174,8 @@ START_TEST(another_try_closes_what_the_last_one_found)
 	ck_assert_int_eq(fcntl(found, F_GETFD), -1);
 	ck_assert_int_eq(files[0].listed[WIRE_FLOCK], LISTED_UNKNOWN);
 }
-END_TEST
 
-START_TEST(a_path_in_memory_opens_at_once)
+TEST(a_path_in_memory_opens_at_once)
 {
 	int fd = refind_at_once(files[0].dev, files[0].ino, paths[0]);
 
@@ -200,20 +184,4 @@ START_TEST(a_path_in_memory_opens_at_once)
 	close(fd);
 	ck_assert_int_eq(refind_at_once(files[0].dev, files[0].ino, paths[1]), -1);
 	ck_assert_int_eq(refind_at_once(files[0].dev, files[0].ino, elsewhere[0]), -1);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("files");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_path_that_leads_to_the_file_opens_it);
-	tcase_add_test(tc, a_path_that_leads_elsewhere_opens_nothing);
-	tcase_add_test(tc, a_file_that_cannot_be_opened_is_found_all_the_same);
-	tcase_add_test(tc, the_search_finds_files_through_a_process);
-	tcase_add_test(tc, the_search_leaves_what_was_found_to_the_list);
-	tcase_add_test(tc, another_try_closes_what_the_last_one_found);
-	tcase_add_test(tc, a_path_in_memory_opens_at_once);
-	return suite_run_case("refind", tc);
 }

@@ -1,10 +1,6 @@
 /* keeper/guard/relying.c: which holders count when leases run out. Made-up holders. */
 #include "keeper/guard/relying.h"
 
-#include <check.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "keeper/guard/table.h"
 #include "tests/unit/suite.h"
 
@@ -43,6 +39,7 @@ static void teardown(void)
 	family_free(&first);
 	look_end(&look);
 }
+FIXTURE(setup, teardown)
 
 static int holds(pid_t pid, int64_t from, int64_t to)
 {
@@ -55,7 +52,7 @@ static void calls(pid_t pid)
 	table_add_caller(&table, &(struct table_caller){.pid = pid, .space = WIRE_RECORD, .dev = 1, .ino = 2});
 }
 
-START_TEST(a_lock_under_a_lease_counts)
+TEST(a_lock_under_a_lease_counts)
 {
 	ck_assert_int_eq(holds(5, 0, 10), 0); /* beside the lease */
 	ck_assert_uint_eq(family_count(&family), 0);
@@ -65,18 +62,16 @@ START_TEST(a_lock_under_a_lease_counts)
 	ck_assert_uint_eq(family_count(&family), 1);
 	ck_assert_int_eq(told, 1); /* at once, and once */
 }
-END_TEST
 
 /* Before the first are known all holders count, whether they are in a call or not. */
-START_TEST(all_count_at_first)
+TEST(all_count_at_first)
 {
 	calls(5);
 	holds(5, 10, 20);
 	ck_assert(family_has(&family, 5));
 }
-END_TEST
 
-START_TEST(a_caller_without_an_answer_relies_on_nothing)
+TEST(a_caller_without_an_answer_relies_on_nothing)
 {
 	look.first = &first;
 	calls(5);
@@ -86,9 +81,8 @@ START_TEST(a_caller_without_an_answer_relies_on_nothing)
 	holds(6, 10, 20);
 	ck_assert(family_has(&family, 6));
 }
-END_TEST
 
-START_TEST(one_of_the_first_counts_also_in_a_call)
+TEST(one_of_the_first_counts_also_in_a_call)
 {
 	family_add(&first, 5);
 	look.first = &first;
@@ -96,9 +90,8 @@ START_TEST(one_of_the_first_counts_also_in_a_call)
 	holds(5, 10, 20);
 	ck_assert(family_has(&family, 5));
 }
-END_TEST
 
-START_TEST(a_call_on_another_file_is_no_excuse)
+TEST(a_call_on_another_file_is_no_excuse)
 {
 	look.first = &first;
 	table_add_caller(&table, &(struct table_caller){.pid = 5, .space = WIRE_RECORD, .dev = 1, .ino = 3});
@@ -106,10 +99,9 @@ START_TEST(a_call_on_another_file_is_no_excuse)
 	holds(5, 10, 20);
 	ck_assert(family_has(&family, 5));
 }
-END_TEST
 
 /* `dflock break` of a user: this process, which that user has passed the lock to, is another user's. */
-START_TEST(a_lease_that_was_broken_for_a_user)
+TEST(a_lease_that_was_broken_for_a_user)
 {
 	const uid_t own = geteuid(), another = own + 1;
 
@@ -124,19 +116,4 @@ START_TEST(a_lease_that_was_broken_for_a_user)
 	table_break_for(&table, 0, own);
 	holds(getpid(), 10, 20);
 	ck_assert(family_has(&family, getpid()));
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("look");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, a_lock_under_a_lease_counts);
-	tcase_add_test(tc, all_count_at_first);
-	tcase_add_test(tc, a_caller_without_an_answer_relies_on_nothing);
-	tcase_add_test(tc, one_of_the_first_counts_also_in_a_call);
-	tcase_add_test(tc, a_call_on_another_file_is_no_excuse);
-	tcase_add_test(tc, a_lease_that_was_broken_for_a_user);
-	return suite_run_case("relying", tc);
 }

@@ -1,9 +1,4 @@
 /* store/reply.c, explain.c and message.c: what comes from the server is bounded and checked, or refused. */
-#include <check.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "store/reply.h"
 #include "store/words.h"
 #include "tests/unit/suite.h"
@@ -73,7 +68,7 @@ static const struct {
 	{"ok", REPLY_MAY(STORE_OK), -EPROTO, 0},
 };
 
-START_TEST(verdict)
+TEST_EACH(verdict, ROWS(verdicts))
 {
 	redisReply *reply = list(verdicts[_i].words);
 	struct store_reply out;
@@ -83,9 +78,8 @@ START_TEST(verdict)
 		ck_assert_int_eq(out.status, verdicts[_i].status);
 	freeReplyObject(reply);
 }
-END_TEST
 
-START_TEST(blockers)
+TEST(blockers)
 {
 	redisReply *reply = list("WAIT 5 a-1 10 -3 holds b-2 0 0 waits");
 	struct store_reply out;
@@ -107,9 +101,8 @@ START_TEST(blockers)
 	ck_assert_str_eq(out.blockers[0].host, "a-1");
 	freeReplyObject(reply);
 }
-END_TEST
 
-START_TEST(too_deep_or_too_many)
+TEST(too_deep_or_too_many)
 {
 	ck_assert_ptr_null(read_reply("*1048577\r\n"));
 	ck_assert_ptr_null(read_reply("*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n"));
@@ -119,7 +112,6 @@ START_TEST(too_deep_or_too_many)
 	ck_assert_int_eq(reply_parse(reply, ~0u, &out), -EPROTO);
 	freeReplyObject(reply);
 }
-END_TEST
 
 /* --- errors and INFO --- */
 
@@ -157,16 +149,15 @@ static const struct {
 	{"ERR \x1b[31mred", REPLY_ERROR_HERE, "?[31mred"},
 };
 
-START_TEST(explained)
+TEST_EACH(explained, ROWS(errors))
 {
 	char line[REPLY_LINE_BYTES];
 
 	ck_assert_int_eq(reply_explain(errors[_i].said, line), errors[_i].kind);
 	ck_assert_msg(strstr(line, errors[_i].advice) != NULL, "%s", line);
 }
-END_TEST
 
-START_TEST(info)
+TEST(info)
 {
 	static const char text[] = "# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"
 				   "slave0:ip=10.0.0.1,port=6379,state=online,offset=1\r\n"
@@ -182,7 +173,6 @@ START_TEST(info)
 	ck_assert_int_eq(reply_replicas(text), 2); /* the first one has connected anew */
 	ck_assert_int_eq(reply_replicas(""), 0);
 }
-END_TEST
 
 /* --- jobs --- */
 
@@ -210,7 +200,7 @@ static const struct {
 	{"1 2 ----------------------------------------------------------------", false, {0}},
 };
 
-START_TEST(job_parsed)
+TEST_EACH(job_parsed, ROWS(jobs))
 {
 	struct store_job out;
 
@@ -219,9 +209,8 @@ START_TEST(job_parsed)
 	ck_assert_int_eq(out.since, jobs[_i].job.since);
 	ck_assert_str_eq(out.command, jobs[_i].job.command);
 }
-END_TEST
 
-START_TEST(job_there_and_back)
+TEST(job_there_and_back)
 {
 	const struct store_range range = {.space = WIRE_RECORD, .mode = WIRE_SHARED, .from = 3, .to = 9};
 	struct store_job job = {.pid = INT32_MAX, .since = INT64_MAX}, out;
@@ -245,7 +234,6 @@ START_TEST(job_there_and_back)
 	job_format(text, &job);
 	ck_assert_str_eq(text, "");
 }
-END_TEST
 
 /* --- messages --- */
 
@@ -280,7 +268,7 @@ static const struct {
 	{"", -EINVAL, 0},
 };
 
-START_TEST(parsed)
+TEST_EACH(parsed, ROWS(messages))
 {
 	struct store_message m;
 
@@ -290,7 +278,6 @@ START_TEST(parsed)
 	ck_assert_int_eq(m.kind, messages[_i].kind);
 	ck_assert_str_eq(m.name, "a name");
 }
-END_TEST
 
 static void goes_there_and_back(const struct store_message m)
 {
@@ -302,7 +289,7 @@ static void goes_there_and_back(const struct store_message m)
 	ck_assert_mem_eq(&m, &back, sizeof(m));
 }
 
-START_TEST(there_and_back)
+TEST(there_and_back)
 {
 	const struct store_range range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 3, .to = INT64_MAX};
 	static struct store_message m; /* its padding is zero, as in what is parsed */
@@ -356,21 +343,4 @@ START_TEST(there_and_back)
 	ck_assert_int_eq(message_parse("hello\0", 6, "", &m), -EINVAL);
 	memset(text, 'x', sizeof(text));
 	ck_assert_int_eq(message_parse(text, sizeof(text), "", &m), -EINVAL);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("reply");
-
-	tcase_add_loop_test(t, verdict, 0, sizeof(verdicts) / sizeof(*verdicts));
-	tcase_add_test(t, blockers);
-	tcase_add_test(t, too_deep_or_too_many);
-	tcase_add_loop_test(t, explained, 0, sizeof(errors) / sizeof(*errors));
-	tcase_add_test(t, info);
-	tcase_add_loop_test(t, job_parsed, 0, sizeof(jobs) / sizeof(*jobs));
-	tcase_add_test(t, job_there_and_back);
-	tcase_add_loop_test(t, parsed, 0, sizeof(messages) / sizeof(*messages));
-	tcase_add_test(t, there_and_back);
-	return suite_run_case("reply", t);
 }

@@ -1,11 +1,8 @@
 /* keeper/callers/listener.c: connections that are not watched: when one is looked at, and what becomes of a hang-up meanwhile. */
 #include "keeper/callers/listener.h"
 
-#include <check.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/session.h"
@@ -40,6 +37,7 @@ static void teardown(void)
 	ck_assert(!k.sessions->resting && !k.sessions->rests);
 	sessions_free(&k);
 }
+FIXTURE(setup, teardown)
 
 static struct peer peer_new(void)
 {
@@ -70,7 +68,7 @@ static int reported(void)
 }
 
 /* The one whose peer is gone is closed, the other is watched. */
-START_TEST(a_look)
+TEST(a_look)
 {
 	struct peer gone = peer_new(), there = peer_new();
 
@@ -89,10 +87,9 @@ START_TEST(a_look)
 	ck_assert_int_eq(reported(), 1);
 	peer_free(&there);
 }
-END_TEST
 
 /* What came while it rested is not lost: a question, and a hang-up. */
-START_TEST(what_came_before)
+TEST_EACH(what_came_before, 2)
 {
 	struct peer p = peer_new();
 
@@ -105,10 +102,9 @@ START_TEST(what_came_before)
 	ck_assert_int_eq(reported(), 1);
 	peer_free(&p);
 }
-END_TEST
 
 /* By the timer, all of them, however many they are. */
-START_TEST(not_for_long)
+TEST(not_for_long)
 {
 	struct peer peers[MANY];
 
@@ -127,10 +123,9 @@ START_TEST(not_for_long)
 	for (int i = 1; i < MANY; i += 2)
 		peer_free(&peers[i]);
 }
-END_TEST
 
 /* An answered peer may ask on, and one that waits may go away for good. One with a grant mostly hangs up. */
-START_TEST(an_answer)
+TEST_EACH(an_answer, 3)
 {
 	struct peer p = peer_new();
 
@@ -150,10 +145,9 @@ START_TEST(an_answer)
 	}
 	peer_free(&p);
 }
-END_TEST
 
 /* It ends while it rests. */
-START_TEST(an_end)
+TEST(an_end)
 {
 	struct peer p = peer_new();
 
@@ -161,18 +155,4 @@ START_TEST(an_end)
 	peer_free(&p);
 	ck_assert(!k.sessions->resting && !k.sessions->rests);
 	listener_rest_look(&k);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("rest");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, a_look);
-	tcase_add_loop_test(tests, what_came_before, 0, 2);
-	tcase_add_test(tests, not_for_long);
-	tcase_add_loop_test(tests, an_answer, 0, 3);
-	tcase_add_test(tests, an_end);
-	return suite_run_case("rest", tests);
 }

@@ -1,7 +1,4 @@
 /* store/redis/discover.c: which sentinel is asked, and when its answer counts. */
-#include <check.h>
-#include <stdlib.h>
-
 #include "store/internal.h"
 #include "tests/unit/suite.h"
 
@@ -21,7 +18,7 @@ static const struct {
 	{true, 4, "eenn", ROUND_OVER},    {true, 5, "enene", ROUND_BELIEVE},
 };
 
-START_TEST(until_it_is_over)
+TEST_EACH(until_it_is_over, ROWS(checks))
 {
 	struct round round = {.asked = 0};
 	enum round_verdict verdict = ROUND_ASK;
@@ -32,13 +29,4 @@ START_TEST(until_it_is_over)
 		verdict = round_heard(&round, checks[_i].count, checks[_i].up, *c != 'n', *c == 'h');
 	}
 	ck_assert_int_eq(verdict, checks[_i].last);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("round");
-
-	tcase_add_loop_test(t, until_it_is_over, 0, sizeof(checks) / sizeof(*checks));
-	return suite_run_case("round", t);
 }

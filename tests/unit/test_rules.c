@@ -1,9 +1,5 @@
 /* Rules: what they resolve to, which paths they match, under which lock name. */
-#include <errno.h>
-#include <sys/stat.h>
-
 #include "tests/unit/config_file.h"
-#include "tests/unit/suite.h"
 
 /* One rule for `setting`, which is in base, read. */
 static const struct rule *rule_of(const char *setting, const char *path, const char *name)
@@ -35,7 +31,10 @@ static void make_link(void)
 	ck_assert_int_eq(symlink("real", in_base("link")), 0);
 }
 
-START_TEST(path_of)
+FIXTURE_ONCE(read_example, NULL)
+FIXTURE(setup, teardown)
+
+TEST(path_of)
 {
 	char path[PATH_MAX], expected[PATH_MAX];
 
@@ -54,9 +53,8 @@ START_TEST(path_of)
 	ck_assert_int_eq(config_path_of(config, "one.lock", path), -ENOENT);
 	ck_assert_int_eq(config_path_of(config, "", path), -ENOENT);
 }
-END_TEST
 
-START_TEST(path_rules)
+TEST(path_rules)
 {
 	const struct rule *rule;
 
@@ -71,9 +69,8 @@ START_TEST(path_rules)
 	rule_of("path", "link/x.lock", "report");
 	expect_name(in_base("real/x.lock"), "report");
 }
-END_TEST
 
-START_TEST(path_rules_through_links)
+TEST(path_rules_through_links)
 {
 	make_link();
 	/* The file itself is a link. */
@@ -97,9 +94,8 @@ START_TEST(path_rules_through_links)
 	ck_assert_int_eq(symlink("no/such/../dir", in_base("up")), 0);
 	expect_refusal("protect = ( { path = \"%s/up/x\"; } );", 1, "/dev/shm/dflock-test-");
 }
-END_TEST
 
-START_TEST(glob_rules)
+TEST(glob_rules)
 {
 	const struct rule *rule;
 
@@ -135,9 +131,8 @@ START_TEST(glob_rules)
 	read_ok("protect = ( { path = \"/*.lock\"; name = \"top\"; } );");
 	expect_name("/x.lock", "top/x.lock");
 }
-END_TEST
 
-START_TEST(tree_rules)
+TEST(tree_rules)
 {
 	const struct rule *rule;
 
@@ -161,9 +156,8 @@ START_TEST(tree_rules)
 	read_ok("protect = ( { tree = \"/\"; name = \"all\"; } );");
 	expect_name("/a/b", "all/a/b");
 }
-END_TEST
 
-START_TEST(first_rule_counts)
+TEST(first_rule_counts)
 {
 	read_ok("protect = (\n"
 		"  { path = \"/no/such/a\"; name = \"a\"; },\n"
@@ -176,9 +170,8 @@ START_TEST(first_rule_counts)
 	expect_name("/no/such/b/c", "tree/b/c");
 	expect_name("/no/suchx", NULL);
 }
-END_TEST
 
-START_TEST(lock_name_limits)
+TEST(lock_name_limits)
 {
 	char path[LOCK_NAME_BYTES + 64], name[LOCK_NAME_BYTES], text[4 * LOCK_NAME_BYTES];
 
@@ -207,9 +200,8 @@ START_TEST(lock_name_limits)
 	expect_refusal(text, 1, "/000000");
 	ck_assert_ptr_nonnull(strstr(why, "cannot be resolved: File name too long"));
 }
-END_TEST
 
-START_TEST(rules_must_fit_the_page)
+TEST(rules_must_fit_the_page)
 {
 	char *text = NULL;
 	size_t len;
@@ -227,10 +219,9 @@ START_TEST(rules_must_fit_the_page)
 		       "the rules up to here need more than 1048576 bytes; expected fewer");
 	free(text);
 }
-END_TEST
 
 /* The example's rules, without the marks that make them comments, and with commas between them. */
-START_TEST(example_rules_are_valid)
+TEST(example_rules_are_valid)
 {
 	char *rules = strstr(example, "protect = (");
 
@@ -241,23 +232,4 @@ START_TEST(example_rules_are_valid)
 	ck_assert_uint_eq(config->rule_count, 7);
 	ck_assert_str_eq(config->rules[1].name, "report");
 	expect_name("/mnt/share/a/b", "share/a/b");
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("rules");
-
-	read_example();
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, path_of);
-	tcase_add_test(tests, path_rules);
-	tcase_add_test(tests, path_rules_through_links);
-	tcase_add_test(tests, glob_rules);
-	tcase_add_test(tests, tree_rules);
-	tcase_add_test(tests, first_rule_counts);
-	tcase_add_test(tests, lock_name_limits);
-	tcase_add_test(tests, rules_must_fit_the_page);
-	tcase_add_test(tests, example_rules_are_valid);
-	return suite_run_case("rules", tests);
 }

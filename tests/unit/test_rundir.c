@@ -1,16 +1,6 @@
 /* The runtime directory: which one it is, and what it must be like. Attacks of other users: tests/faults. */
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "tests/unit/base_folder.h"
 #include "wire/rundir.h"
-#include "tests/unit/suite.h"
 
 static char why[512];
 static struct place place;
@@ -21,6 +11,7 @@ static void setup(void)
 	unsetenv("DFLOCK_RUNTIME_DIR");
 	umask(022);
 }
+FIXTURE(setup, base_remove)
 
 /* What DFLOCK_RUNTIME_DIR leads to, for finding and for making. */
 static int by_environment(const char *value, char dir[PLACE_DIR_BYTES])
@@ -37,7 +28,7 @@ static int by_environment(const char *value, char dir[PLACE_DIR_BYTES])
 	return rc;
 }
 
-START_TEST(environment)
+TEST(environment)
 {
 	char dir[PLACE_DIR_BYTES], value[PLACE_DIR_BYTES + 1];
 	struct stat st;
@@ -57,10 +48,9 @@ START_TEST(environment)
 	ck_assert_int_eq(by_environment(value, dir), 0);
 	ck_assert_str_eq(dir, value);
 }
-END_TEST
 
 /* A user that has none: as many digits as there are. */
-START_TEST(none_yet)
+TEST(none_yet)
 {
 	char dir[PLACE_DIR_BYTES];
 	struct stat st;
@@ -75,7 +65,6 @@ START_TEST(none_yet)
 	ck_assert_str_eq(dir, "");
 	ck_assert(!rundir_is_taken(4294967293u, why, sizeof(why)));
 }
-END_TEST
 
 /* Opens name below base as the present user. */
 static int open_dir(const char *name, bool create)
@@ -90,7 +79,7 @@ static void expect_refusal(const char *dir, int err, const char *wrong)
 	ck_assert_ptr_null(strchr(why, '\n'));
 }
 
-START_TEST(runtime_dir_is_made)
+TEST(runtime_dir_is_made)
 {
 	struct stat made, opened;
 	int fd;
@@ -116,9 +105,8 @@ START_TEST(runtime_dir_is_made)
 	ck_assert_int_eq(open_dir("none/run", true), -ENOENT);
 	ck_assert_ptr_nonnull(strstr(why, "cannot be made: No such file or directory"));
 }
-END_TEST
 
-START_TEST(runtime_dir_is_refused)
+TEST(runtime_dir_is_refused)
 {
 	ck_assert_int_eq(mkdir(in_base("run"), 0700), 0);
 	ck_assert_int_eq(symlink("run", in_base("link")), 0);
@@ -139,9 +127,8 @@ START_TEST(runtime_dir_is_refused)
 	/* Of root, and no tmpfs. */
 	expect_refusal("/proc", EINVAL, "mount one there, or set DFLOCK_RUNTIME_DIR to a directory on one");
 }
-END_TEST
 
-START_TEST(runtime_dir_of_another)
+TEST(runtime_dir_of_another)
 {
 	uid_t other = geteuid() + 12345;
 	char expected[64];
@@ -163,22 +150,4 @@ START_TEST(runtime_dir_of_another)
 	ck_assert_msg(strstr(why, expected) != NULL, "%s", why);
 	ck_assert_int_eq(rundir_open(in_base("none"), other, false, why, 8), -ENOENT);
 	ck_assert_str_eq(why, "runtime");
-}
-END_TEST
-
-int main(void)
-{
-	Suite *suite = suite_create("rundir");
-	TCase *which = tcase_create("which"), *opening = tcase_create("opening");
-
-	tcase_add_checked_fixture(which, setup, base_remove);
-	tcase_add_test(which, environment);
-	tcase_add_test(which, none_yet);
-	suite_add_tcase(suite, which);
-	tcase_add_checked_fixture(opening, setup, base_remove);
-	tcase_add_test(opening, runtime_dir_is_made);
-	tcase_add_test(opening, runtime_dir_is_refused);
-	tcase_add_test(opening, runtime_dir_of_another);
-	suite_add_tcase(suite, opening);
-	return suite_run(suite);
 }

@@ -1,18 +1,11 @@
 /* keeper/leases/seenout.c: what is tried again, and when. Threads are seen out by the test. */
 #include "keeper/leases/seenout.h"
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "keeper/kernel/onbehalf.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 
 #define PLACES  2
 #define SOON_MS 20
@@ -99,6 +92,7 @@ static void teardown(void)
 	close(dir_fd);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static void note(int thread)
 {
@@ -112,7 +106,7 @@ static uint64_t next_look_ms(void)
 	return uv_is_active((uv_handle_t *)&k.seenout.again) ? uv_timer_get_due_in(&k.seenout.again) : UINT64_MAX;
 }
 
-START_TEST(the_next_one_has_the_place_at_once)
+TEST(the_next_one_has_the_place_at_once)
 {
 	for (int i = 1; i <= 5; i++)
 		note(i);
@@ -131,10 +125,9 @@ START_TEST(the_next_one_has_the_place_at_once)
 	}
 	ck_assert(!seenout_is_wanted(lock, &all, false));
 }
-END_TEST
 
 /* The kernel keeps the first one for long; that is looked at late. */
-START_TEST(what_finds_no_place_does_not_wait_for_what_is_late)
+TEST(what_finds_no_place_does_not_wait_for_what_is_late)
 {
 	note(1);
 	ck_assert(seenout_is_wanted(lock, &all, false));
@@ -145,10 +138,9 @@ START_TEST(what_finds_no_place_does_not_wait_for_what_is_late)
 	ck_assert_uint_eq(started, PLACES);
 	ck_assert_uint_le(next_look_ms(), SOON_MS);
 }
-END_TEST
 
 /* Nobody waited when it was begun; it may only be seen out with force. */
-START_TEST(what_is_wanted_meanwhile_is_tried_at_once)
+TEST(what_is_wanted_meanwhile_is_tried_at_once)
 {
 	note(1);
 	ck_assert(seenout_is_wanted(lock, &all, true));
@@ -159,16 +151,4 @@ START_TEST(what_is_wanted_meanwhile_is_tried_at_once)
 	answer(&k, running[answered++], SEEOUT_REFUSED); /* another process traces it */
 	ck_assert_uint_gt(next_look_ms(), 0);
 	ck_assert_uint_le(next_look_ms(), SOON_MS);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("seenout");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, the_next_one_has_the_place_at_once);
-	tcase_add_test(tests, what_finds_no_place_does_not_wait_for_what_is_late);
-	tcase_add_test(tests, what_is_wanted_meanwhile_is_tried_at_once);
-	return suite_run_case("seenout", tests);
 }

@@ -1,18 +1,11 @@
 /* Seeing threads out of their calls: what proves it, what does not, and that no thread notices. */
 #include "keeper/kernel/seeout.h"
 
-#include <check.h>
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "keeper/kernel/family.h"
 #include "tests/unit/suite.h"
@@ -53,7 +46,7 @@ static bool sleeps(pid_t pid)
 	return family_state(pid) == 'S';
 }
 
-START_TEST(sleeps_in_another_call)
+TEST(sleeps_in_another_call)
 {
 	pid_t pid = start(SLEEPS, -1);
 
@@ -61,9 +54,8 @@ START_TEST(sleeps_in_another_call)
 	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_GENTLY), SEEOUT_OUT);
 	end(pid);
 }
-END_TEST
 
-START_TEST(runs)
+TEST(runs)
 {
 	pid_t pid = start(RUNS, -1);
 
@@ -72,10 +64,9 @@ START_TEST(runs)
 	ck_assert_int_eq(seeout_now(pid, family_started(pid), SEEOUT_AT_ONCE), SEEOUT_OUT);
 	end(pid);
 }
-END_TEST
 
 /* Its call begins anew: it waits on, and gets the lock. */
-START_TEST(waits_for_the_lock)
+TEST(waits_for_the_lock)
 {
 	char path[SUITE_PATH_BYTES];
 	int fd = suite_make_file(path, "/dev/shm"), status;
@@ -97,9 +88,8 @@ START_TEST(waits_for_the_lock)
 	unlink(path);
 	close(fd);
 }
-END_TEST
 
-START_TEST(has_ended)
+TEST(has_ended)
 {
 	pid_t pid = start(SLEEPS, -1);
 	uint64_t started = family_started(pid);
@@ -111,19 +101,17 @@ START_TEST(has_ended)
 	end(pid);
 	ck_assert_int_eq(seeout_now(pid, started, SEEOUT_AT_ONCE), SEEOUT_OUT);
 }
-END_TEST
 
-START_TEST(another_one_has_its_number)
+TEST(another_one_has_its_number)
 {
 	pid_t pid = start(RUNS, -1);
 
 	ck_assert_int_eq(seeout_now(pid, family_started(pid) - 1, SEEOUT_GENTLY), SEEOUT_OUT);
 	end(pid);
 }
-END_TEST
 
 /* A child of ours that this process traces. */
-START_TEST(another_process_traces_it)
+TEST(another_process_traces_it)
 {
 	pid_t pid = start(RUNS, -1), looker;
 	int status;
@@ -136,7 +124,6 @@ START_TEST(another_process_traces_it)
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	end(pid);
 }
-END_TEST
 
 static int go[2], told[2];
 
@@ -161,7 +148,7 @@ static bool has_ended_by_itself(pid_t pid, int *status)
 }
 
 /* A thread that is not its process's first one gets the number of that by execve(). Neither who looks nor the program hangs. */
-START_TEST(executes_meanwhile)
+TEST_EACH(executes_meanwhile, 60)
 {
 	const struct timespec delay = {.tv_nsec = 20000L * _i};
 	pid_t pid, tid, looker;
@@ -197,10 +184,9 @@ START_TEST(executes_meanwhile)
 		close(told[i]);
 	}
 }
-END_TEST
 
 /* A keeper without a free descriptor sees nothing, and that proves nothing: neither that the thread has ended, nor that it sleeps. */
-START_TEST(without_a_descriptor)
+TEST(without_a_descriptor)
 {
 	const struct rlimit none = {.rlim_cur = 0, .rlim_max = 0};
 	pid_t pid = start(RUNS, -1), looker;
@@ -219,10 +205,9 @@ START_TEST(without_a_descriptor)
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	end(pid);
 }
-END_TEST
 
 /* It stays stopped, and goes on when it is told to. */
-START_TEST(is_stopped)
+TEST(is_stopped)
 {
 	pid_t pid = start(RUNS, -1);
 	int status;
@@ -233,7 +218,6 @@ START_TEST(is_stopped)
 	ck_assert_int_eq(family_state(pid), 'T');
 	end(pid);
 }
-END_TEST
 
 /* --- many --- */
 
@@ -279,7 +263,7 @@ static void end_many(struct recent *seen, uv_idle_t *alive, unsigned started)
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
 
-START_TEST(one_user_has_a_part_of_the_room)
+TEST(one_user_has_a_part_of_the_room)
 {
 	pid_t pid = start(SLEEPS, -1);
 	struct recent seen = {0};
@@ -301,7 +285,6 @@ START_TEST(one_user_has_a_part_of_the_room)
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	end(pid);
 }
-END_TEST
 
 /* The loop does not run meanwhile, so nobody gives a place back. Starts one for a process that has ended, as often as there is room, users with consecutive numbers having `each`. How many. */
 static unsigned fill(struct recent *seen, enum seeout_how how, uid_t uid, unsigned each)
@@ -313,7 +296,7 @@ static unsigned fill(struct recent *seen, enum seeout_how how, uid_t uid, unsign
 	return count;
 }
 
-START_TEST(users_leave_room_for_root)
+TEST(users_leave_room_for_root)
 {
 	struct recent seen = {0};
 	uv_idle_t alive;
@@ -323,9 +306,8 @@ START_TEST(users_leave_room_for_root)
 	ck_assert_uint_eq(fill(&seen, SEEOUT_AT_ONCE, 0, 0), SEEOUT_USER_MAX);
 	end_many(&seen, &alive, SEEOUT_MAX);
 }
-END_TEST
 
-START_TEST(gentle_ones_leave_room)
+TEST(gentle_ones_leave_room)
 {
 	const unsigned each = SEEOUT_USER_MAX / SEEOUT_GENTLE_PART;
 	const unsigned gentle = (SEEOUT_MAX - SEEOUT_USER_MAX) / SEEOUT_GENTLE_PART;
@@ -338,24 +320,4 @@ START_TEST(gentle_ones_leave_room)
 	ck_assert_uint_eq(fill(&seen, SEEOUT_AT_ONCE, 1000, 0), SEEOUT_USER_MAX - each);
 	ck_assert_uint_eq(fill(&seen, SEEOUT_PATIENTLY, 2000, 0), SEEOUT_USER_MAX);
 	end_many(&seen, &alive, gentle + 2 * SEEOUT_USER_MAX - each);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("seeout");
-
-	tcase_add_test(tests, sleeps_in_another_call);
-	tcase_add_test(tests, runs);
-	tcase_add_test(tests, waits_for_the_lock);
-	tcase_add_test(tests, has_ended);
-	tcase_add_test(tests, another_one_has_its_number);
-	tcase_add_test(tests, another_process_traces_it);
-	tcase_add_loop_test(tests, executes_meanwhile, 0, 60);
-	tcase_add_test(tests, without_a_descriptor);
-	tcase_add_test(tests, is_stopped);
-	tcase_add_test(tests, one_user_has_a_part_of_the_room);
-	tcase_add_test(tests, users_leave_room_for_root);
-	tcase_add_test(tests, gentle_ones_leave_room);
-	return suite_run_case("seeout", tests);
 }

@@ -5,7 +5,7 @@
 
 /* --- an open lease --- */
 
-START_TEST(granted)
+TEST(granted)
 {
 	int64_t before = clock_now_ns();
 
@@ -16,9 +16,8 @@ START_TEST(granted)
 	ck_assert_int_ge(one.s.waiter.pin_until_ns, before + PIN_MS * NS_PER_MS);
 	ck_assert_int_le(one.s.waiter.pin_until_ns, clock_now_ns() + PIN_MS * NS_PER_MS);
 }
-END_TEST
 
-START_TEST(no_pin_beyond_what_is_sure)
+TEST(no_pin_beyond_what_is_sure)
 {
 	all_of(LEASE_OPEN);
 	sure_ms = PIN_MS / 2;
@@ -26,10 +25,9 @@ START_TEST(no_pin_beyond_what_is_sure)
 	check_pinned(&one);
 	ck_assert_int_le(one.s.waiter.pin_until_ns, clock_now_ns() + PIN_MS / 2 * NS_PER_MS);
 }
-END_TEST
 
 /* It would be over before the answer arrives. */
-START_TEST(hardly_sure)
+TEST(hardly_sure)
 {
 	all_of(LEASE_OPEN);
 	sure_ms = 4;
@@ -40,9 +38,8 @@ START_TEST(hardly_sure)
 	serve_again();
 	check_pinned(&one);
 }
-END_TEST
 
-START_TEST(tests_get_no_pin)
+TEST(tests_get_no_pin)
 {
 	all_of(LEASE_OPEN);
 	ask(&one, WIRE_TEST, WIRE_EXCLUSIVE, WIRE_F_NONBLOCK, 0, WIRE_EOF);
@@ -50,10 +47,9 @@ START_TEST(tests_get_no_pin)
 	check_said("used, shown");
 	ck_assert_ptr_null(one.s.waiter.lock);
 }
-END_TEST
 
 /* Probes of other leases in the range are stopped first. The lease's own goes on when the pin is not wanted any more. */
-START_TEST(probes_in_the_range)
+TEST(probes_in_the_range)
 {
 	all_of(LEASE_OPEN);
 	probes_run = true;
@@ -66,9 +62,8 @@ START_TEST(probes_in_the_range)
 	check_pinned(&one);
 	ck_assert(!one.s.waiter.needs_pin);
 }
-END_TEST
 
-START_TEST(holders_of_a_lost_lease)
+TEST(holders_of_a_lost_lease)
 {
 	all_of(LEASE_OPEN);
 	losing = true;
@@ -78,10 +73,9 @@ START_TEST(holders_of_a_lost_lease)
 	serve_again();
 	check_pinned(&one);
 }
-END_TEST
 
 /* An operator takes another lease of the lock away. Its holders have kernel locks in the same range. */
-START_TEST(taken_away)
+TEST(taken_away)
 {
 	struct lease *broken = add_lease(LEASE_BREAKING, WIRE_EXCLUSIVE, 0, WIRE_EOF);
 
@@ -97,10 +91,9 @@ START_TEST(taken_away)
 	serve_again();
 	check_pinned(&one);
 }
-END_TEST
 
 /* When the pin is over, what waits for that goes on; the loop's clock may be early. */
-START_TEST(pin_ends)
+TEST(pin_ends)
 {
 	all_of(LEASE_OPEN);
 	ask_all(&one, 0);
@@ -114,10 +107,9 @@ START_TEST(pin_ends)
 	ring(&one);
 	check_said("drained");
 }
-END_TEST
 
 /* A connection that rests is watched when somebody waits for the end of its pin. */
-START_TEST(pin_is_wanted)
+TEST(pin_is_wanted)
 {
 	all_of(LEASE_OPEN);
 	ask_all(&one, 0);
@@ -130,11 +122,10 @@ START_TEST(pin_is_wanted)
 	ck_assert(!one.s.waiter.rests && !sessions.resting && one.s.state == SESSION_PINNED);
 	close(sessions.epoll);
 }
-END_TEST
 
 /* --- no lease --- */
 
-START_TEST(asked_for)
+TEST(asked_for)
 {
 	ask_all(&one, 0);
 	check_said("begin, acquire");
@@ -144,10 +135,9 @@ START_TEST(asked_for)
 	check_waits(&two, 1000);
 	ck_assert_ptr_eq(two.s.waiter.lease, one.s.waiter.lease);
 }
-END_TEST
 
 /* It passes those that wait, and so has a question of its own. */
-START_TEST(asked_for_without_waiting)
+TEST(asked_for_without_waiting)
 {
 	ask_all(&one, 0);
 	said[0] = '\0';
@@ -156,18 +146,16 @@ START_TEST(asked_for_without_waiting)
 	check_waits(&two, PROBE_MS);
 	ck_assert_ptr_ne(two.s.waiter.lease, one.s.waiter.lease);
 }
-END_TEST
 
-START_TEST(other_modes_and_ranges)
+TEST(other_modes_and_ranges)
 {
 	ask(&one, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
 	said[0] = '\0';
 	ask_all(&two, 0);
 	check_said("begin, acquire");
 }
-END_TEST
 
-START_TEST(queued)
+TEST(queued)
 {
 	ask_all(&one, 0);
 	told(&one, WAITER_QUEUED);
@@ -179,7 +167,6 @@ START_TEST(queued)
 	ask_all(&two, 0);
 	ck_assert_int_eq(verdict(&two), WIRE_WAITING);
 }
-END_TEST
 
 static const struct {
 	int ret;
@@ -192,16 +179,15 @@ static const struct {
 	 "file system full?"},
 };
 
-START_TEST(cannot_be_asked_for)
+TEST_EACH(cannot_be_asked_for, ROWS(failures))
 {
 	begins = failures[_i].ret;
 	ask_all(&one, 0);
 	check_refused(&one, failures[_i].why);
 	check_said("begin");
 }
-END_TEST
 
-START_TEST(no_room)
+TEST_EACH(no_room, 2)
 {
 	full = true;
 	ask_all(&one, _i ? WIRE_F_NONBLOCK : 0);
@@ -219,21 +205,19 @@ START_TEST(no_room)
 	check_said("begin, acquire");
 	ck_assert(!one.s.waiter.roomless);
 }
-END_TEST
 
-START_TEST(refused)
+TEST(refused)
 {
 	ask_all(&one, 0);
 	waiters_refuse(one.s.waiter.lease, REFUSAL_STORE, "the store is full");
 	queue_settle(&k);
 	check_refused(&one, "/srv/x: the store is full");
 }
-END_TEST
 
 /* --- a closed lease --- */
 
 /* Whether another host waits for it decides. */
-START_TEST(closed)
+TEST(closed)
 {
 	all_of(LEASE_DRAINING)->recalled.level = RECALL_ASK;
 	ask_all(&one, 0);
@@ -244,9 +228,8 @@ START_TEST(closed)
 	check_said("begin, acquire");
 	check_waits(&two, 1000);
 }
-END_TEST
 
-START_TEST(no_newcomers)
+TEST(no_newcomers)
 {
 	all_of(LEASE_DRAINING)->recalled.level = RECALL_WAIT;
 	one.s.holds.exclusive = true;
@@ -256,10 +239,9 @@ START_TEST(no_newcomers)
 	ask_all(&two, WIRE_F_NONBLOCK); /* it passes those that wait */
 	check_pinned(&two);
 }
-END_TEST
 
 /* To share what is shared is nothing new; a conversion is. */
-START_TEST(holds_shared)
+TEST(holds_shared)
 {
 	all_of(LEASE_DRAINING)->recalled.level = RECALL_WAIT;
 	one.s.holds.shared = true;
@@ -269,9 +251,8 @@ START_TEST(holds_shared)
 	ask(&two, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
 	check_said("test shared"); /* is it shared now? The answer serves again */
 }
-END_TEST
 
-START_TEST(probed)
+TEST(probed)
 {
 	all_of(LEASE_PROBING)->recalled.level = RECALL_ASK;
 	ask_all(&one, 0);
@@ -284,18 +265,16 @@ START_TEST(probed)
 	check_said("used, table: pin, split");
 	check_pinned(&one);
 }
-END_TEST
 
-START_TEST(unsure)
+TEST(unsure)
 {
 	all_of(LEASE_UNSURE);
 	ask_all(&one, 0);
 	check_said("");
 	check_waits(&one, 0);
 }
-END_TEST
 
-START_TEST(shrinking)
+TEST(shrinking)
 {
 	all_of(LEASE_SHRINKING);
 	ask_all(&one, 0);
@@ -304,36 +283,4 @@ START_TEST(shrinking)
 	ask(&two, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
 	check_said(""); /* when it has shrunk */
 	check_waits(&two, 0);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, granted);
-	tcase_add_test(tests, no_pin_beyond_what_is_sure);
-	tcase_add_test(tests, hardly_sure);
-	tcase_add_test(tests, tests_get_no_pin);
-	tcase_add_test(tests, probes_in_the_range);
-	tcase_add_test(tests, holders_of_a_lost_lease);
-	tcase_add_test(tests, taken_away);
-	tcase_add_test(tests, pin_ends);
-	tcase_add_test(tests, pin_is_wanted);
-	tcase_add_test(tests, asked_for);
-	tcase_add_test(tests, asked_for_without_waiting);
-	tcase_add_test(tests, other_modes_and_ranges);
-	tcase_add_test(tests, queued);
-	tcase_add_loop_test(tests, cannot_be_asked_for, 0, sizeof(failures) / sizeof(*failures));
-	tcase_add_loop_test(tests, no_room, 0, 2);
-	tcase_add_test(tests, refused);
-	tcase_add_test(tests, closed);
-	tcase_add_test(tests, no_newcomers);
-	tcase_add_test(tests, holds_shared);
-	tcase_add_test(tests, probed);
-	tcase_add_test(tests, unsure);
-	tcase_add_test(tests, shrinking);
-}
-
-int main(void)
-{
-	return run_tests("serve", add_tests);
 }

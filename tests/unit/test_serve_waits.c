@@ -3,7 +3,7 @@
 
 /* --- no store --- */
 
-START_TEST(store_away)
+TEST(store_away)
 {
 	up = false;
 	ask_all(&one, WIRE_F_NONBLOCK);
@@ -17,10 +17,9 @@ START_TEST(store_away)
 	ck_assert_uint_eq(sessions.counts.refused[REFUSAL_STORE], 2);
 	check_said("");
 }
-END_TEST
 
 /* A lease that is sure needs no store. */
-START_TEST(store_away_and_a_lease)
+TEST(store_away_and_a_lease)
 {
 	uint64_t waits = 0;
 
@@ -33,9 +32,8 @@ START_TEST(store_away_and_a_lease)
 	ck_assert_uint_eq(waits, 1);
 	ck_assert_uint_eq(sessions.waiting[WIRE_FLOCK], 0);
 }
-END_TEST
 
-START_TEST(waits_for_the_store)
+TEST(waits_for_the_store)
 {
 	up = false;
 	ask_all(&one, 0);
@@ -51,9 +49,8 @@ START_TEST(waits_for_the_store)
 	ring(&one);
 	check_refused(&one, "/srv/x: store S: down (waited 9000 ms)");
 }
-END_TEST
 
-START_TEST(store_comes_back)
+TEST(store_comes_back)
 {
 	up = false;
 	ask_all(&one, 0);
@@ -64,11 +61,10 @@ START_TEST(store_comes_back)
 	ck_assert_int_eq(one.s.away_ns, 0);
 	check_waits(&one, 1000);
 }
-END_TEST
 
 /* --- answers of other hosts --- */
 
-START_TEST(in_use)
+TEST(in_use)
 {
 	ask_all(&one, WIRE_F_NONBLOCK);
 	ask_all(&two, 0);
@@ -81,10 +77,9 @@ START_TEST(in_use)
 	ck_assert_uint_eq(sessions.counts.busy[WIRE_FLOCK], 1);
 	ck_assert_uint_eq(sessions.counts.abandoned, 0);
 }
-END_TEST
 
 /* A test of records wants the first lock in the way, of all hosts. */
-START_TEST(test_waits_for_all_answers)
+TEST(test_waits_for_all_answers)
 {
 	lock = &file->locks[WIRE_RECORD];
 	ask(&one, WIRE_TEST, WIRE_EXCLUSIVE, WIRE_F_NONBLOCK, 0, 10);
@@ -97,7 +92,6 @@ START_TEST(test_waits_for_all_answers)
 	ck_assert(one.reply.mode == WIRE_SHARED && one.reply.from == 3 && one.reply.to == 5);
 	ck_assert_uint_eq(sessions.counts.busy[WIRE_RECORD], 0); /* a test is no lock call */
 }
-END_TEST
 
 static void put_blockers(struct lease *of, int64_t age_ms, int64_t other_age_ms, bool other_waits)
 {
@@ -108,7 +102,7 @@ static void put_blockers(struct lease *of, int64_t age_ms, int64_t other_age_ms,
 	of->asking.queued = true;
 }
 
-START_TEST(no_answer)
+TEST(no_answer)
 {
 	ask_all(&one, WIRE_F_NONBLOCK);
 	ring(&one); /* the store itself has not answered */
@@ -117,9 +111,8 @@ START_TEST(no_answer)
 	ring(&one); /* b lives, and has it */
 	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
 }
-END_TEST
 
-START_TEST(silent_host)
+TEST_EACH(silent_host, 2)
 {
 	ask_all(&one, WIRE_F_NONBLOCK);
 	said[0] = '\0';
@@ -137,10 +130,9 @@ START_TEST(silent_host)
 	ring(&one); /* once */
 	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
 }
-END_TEST
 
 /* It has said what is in the way: so it lives. */
-START_TEST(silent_host_that_answered)
+TEST(silent_host_that_answered)
 {
 	ask_all(&one, WIRE_F_NONBLOCK);
 	said[0] = '\0';
@@ -149,23 +141,4 @@ START_TEST(silent_host_that_answered)
 	ring(&one);
 	check_said("unwanted");
 	ck_assert_int_eq(verdict(&one), WIRE_WOULD_BLOCK);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, store_away);
-	tcase_add_test(tests, store_away_and_a_lease);
-	tcase_add_test(tests, waits_for_the_store);
-	tcase_add_test(tests, store_comes_back);
-	tcase_add_test(tests, in_use);
-	tcase_add_test(tests, test_waits_for_all_answers);
-	tcase_add_test(tests, no_answer);
-	tcase_add_loop_test(tests, silent_host, 0, 2);
-	tcase_add_test(tests, silent_host_that_answered);
-}
-
-int main(void)
-{
-	return run_tests("serve_waits", add_tests);
 }

@@ -1,11 +1,7 @@
 /* Tests of keeper/callers/session.c: what becomes of a connection in epoll. */
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "keeper/callers/session.h"
 #include "keeper/kernel/hook.h"
@@ -31,6 +27,7 @@ static void teardown(void)
 	sessions_free(&k);
 	close(ends[1]);
 }
+FIXTURE(setup, teardown)
 
 static int reported(void)
 {
@@ -41,7 +38,7 @@ static int reported(void)
 
 /* A process that is being forked off the keeper, or a front, has a copy: close() alone leaves it in epoll. Else there is none:
  * close() does. */
-START_TEST(one_that_has_ended_is_not_reported)
+TEST_EACH(one_that_has_ended_is_not_reported, 3)
 {
 	const bool foreign = _i == 1, forked = _i == 2;
 	struct session *s = session_new(&k, ends[0], &(struct ucred){.pid = 4711}, foreign);
@@ -61,10 +58,9 @@ START_TEST(one_that_has_ended_is_not_reported)
 	if (copy >= 0)
 		close(copy);
 }
-END_TEST
 
 /* What a program says of itself is shown to people. */
-START_TEST(command)
+TEST(command)
 {
 	static const struct {
 		char said[WIRE_COMMAND_BYTES + 1];
@@ -90,9 +86,8 @@ START_TEST(command)
 	session_end(s);
 	close(ends[0]);
 }
-END_TEST
 
-START_TEST(counts)
+TEST(counts)
 {
 	struct session *s = session_new(&k, ends[0], &(struct ucred){.pid = 4711}, false);
 
@@ -110,9 +105,8 @@ START_TEST(counts)
 	ck_assert_uint_eq(k.sessions->accepted, 1);
 	ck_assert_uint_eq(k.sessions->count, 0);
 }
-END_TEST
 
-START_TEST(unread)
+TEST(unread)
 {
 	struct session *s = session_new(&k, ends[0], &(struct ucred){.pid = 4711}, false);
 	char answer[2000];
@@ -126,17 +120,4 @@ START_TEST(unread)
 	ck_assert(!session_has_unread(s));
 	session_end(s);
 	close(ends[0]);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("session");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, counts);
-	tcase_add_test(tests, unread);
-	tcase_add_test(tests, command);
-	tcase_add_loop_test(tests, one_that_has_ended_is_not_reported, 0, 3);
-	return suite_run_case("session", tests);
 }

@@ -2,10 +2,6 @@
  * Made-up processes; test_stopped.c has real ones. */
 #include "keeper/guard/signalled.h"
 
-#include <check.h>
-#include <signal.h>
-#include <stdlib.h>
-
 #include "tests/unit/suite.h"
 
 #define ROOM 8
@@ -28,6 +24,7 @@ static void setup(void)
 		noted[i] = (struct table_signalled){0};
 	s = (struct signalled){.noted = noted, .room = ROOM, .before = all, .before_count = COUNT};
 }
+FIXTURE(setup, NULL)
 
 static void stop(int which)
 {
@@ -47,7 +44,7 @@ static void note(void)
 	signalled_note_kin(&s, &all[PARENT]);
 }
 
-START_TEST(ancestors_and_their_groups)
+TEST(ancestors_and_their_groups)
 {
 	note();
 	ck_assert(!goes_on(PARENT)); /* it runs */
@@ -57,10 +54,9 @@ START_TEST(ancestors_and_their_groups)
 	ck_assert(!goes_on(OTHER));
 	ck_assert(!goes_on(JOB)); /* signalled_continue() does that */
 }
-END_TEST
 
 /* A script, and what it has started beside the job. */
-START_TEST(the_group_of_an_ancestor_that_runs)
+TEST(the_group_of_an_ancestor_that_runs)
 {
 	note();
 	stop(PEER);
@@ -72,18 +68,16 @@ START_TEST(the_group_of_an_ancestor_that_runs)
 	note();
 	ck_assert_int_eq(noted[2].pid, 0);
 }
-END_TEST
 
-START_TEST(stopped_before_stays_so)
+TEST(stopped_before_stays_so)
 {
 	stop(PEER);
 	note();
 	stop(PARENT);
 	ck_assert(goes_on(PARENT) && !goes_on(PEER));
 }
-END_TEST
 
-START_TEST(a_terminals_stop_stays)
+TEST(a_terminals_stop_stays)
 {
 	note();
 	stop(PARENT);
@@ -92,19 +86,17 @@ START_TEST(a_terminals_stop_stays)
 	all[PARENT].stop_signal = 0; /* this kernel does not say */
 	ck_assert(goes_on(PARENT));
 }
-END_TEST
 
-START_TEST(another_process_with_the_number)
+TEST(another_process_with_the_number)
 {
 	note();
 	stop(PARENT);
 	all[PARENT].started++;
 	ck_assert(!goes_on(PARENT));
 }
-END_TEST
 
 /* Kin must not take the room of processes that only these notes let go. */
-START_TEST(room_for_our_own)
+TEST(room_for_our_own)
 {
 	for (int i = 0; i < ROOM; i++)
 		signalled_add(&s, &(struct procfs_stat){.pid = 100 + i, .started = 1}, TABLE_KIN);
@@ -115,27 +107,10 @@ START_TEST(room_for_our_own)
 	ck_assert_int_eq(noted[ROOM - 1].noted, TABLE_OURS);
 	ck_assert_int_ne(noted[ROOM - 1].pid, 0);
 }
-END_TEST
 
-START_TEST(each_once)
+TEST(each_once)
 {
 	note();
 	note();
 	ck_assert_int_eq(noted[2].pid, 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("signalled");
-
-	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, ancestors_and_their_groups);
-	tcase_add_test(tc, the_group_of_an_ancestor_that_runs);
-	tcase_add_test(tc, stopped_before_stays_so);
-	tcase_add_test(tc, a_terminals_stop_stays);
-	tcase_add_test(tc, another_process_with_the_number);
-	tcase_add_test(tc, room_for_our_own);
-	tcase_add_test(tc, each_once);
-	return suite_run_case("signalled", tc);
 }

@@ -1,9 +1,6 @@
 /* store/redis/discover.c: the answer to CLUSTER SLOTS names the master of dflock's slot, or is refused. */
 #include "store/internal.h"
 
-#include <stdint.h>
-#include <string.h>
-
 #include "tests/unit/suite.h"
 
 static redisReply *read_reply(const char *bytes)
@@ -54,7 +51,7 @@ static const struct {
 	{"*1\r\n" ROW("0", "16383") NODE("$20\r\n01234567890123456789\r\n", "1"), SLOTS_NONSENSE, NULL, 0},
 };
 
-START_TEST(one_answer)
+TEST_EACH(one_answer, ROWS(answers))
 {
 	redisReply *reply = read_reply(answers[_i].bytes);
 	char host[16] = "";
@@ -67,7 +64,6 @@ START_TEST(one_answer)
 	}
 	freeReplyObject(reply);
 }
-END_TEST
 
 /* As the Redis Cluster specification has it. */
 static unsigned slot_of(const char *tag)
@@ -82,19 +78,9 @@ static unsigned slot_of(const char *tag)
 	return crc % 16384;
 }
 
-START_TEST(the_slot_of_the_keys)
+TEST(the_slot_of_the_keys)
 {
 	ck_assert_uint_eq(slot_of("123456789"), 0x31c3);
 	ck_assert_str_eq(STORE_KEYS, "dflock:{0}:");
 	ck_assert_uint_eq(slot_of("0"), STORE_SLOT);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("slots");
-
-	tcase_add_loop_test(t, one_answer, 0, sizeof(answers) / sizeof(*answers));
-	tcase_add_test(t, the_slot_of_the_keys);
-	return suite_run_case("slots", t);
 }

@@ -1,7 +1,9 @@
 /* keeper/callers/status.c: the document that `dflock status` shows, from the question to the descriptor that comes back. */
 #include "tests/unit/status_fixture.h"
 
-START_TEST(keeper_and_store)
+FIXTURE(prepare, clean)
+
+TEST(keeper_and_store)
 {
 	json_t *doc = document(), *store = json_object_get(doc, "store"), *rules = json_object_get(doc, "rules");
 
@@ -29,9 +31,8 @@ START_TEST(keeper_and_store)
 	ck_assert_uint_eq(json_array_size(json_object_get(doc, "leases")), 0);
 	json_decref(doc);
 }
-END_TEST
 
-START_TEST(leases_and_who_holds_them)
+TEST(leases_and_who_holds_them)
 {
 	struct lease *lease = add_lease(LEASE_OPEN);
 	json_t *doc = document();
@@ -56,10 +57,9 @@ START_TEST(leases_and_who_holds_them)
 	ck_assert_int_gt(number(held, "started"), 1000000000);
 	json_decref(doc);
 }
-END_TEST
 
 /* Each row has the holders of its own range. */
-START_TEST(ranges)
+TEST(ranges)
 {
 	const struct store_range part = {WIRE_RECORD, WIRE_SHARED, 5, 7};
 	json_t *doc;
@@ -73,7 +73,6 @@ START_TEST(ranges)
 	ck_assert_uint_eq(json_array_size(json_object_get(nth(doc, "leases", 0), "holders")), 0);
 	json_decref(doc);
 }
-END_TEST
 
 static void check_note(const char *note)
 {
@@ -83,7 +82,7 @@ static void check_note(const char *note)
 	json_decref(doc);
 }
 
-START_TEST(notes)
+TEST(notes)
 {
 	struct lease *lease = add_lease(LEASE_ASKING);
 
@@ -111,9 +110,8 @@ START_TEST(notes)
 	hidden = true;
 	check_note("cannot be renewed; held, but no holder can be stopped");
 }
-END_TEST
 
-START_TEST(a_holder_that_cannot_be_seen)
+TEST(a_holder_that_cannot_be_seen)
 {
 	const json_t *row;
 	json_t *doc;
@@ -126,9 +124,8 @@ START_TEST(a_holder_that_cannot_be_seen)
 	ck_assert(json_is_true(json_object_get(row, "unseen")) && json_is_true(json_object_get(row, "unstoppable")));
 	json_decref(doc);
 }
-END_TEST
 
-START_TEST(callers_that_wait)
+TEST(callers_that_wait)
 {
 	struct lease *lease = add_lease(LEASE_ASKING), *other = add_lease(LEASE_ASKING);
 	json_t *doc;
@@ -149,9 +146,8 @@ START_TEST(callers_that_wait)
 	ck_assert_str_eq(text(nth(nth(doc, "leases", mine), "waiting", 0), "mode"), "shared");
 	json_decref(doc);
 }
-END_TEST
 
-START_TEST(lost_leases)
+TEST(lost_leases)
 {
 	struct lost_lease lost = {.name = (char *)"jobs/y",
 				  .path = (char *)"/srv/\xff",
@@ -173,11 +169,10 @@ START_TEST(lost_leases)
 	json_decref(doc);
 	DL_DELETE(k.lost.all, &lost);
 }
-END_TEST
 
 /* --- the store --- */
 
-START_TEST(store_away)
+TEST(store_away)
 {
 	json_t *doc;
 
@@ -195,10 +190,9 @@ START_TEST(store_away)
 	ck_assert_str_eq(text(doc, "cluster_error"), "no answer");
 	json_decref(doc);
 }
-END_TEST
 
 /* Only an answer of the store is one; that it cannot be reached stands in "error". */
-START_TEST(store_unreachable)
+TEST(store_unreachable)
 {
 	json_t *doc;
 
@@ -207,7 +201,6 @@ START_TEST(store_unreachable)
 	ck_assert_str_eq(text(json_object_get(doc, "store"), "refuses"), "");
 	json_decref(doc);
 }
-END_TEST
 
 /* --- a session that ends meanwhile --- */
 
@@ -218,7 +211,7 @@ static void leave_it(void)
 	session_enter(&asker, goes_to);
 }
 
-START_TEST(nobody_waits_any_more)
+TEST_EACH(nobody_waits_any_more, 2)
 {
 	struct wire_reply reply;
 	int fd;
@@ -229,9 +222,8 @@ START_TEST(nobody_waits_any_more)
 	ck_assert_int_eq(reply.verdict, 0);
 	ck_assert_int_eq(fd, -1);
 }
-END_TEST
 
-START_TEST(keeper_ends)
+TEST(keeper_ends)
 {
 	json_t *doc;
 
@@ -241,25 +233,4 @@ START_TEST(keeper_ends)
 	ck_assert_str_eq(text(doc, "cluster_error"), "the keeper ends");
 	ck_assert_str_eq(text(json_object_get(doc, "elsewhere"), "error"), "not asked");
 	json_decref(doc);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("status");
-
-	tcase_set_timeout(tests, 60);
-	tcase_add_checked_fixture(tests, prepare, clean);
-	tcase_add_test(tests, keeper_and_store);
-	tcase_add_test(tests, leases_and_who_holds_them);
-	tcase_add_test(tests, ranges);
-	tcase_add_test(tests, notes);
-	tcase_add_test(tests, a_holder_that_cannot_be_seen);
-	tcase_add_test(tests, callers_that_wait);
-	tcase_add_test(tests, lost_leases);
-	tcase_add_test(tests, store_away);
-	tcase_add_test(tests, store_unreachable);
-	tcase_add_loop_test(tests, nobody_waits_any_more, 0, 2);
-	tcase_add_test(tests, keeper_ends);
-	return suite_run_case("status", tests);
 }

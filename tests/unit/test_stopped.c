@@ -1,13 +1,7 @@
 /* Stopping processes that are hard to stop. */
 #include "keeper/guard/stopped.h"
 
-#include <check.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "keeper/kernel/family.h"
 #include "tests/unit/suite.h"
@@ -20,6 +14,7 @@ static void setup(void)
 {
 	stopped_adopt(&stopped, noted, 8);
 }
+FIXTURE(setup, NULL)
 
 static void rest(void)
 {
@@ -61,7 +56,7 @@ static pid_t child_of(pid_t pid)
 	return child;
 }
 
-START_TEST(one_in_vfork_is_held)
+TEST(one_in_vfork_is_held)
 {
 	pid_t pid = start_vfork(), child;
 	struct family killed = {0};
@@ -84,11 +79,10 @@ START_TEST(one_in_vfork_is_held)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
-END_TEST
 
 /* A process that runs on in the kernel and never takes its stop cannot be made here. One that is not asked to stop at
  * all can: it is killed, while a held process is not. */
-START_TEST(one_that_runs_is_killed)
+TEST(one_that_runs_is_killed)
 {
 	struct family killed = {0};
 	pid_t pid = fork();
@@ -107,9 +101,8 @@ START_TEST(one_that_runs_is_killed)
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
-END_TEST
 
-START_TEST(stopped_and_let_go)
+TEST(stopped_and_let_go)
 {
 	pid_t pid = fork();
 
@@ -125,7 +118,6 @@ START_TEST(stopped_and_let_go)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }
-END_TEST
 
 /* A process that drops each SIGSTOP of a process that it traces. */
 static pid_t start_tracer(pid_t tracee)
@@ -143,7 +135,7 @@ static pid_t start_tracer(pid_t tracee)
 }
 
 /* refused: the tracer cannot be stopped, as if it were another user's; then the process that it traces is killed. */
-START_TEST(a_tracer_is_stopped_with_what_it_traces)
+TEST_EACH(a_tracer_is_stopped_with_what_it_traces, 2)
 {
 	bool refused = _i;
 	struct family killed = {0};
@@ -176,7 +168,6 @@ START_TEST(a_tracer_is_stopped_with_what_it_traces)
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	ck_assert_int_eq(waitpid(tracer, NULL, 0), tracer);
 }
-END_TEST
 
 /* --- signalled.h --- */
 
@@ -206,7 +197,7 @@ static pid_t start_su(pid_t *child)
 	return pid;
 }
 
-START_TEST(kin_goes_on)
+TEST_EACH(kin_goes_on, 2)
 {
 	bool before = _i;
 	struct signalled s;
@@ -232,10 +223,9 @@ START_TEST(kin_goes_on)
 	kill(su, SIGKILL);
 	waitpid(su, NULL, 0);
 }
-END_TEST
 
 /* The parent process stops itself only after its child has gone on; and the notes are an earlier keeper parent's. */
-START_TEST(kin_that_is_late_and_notes_of_another)
+TEST(kin_that_is_late_and_notes_of_another)
 {
 	struct signalled s;
 	pid_t child, su = start_su(&child);
@@ -259,20 +249,4 @@ START_TEST(kin_that_is_late_and_notes_of_another)
 	kill(child, SIGKILL);
 	kill(su, SIGKILL);
 	waitpid(su, NULL, 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("stopped");
-
-	tcase_set_timeout(tc, 60);
-	tcase_add_checked_fixture(tc, setup, NULL);
-	tcase_add_test(tc, one_in_vfork_is_held);
-	tcase_add_test(tc, one_that_runs_is_killed);
-	tcase_add_test(tc, stopped_and_let_go);
-	tcase_add_loop_test(tc, a_tracer_is_stopped_with_what_it_traces, 0, 2);
-	tcase_add_loop_test(tc, kin_goes_on, 0, 2);
-	tcase_add_test(tc, kin_that_is_late_and_notes_of_another);
-	return suite_run_case("stopped", tc);
 }

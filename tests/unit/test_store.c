@@ -3,7 +3,7 @@
 
 /* ---- the ordinary course ---- */
 
-START_TEST(coming_up)
+TEST(coming_up)
 {
 	start(&a, "host-a");
 	ck_assert(!store_is_up(a.store));
@@ -27,9 +27,8 @@ START_TEST(coming_up)
 	wait_until(b.ups == 1);
 	ck_assert(!store_in_grace(b.store));
 }
-END_TEST
 
-START_TEST(a_lease_changes_hands)
+TEST(a_lease_changes_hands)
 {
 	start_both();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
@@ -63,7 +62,6 @@ START_TEST(a_lease_changes_hands)
 	ck_assert_int_eq(ask(store_confirm(b.store, NAME, token(2), fence, on_answer, &answer)), STORE_GONE);
 	ck_assert_int_eq(ask(store_shrink(a.store, NAME, token(1), on_answer, &answer)), STORE_GONE);
 }
-END_TEST
 
 static struct store_key_news told; /* the first */
 
@@ -74,7 +72,7 @@ static void on_beat_answer(void *arg, const struct store_reply *reply)
 	on_answer(arg, reply);
 }
 
-START_TEST(a_lease_with_a_key)
+TEST(a_lease_with_a_key)
 {
 	start_both();
 	command("CONFIG SET notify-keyspace-events Kgx");
@@ -103,9 +101,8 @@ START_TEST(a_lease_with_a_key)
 	ck_assert_int_eq(acquire(&a, 3, WIRE_SHARED, w.key = "string jobs"), STORE_ERROR);
 	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE, w.key = "list jobs"), STORE_ERROR);
 }
-END_TEST
 
-START_TEST(a_watch_outlives_its_connection)
+TEST(a_watch_outlives_its_connection)
 {
 	start_both();
 	command("CONFIG SET notify-keyspace-events Kgx");
@@ -118,9 +115,8 @@ START_TEST(a_watch_outlives_its_connection)
 	command("SET jobs x PX 20");
 	wait_until(a.keys == 6); /* it expired */
 }
-END_TEST
 
-START_TEST(a_question)
+TEST(a_question)
 {
 	start_both();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
@@ -142,9 +138,8 @@ START_TEST(a_question)
 	ck_assert_str_eq(b.message.name, NAME);
 	ck_assert_str_eq(b.message.holder, "host-a");
 }
-END_TEST
 
-START_TEST(a_dead_host)
+TEST(a_dead_host)
 {
 	struct store_blocker seen;
 
@@ -159,9 +154,8 @@ START_TEST(a_dead_host)
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE, w.dead = &seen, w.dead_count = 1), STORE_OK);
 	assert_ok(store_leave(b.store, on_answer, &answer));
 }
-END_TEST
 
-START_TEST(offsets_and_arguments)
+TEST(offsets_and_arguments)
 {
 	start_both();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE,
@@ -181,11 +175,10 @@ START_TEST(offsets_and_arguments)
 	ck_assert_int_eq(acquire(&a, 4, WIRE_SHARED, w.file = "a b"), STORE_ERROR);
 	ck_assert_ptr_nonnull(strstr(answer.error, "file"));
 }
-END_TEST
 
 /* ---- sweeping and dumping ---- */
 
-START_TEST(sweeping)
+TEST(sweeping)
 {
 	char name[32];
 
@@ -211,9 +204,8 @@ START_TEST(sweeping)
 		ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE, w.name = name), STORE_OK);
 	}
 }
-END_TEST
 
-START_TEST(dumping)
+TEST(dumping)
 {
 	json_t *open, *lease, *waiter;
 	const char *incarnation, *name, *mode;
@@ -244,23 +236,4 @@ START_TEST(dumping)
 	ck_assert_ptr_null(json_object_get(waiter, "fence"));
 	json_decref(dumped);
 	dumped = NULL;
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, coming_up);
-	tcase_add_test(t, a_lease_changes_hands);
-	tcase_add_test(t, a_lease_with_a_key);
-	tcase_add_test(t, a_watch_outlives_its_connection);
-	tcase_add_test(t, a_question);
-	tcase_add_test(t, a_dead_host);
-	tcase_add_test(t, offsets_and_arguments);
-	tcase_add_test(t, sweeping);
-	tcase_add_test(t, dumping);
-}
-
-int main(void)
-{
-	return run_tests("store", add_tests);
 }

@@ -49,7 +49,7 @@ static const char *taken(const char *answer)
 	return text;
 }
 
-START_TEST(the_grant_takes_the_key)
+TEST(the_grant_takes_the_key)
 {
 	uint64_t fence = fence_of(keyed("A", 'a'));
 
@@ -63,9 +63,8 @@ START_TEST(the_grant_takes_the_key)
 	assert_says(command("EXISTS " KEY " " HELD), "0");
 	assert_says(client_takes("other"), "OK");
 }
-END_TEST
 
-START_TEST(a_clients_key_is_respected)
+TEST(a_clients_key_is_respected)
 {
 	client_takes("other");
 	assert_says(taken(keyed("A", 'a', .ask = "1")), "TAKEN other");
@@ -80,10 +79,9 @@ START_TEST(a_clients_key_is_respected)
 	assert_granted(keyed("A", 'a'));
 	assert_says(command("GET " KEY), A_TOKEN);
 }
-END_TEST
 
 /* There is no moment in which the key is free: the script sets it as it hands over. */
-START_TEST(the_key_is_handed_over)
+TEST(the_key_is_handed_over)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_starts(keyed("B", 'b'), "WAIT A ");
@@ -95,10 +93,9 @@ START_TEST(the_key_is_handed_over)
 	assert_says(command("EXISTS " HELD), "0");
 	assert_granted(keyed("B", 'b'));
 }
-END_TEST
 
 /* The first waiter is granted when the client is done, whichever host asks. */
-START_TEST(waiters_for_a_client_keep_their_order)
+TEST(waiters_for_a_client_keep_their_order)
 {
 	client_takes("other");
 	assert_says(taken(keyed("A", 'a')), "TAKEN other");
@@ -108,9 +105,8 @@ START_TEST(waiters_for_a_client_keep_their_order)
 	assert_starts(heard(), "A: granted aaaa");
 	assert_says(command("GET " KEY), A_TOKEN);
 }
-END_TEST
 
-START_TEST(two_leases_of_one_host_exclude_each_other)
+TEST(two_leases_of_one_host_exclude_each_other)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_starts(keyed("A", 'b'), "WAIT A "); /* the older one goes back first, so that clients get their turn */
@@ -118,9 +114,8 @@ START_TEST(two_leases_of_one_host_exclude_each_other)
 	give_back('a');
 	assert_says(command("GET " KEY), B_TOKEN);
 }
-END_TEST
 
-START_TEST(the_two_spaces_of_a_file_have_one_key)
+TEST(the_two_spaces_of_a_file_have_one_key)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_granted(keyed("A", 'b', .space = 'r'));
@@ -132,9 +127,8 @@ START_TEST(the_two_spaces_of_a_file_have_one_key)
 	assert_says(give_back('b'), "OK");
 	assert_says(command("EXISTS " KEY " " HELD), "0");
 }
-END_TEST
 
-START_TEST(a_beat_renews_the_key)
+TEST(a_beat_renews_the_key)
 {
 	assert_granted(keyed("A", 'a'));
 	command("PEXPIRE " KEY " 1000");
@@ -145,9 +139,8 @@ START_TEST(a_beat_renews_the_key)
 	ck_assert_int_ne(fence_of(acquire("A", 'c', 'x')), 0); /* counts as a beat, too */
 	ck_assert_int_gt(left_of_key(), 1000);
 }
-END_TEST
 
-START_TEST(a_beat_finds_another_token)
+TEST(a_beat_finds_another_token)
 {
 	assert_granted(keyed("A", 'a'));
 	command("SET " KEY " other PX 60000");
@@ -160,9 +153,8 @@ START_TEST(a_beat_finds_another_token)
 	assert_says(command("GET " KEY), "other");
 	assert_says(beat("0"), "OK");
 }
-END_TEST
 
-START_TEST(a_beat_finds_something_else)
+TEST(a_beat_finds_something_else)
 {
 	assert_granted(keyed("A", 'a'));
 	command("DEL " KEY);
@@ -174,9 +166,8 @@ START_TEST(a_beat_finds_something_else)
 	assert_says(keyed("A", 'b'), "KEYTYPE the key " KEY " is a list");
 	assert_says(command("KEYS dflock:{0}:lock:*"), "");
 }
-END_TEST
 
-START_TEST(a_key_that_was_deleted_is_put_back)
+TEST(a_key_that_was_deleted_is_put_back)
 {
 	assert_granted(keyed("A", 'a'));
 	command("DEL " KEY);
@@ -185,10 +176,9 @@ START_TEST(a_key_that_was_deleted_is_put_back)
 	ck_assert_int_gt(left_of_key(), TTL - 1000);
 	assert_says(beat("1"), "OK");
 }
-END_TEST
 
 /* The host was silent for longer than ttl_ms: a client may have had the key, though it is free again. */
-START_TEST(a_key_that_expired_is_lost)
+TEST(a_key_that_expired_is_lost)
 {
 	char fence[32];
 
@@ -202,9 +192,8 @@ START_TEST(a_key_that_expired_is_lost)
 	assert_says(command("EXISTS " KEY), "0");
 	assert_says(beat("1"), "KEYS lost " A_TOKEN " " NAME_OF_ONE_WORD);
 }
-END_TEST
 
-START_TEST(a_lease_that_its_host_does_not_know)
+TEST(a_lease_that_its_host_does_not_know)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_says(beat("0"), "KEYS extra " A_TOKEN " " NAME_OF_ONE_WORD);
@@ -213,9 +202,8 @@ START_TEST(a_lease_that_its_host_does_not_know)
 	assert_says(give_back('a'), "OK"); /* the lock knows no such token, and the key goes all the same */
 	assert_says(command("EXISTS " KEY " " HELD), "0");
 }
-END_TEST
 
-START_TEST(a_dead_host_has_no_key)
+TEST(a_dead_host_has_no_key)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_granted(keyed("B", 'b', .dead_host = "A", .dead_beat = beat_of("A")));
@@ -225,10 +213,9 @@ START_TEST(a_dead_host_has_no_key)
 	assert_says(taken(keyed("C", 'c', .dead_host = "B", .dead_beat = beat_of("B"))), "TAKEN for ever other");
 	assert_says(command("GET " KEY), "other");
 }
-END_TEST
 
 /* Waiting leases that have followed each other for a second leave the key free for a moment. */
-START_TEST(clients_get_their_turn)
+TEST(clients_get_their_turn)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_starts(keyed("B", 'b'), "WAIT A ");
@@ -252,10 +239,9 @@ START_TEST(clients_get_their_turn)
 	command("DEL " KEY);
 	assert_granted(keyed("C", 'd', .ask = "1", .pass = "1")); /* must not be told that somebody has it */
 }
-END_TEST
 
 /* The host of the first waiter was cut off when the lease was handed over to it, for longer than the key lasts. It asks again. */
-START_TEST(a_key_that_expired_before_its_host_knew)
+TEST(a_key_that_expired_before_its_host_knew)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_starts(keyed("B", 'b'), "WAIT A ");
@@ -270,10 +256,9 @@ START_TEST(a_key_that_expired_before_its_host_knew)
 	command("DEL " KEY);
 	assert_granted(keyed("B", 'c'));
 }
-END_TEST
 
 /* A snapshot from before the lease was handed over: its key has the token of the lease before. */
-START_TEST(an_old_snapshot_has_an_old_key)
+TEST(an_old_snapshot_has_an_old_key)
 {
 	char fence[32];
 
@@ -285,9 +270,8 @@ START_TEST(an_old_snapshot_has_an_old_key)
 	assert_says(command("GET " KEY), B_TOKEN);
 	assert_says(command("EXISTS " HELD), "0");
 }
-END_TEST
 
-START_TEST(grace)
+TEST(grace)
 {
 	char fence[32];
 
@@ -312,9 +296,8 @@ START_TEST(grace)
 	command("SET " KEY " other");
 	assert_says(put_back(), "GONE");
 }
-END_TEST
 
-START_TEST(redisson)
+TEST(redisson)
 {
 	redisReply *reply;
 
@@ -341,32 +324,4 @@ START_TEST(redisson)
 	command("PEXPIRE " KEY " 30000");
 	assert_says(taken(keyed_redisson("A", 'a')), "TAKEN 8743c9c0");
 	assert_says(taken(keyed("A", 'c', .ask = "1", .pass = "1")), "KEYTYPE the key " KEY " is a hash");
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, the_grant_takes_the_key);
-	tcase_add_test(t, a_clients_key_is_respected);
-	tcase_add_test(t, the_key_is_handed_over);
-	tcase_add_test(t, waiters_for_a_client_keep_their_order);
-	tcase_add_test(t, two_leases_of_one_host_exclude_each_other);
-	tcase_add_test(t, the_two_spaces_of_a_file_have_one_key);
-	tcase_add_test(t, a_beat_renews_the_key);
-	tcase_add_test(t, a_beat_finds_another_token);
-	tcase_add_test(t, a_beat_finds_something_else);
-	tcase_add_test(t, a_key_that_was_deleted_is_put_back);
-	tcase_add_test(t, a_key_that_expired_is_lost);
-	tcase_add_test(t, a_lease_that_its_host_does_not_know);
-	tcase_add_test(t, a_dead_host_has_no_key);
-	tcase_add_test(t, clients_get_their_turn);
-	tcase_add_test(t, a_key_that_expired_before_its_host_knew);
-	tcase_add_test(t, an_old_snapshot_has_an_old_key);
-	tcase_add_test(t, grace);
-	tcase_add_test(t, redisson);
-}
-
-int main(void)
-{
-	return run_for_each_version("keys", add_tests);
 }

@@ -3,7 +3,7 @@
 
 /* ---- silence and nonsense ---- */
 
-START_TEST(a_stopped_server)
+TEST(a_stopped_server)
 {
 	config.connect_ms = 150;
 	start_both();
@@ -25,9 +25,8 @@ START_TEST(a_stopped_server)
 	ck_assert_uint_eq(a.changes, 1);                            /* the same store as before */
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* again, with the same token */
 }
-END_TEST
 
-START_TEST(messages_connection_lost)
+TEST(messages_connection_lost)
 {
 	start_both();
 	command("CLIENT KILL TYPE pubsub");
@@ -37,9 +36,8 @@ START_TEST(messages_connection_lost)
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
 	wait_until(a.messages == 1);
 }
-END_TEST
 
-START_TEST(nonsense_in_messages)
+TEST(nonsense_in_messages)
 {
 	start_both();
 	command("PUBLISH dflock:{0}:host:host-a hello");
@@ -55,7 +53,6 @@ START_TEST(nonsense_in_messages)
 	ck_assert_uint_eq(a.notes, 1);
 	ck_assert_ptr_nonnull(strstr(a.note, "malformed"));
 }
-END_TEST
 
 /* A server in the same loop that answers everything with the same bytes; or (NULL) that answers correctly, but each
  * connection reaches another server. */
@@ -144,7 +141,7 @@ static void start_fake(void)
 	fake_clients = 0;
 }
 
-START_TEST(garbage)
+TEST(garbage)
 {
 	static const struct {
 		const char *says, *line;
@@ -170,15 +167,13 @@ START_TEST(garbage)
 	}
 	uv_close((uv_handle_t *)&fake, NULL);
 }
-END_TEST
 
-START_TEST(two_servers_behind_one_address)
+TEST(two_servers_behind_one_address)
 {
 	start_fake();
 	refused(&a, "reached two servers");
 	uv_close((uv_handle_t *)&fake, NULL);
 }
-END_TEST
 
 static char link_why[256];
 
@@ -193,7 +188,7 @@ static void on_link_broken(void *arg, const char *why)
 	snprintf(link_why, sizeof(link_why), "%s", why);
 }
 
-START_TEST(an_answer_that_nobody_asked_for)
+TEST(an_answer_that_nobody_asked_for)
 {
 	const struct link_events events = {.connected = on_link_connected, .broken = on_link_broken};
 
@@ -207,9 +202,8 @@ START_TEST(an_answer_that_nobody_asked_for)
 	link_close(link);
 	uv_close((uv_handle_t *)&fake, NULL);
 }
-END_TEST
 
-START_TEST(freed_while_it_would_open)
+TEST(freed_while_it_would_open)
 {
 	struct asked lost = {0};
 
@@ -222,9 +216,8 @@ START_TEST(freed_while_it_would_open)
 	ck_assert_uint_eq(lost.answers, 1);
 	ck_assert_int_eq(lost.reply.status, STORE_UNREACHABLE);
 }
-END_TEST
 
-START_TEST(freed_with_questions_open)
+TEST(freed_with_questions_open)
 {
 	struct asked lost[4] = {0};
 
@@ -243,22 +236,4 @@ START_TEST(freed_with_questions_open)
 	store_beat(a.store, 0, 0, on_answer, &lost[0]);
 	stop(&a); /* before the loop ran at all */
 	ck_assert_uint_eq(lost[0].answers, 2);
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, a_stopped_server);
-	tcase_add_test(t, messages_connection_lost);
-	tcase_add_test(t, nonsense_in_messages);
-	tcase_add_test(t, garbage);
-	tcase_add_test(t, two_servers_behind_one_address);
-	tcase_add_test(t, an_answer_that_nobody_asked_for);
-	tcase_add_test(t, freed_while_it_would_open);
-	tcase_add_test(t, freed_with_questions_open);
-}
-
-int main(void)
-{
-	return run_tests("store nonsense", add_tests);
 }

@@ -3,7 +3,7 @@
 
 /* ---- the record ---- */
 
-START_TEST(another_incarnation)
+TEST(another_incarnation)
 {
 	char before[STORE_INC_BYTES];
 
@@ -29,9 +29,8 @@ START_TEST(another_incarnation)
 	strcpy(incarnation, before);
 	assert_says(call(SCRIPT_BEAT, "B", NULL), "INC");
 }
-END_TEST
 
-START_TEST(a_record_of_another_server)
+TEST(a_record_of_another_server)
 {
 	uint64_t fence = fence_of(acquire("A", 'a', 'x'));
 	acquire("B", 'b', 'x');
@@ -57,12 +56,11 @@ START_TEST(a_record_of_another_server)
 	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
 	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), 9000004294967297);
 }
-END_TEST
 
 #define begin_telling(fence) call(SCRIPT_STORE, "begin", "3000", "", fence, NULL)
 
 /* The store is empty and its clock is behind: the numbers of before are told by the hosts that come back, in any order. */
-START_TEST(hosts_tell_the_largest_fence)
+TEST(hosts_tell_the_largest_fence)
 {
 	char before[STORE_INC_BYTES], now[STORE_INC_BYTES];
 
@@ -91,10 +89,9 @@ START_TEST(hosts_tell_the_largest_fence)
 	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
 	ck_assert_uint_eq(fence_of(acquire("A", 'a', 'x')), 3100004294967297);
 }
-END_TEST
 
 /* The address leads to another server, which is open, and then back to the first, which still has its memory. */
-START_TEST(another_past)
+TEST(another_past)
 {
 	char here[STORE_INC_BYTES], there[STORE_INC_BYTES];
 
@@ -118,10 +115,9 @@ START_TEST(another_past)
 	}
 	ck_assert_int_lt(atoi(command("HSTRLEN dflock:{0}:store earlier")), 16 * 70);
 }
-END_TEST
 
 /* Evicted, or deleted by hand: then nothing that the store says can be relied on. */
-START_TEST(a_lock_that_vanished)
+TEST(a_lock_that_vanished)
 {
 	char fence[24];
 
@@ -141,13 +137,12 @@ START_TEST(a_lock_that_vanished)
 	assert_granted(acquire("B", 'c', 'x', .name = NAME_OF_ONE_WORD));
 	assert_starts(acquire("B", 'e', 'x'), "WAIT A ");
 }
-END_TEST
 
 #define sit(seat, next)   call(SCRIPT_BEAT, "A", "0", "0", seat, next, NULL)
 #define enter(seat, next) call(SCRIPT_STORE, "begin", "3000", "", "0", "A", seat, next, NULL)
 
 /* One host, two keepers: the second one of a seat is refused, whichever it is, and raises no beat. */
-START_TEST(one_seat)
+TEST(one_seat)
 {
 	char beat[64];
 
@@ -170,9 +165,8 @@ START_TEST(one_seat)
 	assert_starts(enter("1", "3"), "OK ");
 	assert_says(sit("7", "9"), "TWICE");
 }
-END_TEST
 
-START_TEST(hosts_that_vanished)
+TEST(hosts_that_vanished)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	command("DEL dflock:{0}:hosts");
@@ -180,10 +174,9 @@ START_TEST(hosts_that_vanished)
 	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
 	assert_starts(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = "0"), "WAIT A ");
 }
-END_TEST
 
 /* An old snapshot has A's exclusive lease, which A has shrunk since, so that B has a shared one. */
-START_TEST(what_was_shrunk_is_put_back_as_shared)
+TEST(what_was_shrunk_is_put_back_as_shared)
 {
 	char of_a[24], of_b[24];
 
@@ -197,10 +190,9 @@ START_TEST(what_was_shrunk_is_put_back_as_shared)
 	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "A", token('a'), of_a, NULL), " shared"));
 	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "B", token('b'), of_b, NULL), " shared"));
 }
-END_TEST
 
 /* Opening a store as a new one, and putting a lease back: the request that comes first decides. */
-START_TEST(new_or_put_back)
+TEST(new_or_put_back)
 {
 	command("FLUSHALL");
 	begin("begin");
@@ -229,19 +221,17 @@ START_TEST(new_or_put_back)
 	begin("begin");
 	assert_starts(call(SCRIPT_STORE, "new", "3000", "", NULL), "KNOWN there was an earlier memory of it (");
 }
-END_TEST
 
-START_TEST(ttl_must_be_the_same)
+TEST(ttl_must_be_the_same)
 {
 	assert_says(call(SCRIPT_STORE, "begin", "4000", NULL), "TTL 3000 ");
 	assert_says(call(SCRIPT_STORE, "open", "4000", NULL), "TTL 3000 ");
 	assert_starts(call(SCRIPT_STORE, "init", "4000", NULL), "OK ");
 	assert_says(call(SCRIPT_STORE, "begin", "3000", NULL), "TTL 4000 ");
 }
-END_TEST
 
 /* A host with the old one beats too seldom for hosts with a shorter one, which would call it dead. */
-START_TEST(ttl_of_hosts_that_live)
+TEST(ttl_of_hosts_that_live)
 {
 	for (char name[] = "A"; *name <= 'D'; name[0]++) {
 		assert_says(call(SCRIPT_BEAT, name, NULL), "OK");
@@ -255,11 +245,10 @@ START_TEST(ttl_of_hosts_that_live)
 	assert_starts(call(SCRIPT_STORE, "init", "100", NULL), "OK ");
 	assert_says(call(SCRIPT_BEAT, "A", NULL), "INC"); /* it was only cut off, and must find out */
 }
-END_TEST
 
 /* ---- what else ---- */
 
-START_TEST(sweeping)
+TEST(sweeping)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	acquire("B", 'b', 'x');
@@ -275,9 +264,8 @@ START_TEST(sweeping)
 	assert_says(call(SCRIPT_LEAVE, "A", seen, NULL), "OK");
 	assert_says(command("HEXISTS dflock:{0}:hosts A"), "0");
 }
-END_TEST
 
-START_TEST(wrong_types_change_nothing)
+TEST(wrong_types_change_nothing)
 {
 	command("LPUSH dflock:{0}:lock:%s x", NAME);
 	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "WRONGTYPE"));
@@ -291,9 +279,8 @@ START_TEST(wrong_types_change_nothing)
 	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), "ERR"));
 	assert_says(command("EXISTS dflock:{0}:lock:%s", NAME), "0");
 }
-END_TEST
 
-START_TEST(out_of_memory)
+TEST(out_of_memory)
 {
 	uint64_t fence = fence_of(acquire("A", 'a', 'x'));
 	char text[24];
@@ -319,28 +306,4 @@ START_TEST(out_of_memory)
 		free((char *)others[i]);
 	if (with_flags)
 		assert_granted(acquire("B", 'b', 'x'));
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, another_incarnation);
-	tcase_add_test(t, a_record_of_another_server);
-	tcase_add_test(t, hosts_tell_the_largest_fence);
-	tcase_add_test(t, another_past);
-	tcase_add_test(t, a_lock_that_vanished);
-	tcase_add_test(t, one_seat);
-	tcase_add_test(t, hosts_that_vanished);
-	tcase_add_test(t, what_was_shrunk_is_put_back_as_shared);
-	tcase_add_test(t, new_or_put_back);
-	tcase_add_test(t, ttl_must_be_the_same);
-	tcase_add_test(t, ttl_of_hosts_that_live);
-	tcase_add_test(t, sweeping);
-	tcase_add_test(t, wrong_types_change_nothing);
-	tcase_add_test(t, out_of_memory);
-}
-
-int main(void)
-{
-	return run_for_each_version("store record", add_tests);
 }

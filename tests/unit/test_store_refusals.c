@@ -3,7 +3,7 @@
 
 /* ---- the store loses its memory ---- */
 
-START_TEST(flushall)
+TEST(flushall)
 {
 	char old[STORE_INC_BYTES];
 
@@ -25,9 +25,8 @@ START_TEST(flushall)
 	assert_ok(store_open(b.store, STORE_OPEN_WATCHED, "", on_answer, &answer));
 	ck_assert_int_eq(acquire(&b, 1, WIRE_EXCLUSIVE), STORE_OK);
 }
-END_TEST
 
-START_TEST(restart)
+TEST(restart)
 {
 	start_both();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
@@ -46,9 +45,8 @@ START_TEST(restart)
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_OK);
 	ck_assert_uint_gt(answer.reply.fence, fence);
 }
-END_TEST
 
-START_TEST(another_server_behind_the_connection)
+TEST(another_server_behind_the_connection)
 {
 	start_both();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
@@ -60,9 +58,8 @@ START_TEST(another_server_behind_the_connection)
 	wait_until(b.changes == 2);
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
 }
-END_TEST
 
-START_TEST(scripts_forgotten)
+TEST(scripts_forgotten)
 {
 	start_both();
 	command("SCRIPT FLUSH");
@@ -73,9 +70,8 @@ START_TEST(scripts_forgotten)
 	dumped = NULL;
 	ck_assert_uint_eq(a.downs, 0);
 }
-END_TEST
 
-START_TEST(another_ttl)
+TEST(another_ttl)
 {
 	start(&a, "host-a");
 	wait_until(a.ups == 1);
@@ -93,11 +89,10 @@ START_TEST(another_ttl)
 	wait_until(a.downs == 1);
 	ck_assert_ptr_nonnull(strstr(a.why, "ttl_ms = 4000, this keeper is configured with 3000"));
 }
-END_TEST
 
 /* ---- refusals ---- */
 
-START_TEST(errors_of_a_request)
+TEST(errors_of_a_request)
 {
 	start_both();
 	command("LPUSH dflock:{0}:lock:%s x", NAME);
@@ -114,9 +109,8 @@ START_TEST(errors_of_a_request)
 	}
 	ck_assert(store_is_up(a.store));
 }
-END_TEST
 
-START_TEST(writes_that_would_be_refused)
+TEST(writes_that_would_be_refused)
 {
 	start(&a, "host-a");
 	wait_until(a.ups == 1);
@@ -136,9 +130,8 @@ START_TEST(writes_that_would_be_refused)
 	command("EVAL %s 0",
 		"return redis.call('EXISTS', 'dflock:{0}:try') == 0 or redis.error_reply('something was left')");
 }
-END_TEST
 
-START_TEST(servers_that_will_not_do)
+TEST(servers_that_will_not_do)
 {
 	command("CONFIG SET maxmemory-policy allkeys-lru");
 	refused(&a, "set it to noeviction");
@@ -152,9 +145,8 @@ START_TEST(servers_that_will_not_do)
 	start(&a, "host-a");
 	wait_until(a.ups == 1);
 }
-END_TEST
 
-START_TEST(passwords)
+TEST(passwords)
 {
 	config.password = "wrong";
 	refused(&a, "remove password_file");
@@ -169,9 +161,8 @@ START_TEST(passwords)
 	config.user = "dflock";
 	refused(&a, "correct user and password_file");
 }
-END_TEST
 
-START_TEST(a_user_with_few_rights)
+TEST(a_user_with_few_rights)
 {
 	command("ACL SETUSER poor on >x ~other:* +@all");
 	command("ACL SETUSER mute on >x ~dflock:* resetchannels +@all");
@@ -191,9 +182,8 @@ START_TEST(a_user_with_few_rights)
 	json_decref(dumped);
 	dumped = NULL;
 }
-END_TEST
 
-START_TEST(names_and_ports)
+TEST(names_and_ports)
 {
 	config = (struct config_store){.address = {.host = "localhost", .port = 1}, .connect_ms = 60000};
 	refused(&a, "connection refused");
@@ -208,25 +198,4 @@ START_TEST(names_and_ports)
 	refused(&a, "cannot look up");
 	start(&a, "host-a");
 	uv_run(&loop, UV_RUN_NOWAIT); /* it is freed while the lookup is under way */
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, flushall);
-	tcase_add_test(t, restart);
-	tcase_add_test(t, another_server_behind_the_connection);
-	tcase_add_test(t, scripts_forgotten);
-	tcase_add_test(t, another_ttl);
-	tcase_add_test(t, errors_of_a_request);
-	tcase_add_test(t, writes_that_would_be_refused);
-	tcase_add_test(t, servers_that_will_not_do);
-	tcase_add_test(t, passwords);
-	tcase_add_test(t, a_user_with_few_rights);
-	tcase_add_test(t, names_and_ports);
-}
-
-int main(void)
-{
-	return run_tests("store refusals", add_tests);
 }

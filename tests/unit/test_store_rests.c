@@ -37,7 +37,7 @@ static const char *resting(const char *answer)
 	return text;
 }
 
-START_TEST(a_rest_outlives_its_lock)
+TEST(a_rest_outlives_its_lock)
 {
 	uint64_t fence = fence_of(rested("A", 'a', 'x', .rest = HOUR));
 	char value[64];
@@ -58,9 +58,8 @@ START_TEST(a_rest_outlives_its_lock)
 	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
 	ck_assert_ptr_nonnull(strstr(command("HGET " REST), HOUR));
 }
-END_TEST
 
-START_TEST(who_waits_for_a_rest_keeps_its_place)
+TEST(who_waits_for_a_rest_keeps_its_place)
 {
 	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
 	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST A ");
@@ -83,10 +82,9 @@ START_TEST(who_waits_for_a_rest_keeps_its_place)
 	assert_starts(heard(), "A: recall cccccccccccccccccccccccccccccccc D dddd");
 	assert_says(heard(), "");
 }
-END_TEST
 
 /* Each is for one lock of one caller: the store keeps apart what a host has and what it asks for. */
-START_TEST(leases_of_one_host_that_rest_exclude_each_other)
+TEST(leases_of_one_host_that_rest_exclude_each_other)
 {
 	assert_granted(rested("A", 'a', 'x'));
 	assert_starts(rested("A", 'b', 'x', .rest = HOUR), "WAIT A ");
@@ -102,9 +100,8 @@ START_TEST(leases_of_one_host_that_rest_exclude_each_other)
 	assert_starts(heard(), "A: granted cccc");
 	ck_assert_ptr_nonnull(strstr(command("HGET " REST), HOUR));
 }
-END_TEST
 
-START_TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
+TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
 {
 	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
 	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST A ");
@@ -126,9 +123,8 @@ START_TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
 	assert_says(give_back('f', "1"), "OK");
 	assert_starts(resting(rested("C", 'd', 'x', .rest = HOUR, .ask = "1")), "REST");
 }
-END_TEST
 
-START_TEST(an_operator_ends_a_rest)
+TEST(an_operator_ends_a_rest)
 {
 	uint64_t fence = fence_of(rested("A", 'a', 'x', .rest = HOUR));
 	char limit[32], earlier[32];
@@ -146,9 +142,8 @@ START_TEST(an_operator_ends_a_rest)
 	assert_starts(heard(), "B: granted bbbb"); /* no timer has to come first */
 	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "GONE"); /* B's own */
 }
-END_TEST
 
-START_TEST(a_clock_that_was_set_back_makes_no_rest_longer_than_it_is)
+TEST(a_clock_that_was_set_back_makes_no_rest_longer_than_it_is)
 {
 	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
 	assert_says(give_back('a', "0"), "OK");
@@ -157,9 +152,8 @@ START_TEST(a_clock_that_was_set_back_makes_no_rest_longer_than_it_is)
 	set_rest(0, 1);
 	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
 }
-END_TEST
 
-START_TEST(a_dead_host_leaves_its_rest)
+TEST(a_dead_host_leaves_its_rest)
 {
 	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
 	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR, .dead_host = "A", .dead_beat = beat_of("A"))),
@@ -168,10 +162,9 @@ START_TEST(a_dead_host_leaves_its_rest)
 	command("HDEL " REST);
 	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
 }
-END_TEST
 
 /* They are no keys that expire, since a server with a policy volatile-... drops such keys. */
-START_TEST(those_that_are_over_are_removed)
+TEST(those_that_are_over_are_removed)
 {
 	for (int i = 0; i < 100; i++)
 		command("HSET dflock:{0}:rests dflock:{0}:rest:flock:%d %s", i, i % 2 ? "1000 1000 7" : "nonsense");
@@ -190,22 +183,4 @@ START_TEST(those_that_are_over_are_removed)
 	ck_assert_int_lt(atoi(command("HLEN dflock:{0}:rests")), 50);
 	assert_starts(resting(rested("B", 'b', 'x', .ask = "1")), "REST");
 	assert_says(command("TTL dflock:{0}:rests"), "-1");
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, those_that_are_over_are_removed);
-	tcase_add_test(t, a_rest_outlives_its_lock);
-	tcase_add_test(t, an_operator_ends_a_rest);
-	tcase_add_test(t, who_waits_for_a_rest_keeps_its_place);
-	tcase_add_test(t, leases_of_one_host_that_rest_exclude_each_other);
-	tcase_add_test(t, a_lease_that_nobody_was_told_of_takes_its_rest_along);
-	tcase_add_test(t, a_clock_that_was_set_back_makes_no_rest_longer_than_it_is);
-	tcase_add_test(t, a_dead_host_leaves_its_rest);
-}
-
-int main(void)
-{
-	return run_for_each_version("store rests", add_tests);
 }

@@ -1,6 +1,5 @@
 /* The scripts that record and read by which rules hosts go. */
 #include "tests/unit/script_calls.h"
-#include "tests/unit/suite.h"
 
 #define ONE   "1111111111111111"
 #define TWO   "2222222222222222"
@@ -12,7 +11,7 @@ static const char *post(const char *place, const char *host, const char *digest,
 	return call(SCRIPT_POST, place, host, digest, text, keep_ms, NULL);
 }
 
-START_TEST(recorded_and_read)
+TEST(recorded_and_read)
 {
 	assert_says(call(SCRIPT_RULES, "p", ONE, NULL), "OK 0 0 0");
 	assert_says(post("p", "A", ONE, "text", "60000"), "OK");
@@ -28,9 +27,8 @@ START_TEST(recorded_and_read)
 	assert_starts(call(SCRIPT_RULES, "p", ONE, NULL), "OK 2 0 0 " THREE " 1  E ");
 	ck_assert_int_eq(atoi(command("HLEN " RULES)), 4);
 }
-END_TEST
 
-START_TEST(all_expires)
+TEST(all_expires)
 {
 	assert_says(post("p", "A", ONE, "text", "60000"), "OK");
 	assert_says(post("q", "B", ONE, "text", "20000"), "OK"); /* shortens nothing */
@@ -43,9 +41,8 @@ START_TEST(all_expires)
 		assert_says(post("p", "A", ONE, "text", "60000"), "OK");
 	ck_assert_int_eq(atoi(command("HLEN " RULES)), 2);
 }
-END_TEST
 
-START_TEST(no_lease_sees_it)
+TEST(no_lease_sees_it)
 {
 	char before[8192];
 
@@ -59,9 +56,8 @@ START_TEST(no_lease_sees_it)
 		    "OK"); /* nor does it matter whether the store lost its memory */
 	assert_says(command("HGETALL dflock:{0}:hosts"), before);
 }
-END_TEST
 
-START_TEST(hosts_without_rules_are_unknown)
+TEST(hosts_without_rules_are_unknown)
 {
 	assert_granted(acquire("A", 'a', 's'));
 	assert_granted(acquire("B", 'b', 's'));
@@ -71,9 +67,8 @@ START_TEST(hosts_without_rules_are_unknown)
 	command("HSET dflock:{0}:hosts B 1000"); /* silent for long */
 	assert_says(call(SCRIPT_RULES, "p", ONE, NULL), "OK 0 0 0");
 }
-END_TEST
 
-START_TEST(hostile_records)
+TEST(hostile_records)
 {
 	char longer[17000];
 	static const char *const bad[] = {"",
@@ -101,9 +96,8 @@ START_TEST(hostile_records)
 	assert_says(post("q", "B", ONE, "text", "60000"), "OK");
 	assert_starts(call(SCRIPT_RULES, "p", TWO, NULL), "OK 0 0 0 " ONE " 2 text B ");
 }
-END_TEST
 
-START_TEST(a_thousand_hosts)
+TEST(a_thousand_hosts)
 {
 	char place[16], host[16], digest[32], answer[8192];
 
@@ -119,9 +113,8 @@ START_TEST(a_thousand_hosts)
 	ck_assert_ptr_nonnull(strstr(answer, " H003 "));
 	ck_assert_ptr_null(strstr(answer, " H004 "));
 }
-END_TEST
 
-START_TEST(no_room_for_more_places)
+TEST(no_room_for_more_places)
 {
 	command("EVAL %s 0",
 		"for i = 1, 10000 do redis.call('HSET', '" RULES "', 'x' .. i, '" ONE " 1 99999999999999999 H') end");
@@ -129,32 +122,4 @@ START_TEST(no_room_for_more_places)
 	assert_says(post("x7", "A", ONE, "text", "60000"), "OK"); /* it has a place */
 	command("HSET " RULES " x10001 y");
 	assert_says(call(SCRIPT_RULES, "p", ONE, NULL), "OK 0 0 10001"); /* and nobody reads all that */
-}
-END_TEST
-
-static void add_tests(Suite *suite, const char *name, SFun choose)
-{
-	TCase *t = tcase_create(name);
-
-	tcase_set_timeout(t, 60);
-	tcase_add_unchecked_fixture(t, start_server, stop_server);
-	tcase_add_unchecked_fixture(t, choose, NULL);
-	tcase_add_checked_fixture(t, connect_and_init, disconnect);
-	tcase_add_test(t, recorded_and_read);
-	tcase_add_test(t, all_expires);
-	tcase_add_test(t, no_lease_sees_it);
-	tcase_add_test(t, hosts_without_rules_are_unknown);
-	tcase_add_test(t, hostile_records);
-	tcase_add_test(t, a_thousand_hosts);
-	tcase_add_test(t, no_room_for_more_places);
-	suite_add_tcase(suite, t);
-}
-
-int main(void)
-{
-	Suite *suite = suite_create("store rules");
-
-	add_tests(suite, "as for Redis 7", use_flags);
-	add_tests(suite, "as for Redis 6.2", use_no_flags);
-	return suite_run(suite);
 }

@@ -5,7 +5,7 @@
 
 /* ---- grants and conflicts ---- */
 
-START_TEST(grant_again_and_conflict)
+TEST(grant_again_and_conflict)
 {
 	uint64_t fence = fence_of(acquire("A", 'a', 'x'));
 
@@ -25,9 +25,8 @@ START_TEST(grant_again_and_conflict)
 	assert_says(command("KEYS dflock:*lock*"), "");
 	ck_assert_uint_eq(fence_of(acquire("A", 'c', 'x')), fence + 2);
 }
-END_TEST
 
-START_TEST(what_does_not_conflict)
+TEST(what_does_not_conflict)
 {
 	assert_granted(acquire("A", 'a', 's', RECORD("10", "20")));
 	assert_granted(acquire("B", 'b', 's', RECORD("10", "20")));
@@ -38,11 +37,10 @@ START_TEST(what_does_not_conflict)
 	assert_starts(acquire("B", '1', 'x', RECORD("19", "20")), "WAIT A ");
 	assert_starts(acquire("A", '2', 's', RECORD("0", "11")), "WAIT B ");
 }
-END_TEST
 
 #define ALL "0000000000000000000 9223372036854775807"
 
-START_TEST(a_lone_host_gets_the_whole_range)
+TEST(a_lone_host_gets_the_whole_range)
 {
 	char answer[128];
 
@@ -67,18 +65,16 @@ START_TEST(a_lone_host_gets_the_whole_range)
 	assert_granted(acquire("A", '2', 'x', RECORD("1", "2"), .file = "1:2"));
 	ck_assert_ptr_null(strstr(acquire("A", '3', 'x', RECORD("2", "3"), .grow = "1"), ALL));
 }
-END_TEST
 
-START_TEST(two_files_of_one_host_are_two_owners)
+TEST(two_files_of_one_host_are_two_owners)
 {
 	assert_granted(acquire("A", 'a', 'x', .file = "1:1"));
 	assert_starts(acquire("A", 'b', 'x', .file = "1:2"), "WAIT A ");
 	assert_starts(heard(), "A: recall aaaa");
 	assert_starts(acquire("A", 'b', 'x', .file = "1:2", .dead_host = "A", .dead_beat = beat_of("A")), "WAIT A ");
 }
-END_TEST
 
-START_TEST(big_offsets_are_exact)
+TEST(big_offsets_are_exact)
 {
 	/* 2^53 + 1 is no double, nor is 2^63 - 1. */
 	assert_granted(acquire("A", 'a', 'x', RECORD("9007199254740992", "9007199254740993")));
@@ -90,11 +86,10 @@ START_TEST(big_offsets_are_exact)
 	assert_granted(acquire("A", '0', 'x', RECORD("10", "11"))); /* as texts, "9" would be behind "10" */
 	ck_assert_ptr_nonnull(strstr(call(SCRIPT_DUMP, NULL), "0009007199254740993 0009007199254740994"));
 }
-END_TEST
 
 /* ---- order ---- */
 
-START_TEST(order_of_arrival)
+TEST(order_of_arrival)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	assert_starts(acquire("B", 'b', 'x'), "WAIT A ");
@@ -110,10 +105,9 @@ START_TEST(order_of_arrival)
 	assert_starts(heard(), "C: granted");
 	assert_says(heard(), "");
 }
-END_TEST
 
 /* give.lua must leave alone what it may not hand over. */
-START_TEST(the_only_waiter)
+TEST(the_only_waiter)
 {
 	uint64_t fence = fence_of(acquire("A", 'a', 'x')), next;
 	char was[128];
@@ -147,10 +141,9 @@ START_TEST(the_only_waiter)
 	assert_says(heard(), "");
 	strcpy(incarnation, was);
 }
-END_TEST
 
 /* take.lua must leave alone what does not simply wait. */
-START_TEST(the_only_lease)
+TEST(the_only_lease)
 {
 	char beat[32], was[128];
 
@@ -183,9 +176,8 @@ START_TEST(the_only_lease)
 	assert_says(heard(), "");
 	strcpy(incarnation, was);
 }
-END_TEST
 
-START_TEST(shared_waiters_are_granted_together)
+TEST(shared_waiters_are_granted_together)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	acquire("B", 'b', 's');
@@ -209,9 +201,8 @@ START_TEST(shared_waiters_are_granted_together)
 	release('d');
 	assert_starts(heard(), "E: granted");
 }
-END_TEST
 
-START_TEST(cancelling_a_waiter_frees_those_behind_it)
+TEST(cancelling_a_waiter_frees_those_behind_it)
 {
 	assert_granted(acquire("A", 'a', 's'));
 	acquire("B", 'b', 'x');
@@ -222,9 +213,8 @@ START_TEST(cancelling_a_waiter_frees_those_behind_it)
 	assert_starts(heard(), "C: granted");
 	assert_says(heard(), "");
 }
-END_TEST
 
-START_TEST(pass_passes_waiters_but_not_holders)
+TEST(pass_passes_waiters_but_not_holders)
 {
 	assert_granted(acquire("A", 'a', 's'));
 	acquire("B", 'b', 'x');
@@ -236,9 +226,8 @@ START_TEST(pass_passes_waiters_but_not_holders)
 	release('a'), release('c'), release('d');
 	assert_granted(acquire("B", 'b', 'x'));
 }
-END_TEST
 
-START_TEST(questions_queue_once)
+TEST(questions_queue_once)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	assert_starts(acquire("B", 'b', 'x', .ask = "1"), "WAIT A ");
@@ -274,11 +263,10 @@ START_TEST(questions_queue_once)
 	assert_starts(acquire("C", '3', 'x', RANGE("5", "30"), .ask = "1"), "BUSY A ");
 	assert_starts(heard(), "D: granted 4444");
 }
-END_TEST
 
 /* ---- confirm, shrink, duplicates, limits ---- */
 
-START_TEST(a_late_duplicate_revives_nothing)
+TEST(a_late_duplicate_revives_nothing)
 {
 	char fence[24], now[24];
 
@@ -293,9 +281,8 @@ START_TEST(a_late_duplicate_revives_nothing)
 	assert_starts(call(SCRIPT_CONFIRM, "A", token('a'), now, NULL), "OK ");
 	assert_says(release('9'), "OK"); /* unknown */
 }
-END_TEST
 
-START_TEST(shrink_lets_readers_in)
+TEST(shrink_lets_readers_in)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	acquire("B", 'b', 's');
@@ -313,9 +300,8 @@ START_TEST(shrink_lets_readers_in)
 	release('a');
 	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "GONE");
 }
-END_TEST
 
-START_TEST(no_more_is_put_back_than_the_host_has)
+TEST(no_more_is_put_back_than_the_host_has)
 {
 	char fence[24];
 
@@ -327,9 +313,8 @@ START_TEST(no_more_is_put_back_than_the_host_has)
 	ck_assert_ptr_nonnull(strstr(acquire("A", 'a', 'x'), " shared"));
 	assert_granted(acquire("B", 'b', 's'));
 }
-END_TEST
 
-START_TEST(a_waiter_that_waits_for_nobody_is_granted)
+TEST(a_waiter_that_waits_for_nobody_is_granted)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	acquire("B", 'b', 'x');
@@ -341,9 +326,8 @@ START_TEST(a_waiter_that_waits_for_nobody_is_granted)
 	assert_starts(acquire("C", 'c', 'x'), "WAIT B ");
 	assert_starts(heard(), "B: granted bbbb");
 }
-END_TEST
 
-START_TEST(a_waiter_asks_also_for_those_in_front)
+TEST(a_waiter_asks_also_for_those_in_front)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	acquire("A", 'b', 'x', .file = "1:2");
@@ -353,9 +337,8 @@ START_TEST(a_waiter_asks_also_for_those_in_front)
 	assert_starts(acquire("A", 'c', 'x'), "WAIT A ");
 	assert_starts(heard(), "A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa A bbbb");
 }
-END_TEST
 
-START_TEST(a_job_stays_with_its_entry)
+TEST(a_job_stays_with_its_entry)
 {
 	/* take.lua; a waiter; granted by acquire.lua; handed over. */
 	assert_granted(acquire("A", 'a', 'x', .job = "11 5 one two"));
@@ -373,9 +356,8 @@ START_TEST(a_job_stays_with_its_entry)
 	assert_granted(acquire("A", 'd', 'x', RECORD("5", "6")));
 	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), " -"));
 }
-END_TEST
 
-START_TEST(a_thousand_entries)
+TEST(a_thousand_entries)
 {
 	char tokens[33], from[24], to[24];
 
@@ -392,33 +374,4 @@ START_TEST(a_thousand_entries)
 	const char *answer =
 		acquire("A", 'a', 'x', RECORD("20000", "20001"), .dead_host = "B", .dead_beat = beat_of("B"));
 	assert_granted(answer);
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, grant_again_and_conflict);
-	tcase_add_test(t, what_does_not_conflict);
-	tcase_add_test(t, a_lone_host_gets_the_whole_range);
-	tcase_add_test(t, two_files_of_one_host_are_two_owners);
-	tcase_add_test(t, big_offsets_are_exact);
-	tcase_add_test(t, order_of_arrival);
-	tcase_add_test(t, the_only_waiter);
-	tcase_add_test(t, the_only_lease);
-	tcase_add_test(t, shared_waiters_are_granted_together);
-	tcase_add_test(t, cancelling_a_waiter_frees_those_behind_it);
-	tcase_add_test(t, pass_passes_waiters_but_not_holders);
-	tcase_add_test(t, questions_queue_once);
-	tcase_add_test(t, a_late_duplicate_revives_nothing);
-	tcase_add_test(t, shrink_lets_readers_in);
-	tcase_add_test(t, no_more_is_put_back_than_the_host_has);
-	tcase_add_test(t, a_waiter_that_waits_for_nobody_is_granted);
-	tcase_add_test(t, a_waiter_asks_also_for_those_in_front);
-	tcase_add_test(t, a_job_stays_with_its_entry);
-	tcase_add_test(t, a_thousand_entries);
-}
-
-int main(void)
-{
-	return run_for_each_version("store scripts", add_tests);
 }

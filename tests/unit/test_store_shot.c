@@ -45,7 +45,7 @@ static bool end_shooting(struct shooter *s)
 
 /* The loop sends at the same time. Each answer belongs to its own question: a release is never answered GONE, and what
  * confirms nothing is answered nothing else. */
-START_TEST(fired_while_the_loop_sends)
+TEST(fired_while_the_loop_sends)
 {
 	unsigned seed = 4711;
 
@@ -70,9 +70,8 @@ START_TEST(fired_while_the_loop_sends)
 	ck_assert_int_eq(acquire(&b, 5000000, WIRE_EXCLUSIVE), STORE_OK); /* nothing is left */
 	ck_assert_uint_eq(store_counts(a.store)->asked[SCRIPT_RELEASE], ROUNDS);
 }
-END_TEST
 
-START_TEST(not_fired)
+TEST(not_fired)
 {
 	start_both();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
@@ -82,9 +81,8 @@ START_TEST(not_fired)
 	ck_assert_ptr_null(store_prepare_release(a.store, NAME, "no token", false, on_answer, &answer));
 	ck_assert_ptr_null(store_prepare_release(a.store, "", token(1), false, on_answer, &answer));
 }
-END_TEST
 
-START_TEST(the_store_is_away)
+TEST(the_store_is_away)
 {
 	struct asked released = {0};
 	struct shooter s;
@@ -101,10 +99,9 @@ START_TEST(the_store_is_away)
 		uv_run(&loop, UV_RUN_ONCE);
 	ck_assert_uint_eq(released.answers, 0);
 }
-END_TEST
 
 /* It was sent, and the server never answers. No timer runs for it until the next command: that one finds it out. */
-START_TEST(no_answer)
+TEST_EACH(no_answer, 2)
 {
 	struct asked released = {0}, beaten = {0};
 	struct shooter s;
@@ -123,10 +120,9 @@ START_TEST(no_answer)
 	ck_assert(!_i || beaten.answers == 1);
 	kill(server.pid, SIGCONT);
 }
-END_TEST
 
 /* The socket takes no more: nothing is sent, whatever waits before it. */
-START_TEST(no_room)
+TEST(no_room)
 {
 	static char big[60000];
 	struct asked released = {0}, many[MANY] = {{0}};
@@ -149,19 +145,4 @@ START_TEST(no_room)
 	for (unsigned i = 0; i < MANY; i++)
 		wait_until(many[i].answers == 1);
 	ck_assert_uint_eq(released.answers + a.downs, 0);
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, fired_while_the_loop_sends);
-	tcase_add_test(t, not_fired);
-	tcase_add_test(t, the_store_is_away);
-	tcase_add_loop_test(t, no_answer, 0, 2);
-	tcase_add_test(t, no_room);
-}
-
-int main(void)
-{
-	return run_tests("store_shot", add_tests);
 }

@@ -3,7 +3,7 @@
 
 /* ---- the dead ---- */
 
-START_TEST(the_dead_are_dropped_if_their_beat_is_the_same)
+TEST(the_dead_are_dropped_if_their_beat_is_the_same)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	const char *seen = beat_of("A");
@@ -13,18 +13,16 @@ START_TEST(the_dead_are_dropped_if_their_beat_is_the_same)
 	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = beat_of("A")));
 	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), "1", NULL), "GONE");
 }
-END_TEST
 
-START_TEST(a_host_without_a_beat_has_beat_zero)
+TEST(a_host_without_a_beat_has_beat_zero)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	assert_says(call(SCRIPT_LEAVE, "A", "", NULL), "OK");
 	assert_starts(acquire("B", 'b', 'x'), "WAIT A 0 ");
 	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = "0"));
 }
-END_TEST
 
-START_TEST(dropping_the_dead_hands_over_in_order)
+TEST(dropping_the_dead_hands_over_in_order)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	acquire("B", 'b', 'x');
@@ -46,9 +44,8 @@ START_TEST(dropping_the_dead_hands_over_in_order)
 	release('d');
 	assert_granted(acquire("F", 'f', 'x'));
 }
-END_TEST
 
-START_TEST(beats_only_grow)
+TEST(beats_only_grow)
 {
 	acquire("A", 'a', 'x');
 	command("HSET dflock:{0}:hosts A 8000000000000000");
@@ -62,14 +59,13 @@ START_TEST(beats_only_grow)
 	assert_says(beat_of("A"), "8000000000000003");
 	assert_starts(call(SCRIPT_HOSTS, NULL), "OK A 8000000000000003 -");
 }
-END_TEST
 
 /* ---- a host that is given up ---- */
 
 /* What a beat of host A says that knows this mark. */
 #define beat_with(mark) call(SCRIPT_BEAT, "A", mark, NULL)
 
-START_TEST(a_host_that_was_given_up_hears_of_it_before_it_renews)
+TEST(a_host_that_was_given_up_hears_of_it_before_it_renews)
 {
 	char mark[64], beat[64];
 
@@ -96,10 +92,9 @@ START_TEST(a_host_that_was_given_up_hears_of_it_before_it_renews)
 	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
 	assert_starts(beat_with(mark), "GIVENUP ");
 }
-END_TEST
 
 /* What renews must not go on before the host has heard of the mark: the host would count its leases from then. */
-START_TEST(nothing_else_of_a_host_that_was_given_up_renews)
+TEST(nothing_else_of_a_host_that_was_given_up_renews)
 {
 	char mark[64], beat[64], fence[24];
 
@@ -123,30 +118,12 @@ START_TEST(nothing_else_of_a_host_that_was_given_up_renews)
 	assert_says(call(SCRIPT_CONFIRM, "A", token('a'), fence, NULL), "GONE");
 	assert_starts(acquire("A", 'c', 'x'), "WAIT B ");
 }
-END_TEST
 
-START_TEST(marks_of_hosts_that_never_came_back_go)
+TEST(marks_of_hosts_that_never_came_back_go)
 {
 	assert_granted(acquire("A", 'a', 'x'));
 	command("HSET dflock:{0}:store given:gone 1000");
 	assert_says(call(SCRIPT_GIVE_UP, "A", beat_of("A"), NULL), "OK");
 	assert_says(command("HGET dflock:{0}:store given:gone"), "(nil)");
 	assert_starts(beat_with("0"), "GIVENUP ");
-}
-END_TEST
-
-static void add_tests(TCase *t)
-{
-	tcase_add_test(t, the_dead_are_dropped_if_their_beat_is_the_same);
-	tcase_add_test(t, a_host_without_a_beat_has_beat_zero);
-	tcase_add_test(t, dropping_the_dead_hands_over_in_order);
-	tcase_add_test(t, beats_only_grow);
-	tcase_add_test(t, a_host_that_was_given_up_hears_of_it_before_it_renews);
-	tcase_add_test(t, nothing_else_of_a_host_that_was_given_up_renews);
-	tcase_add_test(t, marks_of_hosts_that_never_came_back_go);
-}
-
-int main(void)
-{
-	return run_for_each_version("silent hosts in the store", add_tests);
 }

@@ -1,10 +1,6 @@
 /* keeper/guard/supervise.c: when another keeper is started, what it finds, and when one that hangs is killed. */
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "tests/unit/supervise_fixture.h"
@@ -17,12 +13,13 @@ static int idle(const struct supervised *keeper, int number)
 	return KEEPER_EXIT_IDLE;
 }
 
-START_TEST(ends_with_a_keeper_that_is_idle)
+FIXTURE(begin, end)
+
+TEST(ends_with_a_keeper_that_is_idle)
 {
 	ck_assert_int_eq(result(idle), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 1);
 }
-END_TEST
 
 static int cannot_start(const struct supervised *keeper, int number)
 {
@@ -30,12 +27,11 @@ static int cannot_start(const struct supervised *keeper, int number)
 	return KEEPER_EXIT_CONFIG;
 }
 
-START_TEST(ends_with_a_keeper_that_cannot_start)
+TEST(ends_with_a_keeper_that_cannot_start)
 {
 	ck_assert_int_eq(result(cannot_start), KEEPER_EXIT_CONFIG);
 	ck_assert_int_eq(shared->runs, 1);
 }
-END_TEST
 
 /* What its predecessor had must be watched. */
 static int cannot_start_after_one_that_died(const struct supervised *keeper, int number)
@@ -50,12 +46,11 @@ static int cannot_start_after_one_that_died(const struct supervised *keeper, int
 	return KEEPER_EXIT_CONFIG;
 }
 
-START_TEST(stays_while_there_are_leases)
+TEST(stays_while_there_are_leases)
 {
 	ck_assert_int_eq(result(cannot_start_after_one_that_died), KEEPER_EXIT_CONFIG);
 	ck_assert_int_eq(shared->runs, 4);
 }
-END_TEST
 
 static int die_twice(const struct supervised *keeper, int number)
 {
@@ -65,12 +60,11 @@ static int die_twice(const struct supervised *keeper, int number)
 	return number == 1 ? 5 : KEEPER_EXIT_IDLE;
 }
 
-START_TEST(started_again)
+TEST(started_again)
 {
 	ck_assert_int_eq(result(die_twice), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 3);
 }
-END_TEST
 
 static void *hang(void *arg)
 {
@@ -95,12 +89,11 @@ static int idle_with_a_thread_that_hangs(const struct supervised *keeper, int nu
 	return !pthread_create(&thread, NULL, hang, NULL) && !atexit(hang_at_the_end) ? KEEPER_EXIT_UNCONFIRMED : WRONG;
 }
 
-START_TEST(a_thread_that_hangs_starts_no_other_keeper)
+TEST(a_thread_that_hangs_starts_no_other_keeper)
 {
 	ck_assert_int_eq(result(idle_with_a_thread_that_hangs), KEEPER_EXIT_UNCONFIRMED);
 	ck_assert_int_eq(shared->runs, 1);
 }
-END_TEST
 
 /* The next one may not take for sure what the dead one had. */
 static int die_with_a_lease(const struct supervised *keeper, int number)
@@ -115,12 +108,11 @@ static int die_with_a_lease(const struct supervised *keeper, int number)
 	return KEEPER_EXIT_IDLE;
 }
 
-START_TEST(leases_of_a_dead_keeper_are_unsure)
+TEST(leases_of_a_dead_keeper_are_unsure)
 {
 	ck_assert_int_eq(result(die_with_a_lease), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 2);
 }
-END_TEST
 
 /* --- what a keeper is given --- */
 
@@ -140,12 +132,11 @@ static int look_around(const struct supervised *keeper, int number)
 	return KEEPER_EXIT_IDLE;
 }
 
-START_TEST(what_a_keeper_is_given)
+TEST(what_a_keeper_is_given)
 {
 	ck_assert_int_eq(result(look_around), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 2);
 }
-END_TEST
 
 static int outlive_the_parent(const struct supervised *keeper, int number)
 {
@@ -157,7 +148,7 @@ static int outlive_the_parent(const struct supervised *keeper, int number)
 	return KEEPER_EXIT_IDLE;
 }
 
-START_TEST(the_pipe_ends_with_the_parent)
+TEST(the_pipe_ends_with_the_parent)
 {
 	start(outlive_the_parent);
 	wait_until(shared->go);
@@ -166,9 +157,8 @@ START_TEST(the_pipe_ends_with_the_parent)
 	parent = 0;
 	wait_until(shared->terms == 100);
 }
-END_TEST
 
-START_TEST(no_table)
+TEST(no_table)
 {
 	char line[512] = "";
 	int fd = openat(dir_fd, TABLE_NAME, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -181,7 +171,6 @@ START_TEST(no_table)
 	ck_assert_int_gt(read(ready[0], line, sizeof(line) - 1), 0);
 	ck_assert_ptr_nonnull(strstr(line, "/leases: Is a directory; the keeper cannot start without it"));
 }
-END_TEST
 
 /* --- hanging --- */
 
@@ -200,12 +189,11 @@ static int hang_with_a_lease(const struct supervised *keeper, int number)
 		pause();
 }
 
-START_TEST(hangs)
+TEST(hangs)
 {
 	ck_assert_int_eq(result(hang_with_a_lease), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 2);
 }
-END_TEST
 
 /* Its loop turns: however long it lives. */
 static int turn(const struct supervised *keeper, int number)
@@ -223,29 +211,8 @@ static int turn(const struct supervised *keeper, int number)
 	return KEEPER_EXIT_IDLE;
 }
 
-START_TEST(does_not_hang)
+TEST(does_not_hang)
 {
 	ck_assert_int_eq(result(turn), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 1);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("supervise");
-
-	tcase_set_timeout(tests, 60);
-	tcase_add_checked_fixture(tests, begin, end);
-	tcase_add_test(tests, ends_with_a_keeper_that_is_idle);
-	tcase_add_test(tests, ends_with_a_keeper_that_cannot_start);
-	tcase_add_test(tests, stays_while_there_are_leases);
-	tcase_add_test(tests, started_again);
-	tcase_add_test(tests, a_thread_that_hangs_starts_no_other_keeper);
-	tcase_add_test(tests, leases_of_a_dead_keeper_are_unsure);
-	tcase_add_test(tests, what_a_keeper_is_given);
-	tcase_add_test(tests, the_pipe_ends_with_the_parent);
-	tcase_add_test(tests, no_table);
-	tcase_add_test(tests, hangs);
-	tcase_add_test(tests, does_not_hang);
-	return suite_run_case("supervise", tests);
 }

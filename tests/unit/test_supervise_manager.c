@@ -1,6 +1,4 @@
 /* keeper/guard/supervise.c: what a service manager hears of parent and keeper. */
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -57,7 +55,9 @@ static int serve_when_told(const struct supervised *keeper, int number)
 	return keeper->table->head->ending == TABLE_TOLD_TO_END ? KEEPER_EXIT_IDLE : WRONG;
 }
 
-START_TEST(the_manager_hears_when_programs_are_served)
+FIXTURE(begin, end)
+
+TEST(the_manager_hears_when_programs_are_served)
 {
 	int inbox = start_managed(serve_when_told), alive = 0;
 	char line[64] = "";
@@ -75,7 +75,6 @@ START_TEST(the_manager_hears_when_programs_are_served)
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
 	close(inbox);
 }
-END_TEST
 
 static int die_and_serve(const struct supervised *keeper, int number)
 {
@@ -86,7 +85,7 @@ static int die_and_serve(const struct supervised *keeper, int number)
 	return KEEPER_EXIT_IDLE;
 }
 
-START_TEST(the_manager_hears_of_a_keeper_after_the_first)
+TEST(the_manager_hears_of_a_keeper_after_the_first)
 {
 	int inbox = start_managed(die_and_serve);
 
@@ -95,16 +94,4 @@ START_TEST(the_manager_hears_of_a_keeper_after_the_first)
 	kill(parent, SIGTERM);
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
 	close(inbox);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("supervise_manager");
-
-	tcase_set_timeout(tests, 60);
-	tcase_add_checked_fixture(tests, begin, end);
-	tcase_add_test(tests, the_manager_hears_when_programs_are_served);
-	tcase_add_test(tests, the_manager_hears_of_a_keeper_after_the_first);
-	return suite_run_case("supervise_manager", tests);
 }

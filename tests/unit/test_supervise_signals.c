@@ -11,7 +11,9 @@ static int end_on_term(const struct supervised *keeper, int number)
 	return keeper->table->head->ending == 1 ? KEEPER_EXIT_IDLE : WRONG;
 }
 
-START_TEST(term_is_passed_on)
+FIXTURE(begin, end)
+
+TEST(term_is_passed_on)
 {
 	start(end_on_term);
 	wait_until(shared->go);
@@ -19,7 +21,6 @@ START_TEST(term_is_passed_on)
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->terms, 1);
 }
-END_TEST
 
 /* It waits for locks to end, and dies: after the first signal another one is started, after the second none is. */
 static int die_after_term(const struct supervised *keeper, int number)
@@ -31,7 +32,7 @@ static int die_after_term(const struct supervised *keeper, int number)
 	return WRONG;
 }
 
-START_TEST(dies_while_it_ends)
+TEST(dies_while_it_ends)
 {
 	start(die_after_term);
 	wait_until(shared->go);
@@ -42,7 +43,6 @@ START_TEST(dies_while_it_ends)
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 2);
 }
-END_TEST
 
 /* A program that signals both parent and keeper means it once. */
 static int die_after_two_terms(const struct supervised *keeper, int number)
@@ -58,7 +58,7 @@ static int die_after_two_terms(const struct supervised *keeper, int number)
 	return WRONG;
 }
 
-START_TEST(two_signals_at_once_are_one)
+TEST(two_signals_at_once_are_one)
 {
 	int64_t first_ns;
 	bool at_once;
@@ -75,7 +75,6 @@ START_TEST(two_signals_at_once_are_one)
 	if (at_once)
 		ck_assert_int_eq(shared->runs, 2);
 }
-END_TEST
 
 static int make_way(const struct supervised *keeper, int number)
 {
@@ -85,7 +84,7 @@ static int make_way(const struct supervised *keeper, int number)
 	return keeper->table->head->ending == TABLE_TOLD_TO_MAKE_WAY ? KEEPER_EXIT_IDLE : WRONG;
 }
 
-START_TEST(quit_means_to_make_way)
+TEST(quit_means_to_make_way)
 {
 	start(make_way);
 	wait_until(shared->go);
@@ -93,7 +92,6 @@ START_TEST(quit_means_to_make_way)
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 1);
 }
-END_TEST
 
 /* Also while it waits for locks to end. */
 static int make_way_after_term(const struct supervised *keeper, int number)
@@ -106,7 +104,7 @@ static int make_way_after_term(const struct supervised *keeper, int number)
 	return keeper->table->head->ending == TABLE_TOLD_TO_MAKE_WAY ? KEEPER_EXIT_IDLE : WRONG;
 }
 
-START_TEST(quit_after_term)
+TEST(quit_after_term)
 {
 	start(make_way_after_term);
 	wait_until(shared->go);
@@ -115,19 +113,4 @@ START_TEST(quit_after_term)
 	kill(parent, SIGQUIT);
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 1);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("supervise_signals");
-
-	tcase_set_timeout(tests, 60);
-	tcase_add_checked_fixture(tests, begin, end);
-	tcase_add_test(tests, term_is_passed_on);
-	tcase_add_test(tests, dies_while_it_ends);
-	tcase_add_test(tests, two_signals_at_once_are_one);
-	tcase_add_test(tests, quit_means_to_make_way);
-	tcase_add_test(tests, quit_after_term);
-	return suite_run_case("supervise_signals", tests);
 }

@@ -1,11 +1,6 @@
 /* keeper/leases/survey.h: questions that wait share one census; each sees the locks of its own claims. Made-up locks. */
 #include "keeper/leases/survey.h"
 
-#include <check.h>
-#include <string.h>
-#include <errno.h>
-#include <stdlib.h>
-
 #include "keeper/kernel/census.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
@@ -82,8 +77,9 @@ static void teardown(void)
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
+FIXTURE(setup, teardown)
 
-START_TEST(one_search_for_all_that_wait)
+TEST(one_search_for_all_that_wait)
 {
 	again = 1;
 	ask(0);
@@ -97,9 +93,8 @@ START_TEST(one_search_for_all_that_wait)
 	ck_assert_uint_eq(done[COUNT], 1);
 	ck_assert_uint_eq(searches, 2);
 }
-END_TEST
 
-START_TEST(a_lazy_question_delays_no_other)
+TEST(a_lazy_question_delays_no_other)
 {
 	ask(2);
 	ask(0);
@@ -112,9 +107,8 @@ START_TEST(a_lazy_question_delays_no_other)
 	ck_assert_uint_eq(rows[2], 1);
 	ck_assert_uint_eq(searches, 2);
 }
-END_TEST
 
-START_TEST(the_end_answers_all)
+TEST(the_end_answers_all)
 {
 	struct survey late = {.row = on_row, .done = on_done};
 
@@ -126,16 +120,4 @@ START_TEST(the_end_answers_all)
 	ck_assert_int_eq(survey_ask(&k, &late), -ECANCELED);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_uint_eq(searches, 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("survey");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, one_search_for_all_that_wait);
-	tcase_add_test(tc, a_lazy_question_delays_no_other);
-	tcase_add_test(tc, the_end_answers_all);
-	return suite_run_case("survey", tc);
 }

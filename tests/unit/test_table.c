@@ -1,9 +1,7 @@
 /* keeper/guard/table*.c: what the next keeper and the next parent find again, and what happens without room. */
 #include "tests/unit/table_fixture.h"
 
-#include <sys/stat.h>
-
-START_TEST(host_stays)
+TEST(host_stays)
 {
 	char host[STORE_HOST_BYTES] = HOST;
 
@@ -15,9 +13,8 @@ START_TEST(host_stays)
 	table_host(&keeper, host);
 	ck_assert_str_eq(host, HOST);
 }
-END_TEST
 
-START_TEST(incarnation)
+TEST(incarnation)
 {
 	uint32_t one, two;
 	const struct told *told;
@@ -41,9 +38,8 @@ START_TEST(incarnation)
 	new_parent();
 	ck_assert(!entry_of(take_up(), 1)->forgotten);
 }
-END_TEST
 
-START_TEST(longest_strings)
+TEST(longest_strings)
 {
 	static char name[LOCK_NAME_BYTES + 1], path[PATH_MAX + 1];
 	struct table_lease lease = {.token = token_of(1), .name = name, .path = path, .range = asked(1)};
@@ -68,10 +64,9 @@ START_TEST(longest_strings)
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), -EINVAL);
 	ck_assert_uint_eq(take_up()->count, 1);
 }
-END_TEST
 
 /* The same slot has ever longer texts: the area does not grow without bounds. */
-START_TEST(texts_of_all_lengths)
+TEST(texts_of_all_lengths)
 {
 	struct stat st;
 
@@ -90,9 +85,8 @@ START_TEST(texts_of_all_lengths)
 	ck_assert_int_eq(fstatat(dir_fd, TABLE_TEXT_NAME, &st, 0), 0);
 	ck_assert_int_le(st.st_size, 64 * 1024);
 }
-END_TEST
 
-START_TEST(all_slots)
+TEST(all_slots)
 {
 	struct table_lease lease = {.token = token_of(1), .name = "n", .path = "/p", .range = asked(0)};
 	struct stat st;
@@ -115,9 +109,8 @@ START_TEST(all_slots)
 	ck_assert_uint_eq(table_used(&parent), TABLE_SLOTS);
 	ck_assert(!table_in_use(&parent));
 }
-END_TEST
 
-START_TEST(in_use)
+TEST(in_use)
 {
 	uint32_t slot;
 
@@ -135,9 +128,8 @@ START_TEST(in_use)
 	table_lose(&keeper, slot, TABLE_WHY_TAKEN); /* nobody is to be killed for it */
 	ck_assert(!table_in_use(&parent) && table_state(&parent, slot) == TABLE_FREE);
 }
-END_TEST
 
-START_TEST(other_time_namespace)
+TEST(other_time_namespace)
 {
 	int64_t now = clock_now_ns();
 
@@ -155,9 +147,8 @@ START_TEST(other_time_namespace)
 	ck_assert_int_eq(table_pins_until(&parent, 12345), 12345);
 	ck_assert_ptr_nonnull(entry_of(take_up(), 1));
 }
-END_TEST
 
-START_TEST(no_room)
+TEST(no_room)
 {
 	struct table_lease lease = {.token = token_of(1), .name = "n", .path = "/p", .range = asked(0)};
 	unsigned count = 0;
@@ -185,9 +176,8 @@ START_TEST(no_room)
 	full = false;
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
 }
-END_TEST
 
-START_TEST(no_room_for_slots)
+TEST(no_room_for_slots)
 {
 	struct table_lease lease = {.token = token_of(1), .name = "n", .path = "/p", .range = asked(0)};
 	uint32_t slot;
@@ -202,9 +192,8 @@ START_TEST(no_room_for_slots)
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
 	ck_assert_uint_eq(slot, 1024);
 }
-END_TEST
 
-START_TEST(no_room_to_begin)
+TEST(no_room_to_begin)
 {
 	clear_folder();
 	full = true;
@@ -217,9 +206,8 @@ START_TEST(no_room_to_begin)
 	full = false;
 	ck_assert_ptr_nonnull(entry_of(take_up(), 1));
 }
-END_TEST
 
-START_TEST(pins)
+TEST(pins)
 {
 	begin();
 	table_pinned(&keeper, 500);
@@ -228,25 +216,4 @@ START_TEST(pins)
 	ck_assert_int_eq(table_pins_until(&keeper, 400), 400);
 	new_parent();
 	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, host_stays);
-	tcase_add_test(tests, incarnation);
-	tcase_add_test(tests, longest_strings);
-	tcase_add_test(tests, texts_of_all_lengths);
-	tcase_add_test(tests, all_slots);
-	tcase_add_test(tests, in_use);
-	tcase_add_test(tests, other_time_namespace);
-	tcase_add_test(tests, no_room);
-	tcase_add_test(tests, no_room_for_slots);
-	tcase_add_test(tests, no_room_to_begin);
-	tcase_add_test(tests, pins);
-}
-
-int main(void)
-{
-	return run_tests("table", add_tests, 120);
 }

@@ -10,7 +10,7 @@ static void disown(void)
 }
 
 /* Whenever the keeper is killed: it still has the host's id, and finds out again; or nothing can be confirmed or given back. */
-START_TEST(disowned_at_every_store)
+TEST(disowned_at_every_store)
 {
 	char host[STORE_HOST_BYTES];
 	const struct told *told;
@@ -36,7 +36,6 @@ START_TEST(disowned_at_every_store)
 	table_lose_damaged(&keeper);
 	ck_assert_int_eq(table_state(&parent, 0), TABLE_LOST);
 }
-END_TEST
 
 /* A lease with damage in one byte: the other one is whole, and the damaged one is either as it was, or lost. */
 static void check_damaged(uint64_t ino)
@@ -72,7 +71,7 @@ static void check_damaged(uint64_t ino)
 	ck_assert_uint_eq(told->count, 1);
 }
 
-START_TEST(damaged_at_every_byte)
+TEST(damaged_at_every_byte)
 {
 	for (size_t at = 0; at < sizeof(struct table_slot); at++) {
 		uint32_t slot;
@@ -85,9 +84,8 @@ START_TEST(damaged_at_every_byte)
 		check_damaged(is_ino ? 0 : 1001);
 	}
 }
-END_TEST
 
-START_TEST(damaged_text)
+TEST(damaged_text)
 {
 	for (size_t at = 0; at < 128; at++) {
 		uint32_t slot;
@@ -99,7 +97,6 @@ START_TEST(damaged_text)
 		check_damaged(1001);
 	}
 }
-END_TEST
 
 static const struct wrong {
 	const char *what;
@@ -126,7 +123,7 @@ static const struct wrong {
 	WRONG(uid, 0),
 };
 
-START_TEST(nonsense)
+TEST_EACH(nonsense, ROWS(wrongs))
 {
 	const struct wrong *w = &wrongs[_i];
 	uint32_t slot;
@@ -137,10 +134,9 @@ START_TEST(nonsense)
 	memcpy((char *)&keeper.slots[slot] + w->at, &w->value, w->bytes);
 	check_damaged(1001);
 }
-END_TEST
 
 /* Two slots that say that they have the same piece: the lease whose text it is keeps it, and no new lease writes there. */
-START_TEST(shared_piece)
+TEST(shared_piece)
 {
 	uint32_t one, two, three;
 
@@ -159,9 +155,8 @@ START_TEST(shared_piece)
 	ck_assert_uint_eq(take_up()->damaged, 0);
 	(void)two;
 }
-END_TEST
 
-START_TEST(text_area_gone)
+TEST(text_area_gone)
 {
 	const struct told *told;
 
@@ -179,10 +174,9 @@ START_TEST(text_area_gone)
 	new_keeper();
 	ck_assert_uint_eq(take_up()->count, 1);
 }
-END_TEST
 
 /* That of an earlier table has the same slots, and other leases. */
-START_TEST(text_area_of_another_table)
+TEST(text_area_of_another_table)
 {
 	begin();
 	held(&keeper, 1);
@@ -196,9 +190,8 @@ START_TEST(text_area_of_another_table)
 	new_keeper();
 	ck_assert_uint_eq(take_up()->damaged, 1);
 }
-END_TEST
 
-START_TEST(head_that_says_too_much)
+TEST(head_that_says_too_much)
 {
 	begin();
 	held(&keeper, 1);
@@ -218,22 +211,4 @@ START_TEST(head_that_says_too_much)
 	ck_assert_str_eq(parent.head->host, "");
 	ck_assert_str_eq(table_incarnation(&keeper), "");
 	held(&keeper, 2);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, disowned_at_every_store);
-	tcase_add_test(tests, damaged_at_every_byte);
-	tcase_add_test(tests, damaged_text);
-	tcase_add_loop_test(tests, nonsense, 0, sizeof(wrongs) / sizeof(*wrongs));
-	tcase_add_test(tests, shared_piece);
-	tcase_add_test(tests, text_area_gone);
-	tcase_add_test(tests, text_area_of_another_table);
-	tcase_add_test(tests, head_that_says_too_much);
-}
-
-int main(void)
-{
-	return run_tests("table_damage", add_tests, 120);
 }

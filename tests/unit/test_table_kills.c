@@ -158,7 +158,7 @@ static bool die_at(int store)
 	return killed_in(lives, store);
 }
 
-START_TEST(killed_at_every_store)
+TEST(killed_at_every_store)
 {
 	int store = 0;
 
@@ -167,7 +167,6 @@ START_TEST(killed_at_every_store)
 	ck_assert_int_gt(store, 100);
 	check_all();
 }
-END_TEST
 
 static void takes_up(void)
 {
@@ -175,7 +174,7 @@ static void takes_up(void)
 }
 
 /* And the next keeper dies while it takes up what the first has left. */
-START_TEST(killed_twice)
+TEST(killed_twice)
 {
 	for (int first = 0; die_at(first); first += 3)
 		for (int second = 0, more = 1; more; second++) {
@@ -185,14 +184,13 @@ START_TEST(killed_twice)
 			check_all();
 		}
 }
-END_TEST
 
 static void opens(void)
 {
 	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), 0);
 }
 
-START_TEST(parent_killed_at_every_store)
+TEST(parent_killed_at_every_store)
 {
 	for (int store = 0, more = 1; more; store++) {
 		clear_folder();
@@ -206,17 +204,4 @@ START_TEST(parent_killed_at_every_store)
 		new_parent();
 		ck_assert_int_eq(seen(1), TABLE_UNSURE);
 	}
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, killed_at_every_store);
-	tcase_add_test(tests, killed_twice);
-	tcase_add_test(tests, parent_killed_at_every_store);
-}
-
-int main(void)
-{
-	return run_tests("table_kills", add_tests, 300);
 }

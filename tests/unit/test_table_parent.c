@@ -1,10 +1,9 @@
 /* keeper/guard/table.c, table_notes.c: what parent and keeper write and read at the same time. */
 #include "tests/unit/table_fixture.h"
 
-#include <signal.h>
 #include <sys/time.h>
 
-START_TEST(hidden_is_of_one_lease)
+TEST(hidden_is_of_one_lease)
 {
 	struct table_view view;
 	uint32_t slot;
@@ -22,10 +21,9 @@ START_TEST(hidden_is_of_one_lease)
 	table_set_hidden(&parent, slot, view.generation, true); /* the search took long: it was about the earlier one */
 	ck_assert(!table_is_hidden(&keeper, slot));
 }
-END_TEST
 
 /* The parent is between word(FREE) and clearing the bit: the slot is passed by. */
-START_TEST(freed_by_the_parent)
+TEST(freed_by_the_parent)
 {
 	uint32_t slot;
 
@@ -40,7 +38,6 @@ START_TEST(freed_by_the_parent)
 	ck_assert_uint_eq(ask(&keeper, 3), slot);
 	ck_assert_uint_eq(table_word_generation(parent.slots[slot].word), 2);
 }
-END_TEST
 
 /* The keeper, at any instruction of the parent: each lease of the slot has another range, as its generation says. */
 static void next_lease(int number)
@@ -66,7 +63,7 @@ static void next_lease(int number)
 	n++;
 }
 
-START_TEST(parent_reads_while_the_keeper_writes)
+TEST(parent_reads_while_the_keeper_writes)
 {
 	const struct itimerval often = {.it_interval.tv_usec = 30, .it_value.tv_usec = 30}, off = {0};
 	int64_t end = clock_now_ns() + 20000 * NS_PER_MS;
@@ -90,9 +87,8 @@ START_TEST(parent_reads_while_the_keeper_writes)
 	signal(SIGALRM, SIG_IGN); /* one may still be on its way */
 	ck_assert_uint_gt(view.generation, 1000);
 }
-END_TEST
 
-START_TEST(callers)
+TEST(callers)
 {
 	struct table_caller one = {.pid = 11, .dev = 1, .ino = 2}, two = {.pid = 12, .dev = 1, .ino = 2};
 
@@ -109,9 +105,8 @@ START_TEST(callers)
 		table_add_caller(&keeper, &(struct table_caller){.pid = pid});
 	ck_assert_uint_eq(parent.head->caller_count, TABLE_CALLERS);
 }
-END_TEST
 
-START_TEST(has_lost)
+TEST(has_lost)
 {
 	uint32_t slot;
 
@@ -131,19 +126,4 @@ START_TEST(has_lost)
 	ck_assert(table_has_lost(&keeper));
 	table_move(&parent, slot, TABLE_ENDING, TABLE_FREE);
 	ck_assert(!table_has_lost(&keeper));
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, hidden_is_of_one_lease);
-	tcase_add_test(tests, freed_by_the_parent);
-	tcase_add_test(tests, parent_reads_while_the_keeper_writes);
-	tcase_add_test(tests, callers);
-	tcase_add_test(tests, has_lost);
-}
-
-int main(void)
-{
-	return run_tests("table_parent", add_tests, 120);
 }

@@ -3,7 +3,6 @@
  * shows are ended, wherever the damage is, and whenever the parent dies meanwhile; nothing is taken from any other file.
  */
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "keeper/guard/table_file.h"
 #include "keeper/kernel/family.h"
@@ -30,7 +29,7 @@ int unlinkat(int fd, const char *name, int flags)
 
 /* --- a table of another boot, and files that are no tables --- */
 
-START_TEST(other_boot)
+TEST(other_boot)
 {
 	begin_with_leases();
 	parent.head->boot[3] ^= 1;
@@ -40,7 +39,6 @@ START_TEST(other_boot)
 	check_nothing_taken();
 	ck_assert(!exists(TABLE_BAD_NAME));
 }
-END_TEST
 
 static void put_foreign(const char *name, int kind)
 {
@@ -60,7 +58,7 @@ static void put_foreign(const char *name, int kind)
 		ck_assert_int_eq(mkfifoat(dir_fd, name, 0600), 0);
 }
 
-START_TEST(foreign_files)
+TEST_EACH(foreign_files, 5)
 {
 	begin();
 	put_foreign(TABLE_NAME, _i);
@@ -76,10 +74,9 @@ START_TEST(foreign_files)
 	ck_assert_str_eq(why, "");
 	ck_assert_uint_eq(take_up()->damaged, 1);
 }
-END_TEST
 
 /* A table with leases that other users could have written, or have. */
-START_TEST(foreign_owners)
+TEST_EACH(foreign_owners, 2)
 {
 	begin_with_leases();
 	if (_i == 0)
@@ -94,9 +91,8 @@ START_TEST(foreign_owners)
 	check_nothing_taken();
 	ck_assert(exists(TABLE_BAD_NAME));
 }
-END_TEST
 
-START_TEST(cannot_put_aside)
+TEST(cannot_put_aside)
 {
 	begin();
 	put_foreign(TABLE_NAME, 0);
@@ -106,11 +102,10 @@ START_TEST(cannot_put_aside)
 	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), -EISDIR);
 	ck_assert(!exists(TABLE_NEW_NAME));
 }
-END_TEST
 
 /* --- a damaged head --- */
 
-START_TEST(damaged_head)
+TEST(damaged_head)
 {
 	for (size_t at = 0; at < offsetof(struct table_head, sum) + sizeof(uint64_t); at++) {
 		begin_with_host();
@@ -122,10 +117,9 @@ START_TEST(damaged_head)
 		check_lost(2);
 	}
 }
-END_TEST
 
 /* All of it, as if zeros or nonsense had been written over the head. */
-START_TEST(head_gone)
+TEST_EACH(head_gone, 2)
 {
 	begin_with_host();
 	memset(parent.head, _i, sizeof(*parent.head));
@@ -134,10 +128,9 @@ START_TEST(head_gone)
 	ck_assert(nothing_is_sure());
 	check_lost(2);
 }
-END_TEST
 
 /* One slot that stands shows that the others are of this boot, too. */
-START_TEST(damaged_head_and_slot)
+TEST(damaged_head_and_slot)
 {
 	begin_with_leases();
 	parent.head->magic++;
@@ -145,9 +138,8 @@ START_TEST(damaged_head_and_slot)
 	new_parent();
 	check_lost(2);
 }
-END_TEST
 
-START_TEST(damaged_head_and_all_slots)
+TEST(damaged_head_and_all_slots)
 {
 	begin_with_leases();
 	parent.head->magic++;
@@ -157,10 +149,9 @@ START_TEST(damaged_head_and_all_slots)
 	ck_assert_ptr_nonnull(strstr(why, "nothing is taken from it"));
 	check_nothing_taken();
 }
-END_TEST
 
 /* It cannot be seen from such a head: from the slots it can. */
-START_TEST(damaged_head_of_another_boot)
+TEST(damaged_head_of_another_boot)
 {
 	begin_with_leases();
 	parent.head->boot[5]++;
@@ -170,9 +161,8 @@ START_TEST(damaged_head_of_another_boot)
 	ck_assert_ptr_nonnull(strstr(why, "nothing is taken from it"));
 	check_nothing_taken();
 }
-END_TEST
 
-START_TEST(damaged_head_without_leases)
+TEST(damaged_head_without_leases)
 {
 	uint32_t slot;
 
@@ -187,10 +177,9 @@ START_TEST(damaged_head_without_leases)
 	ck_assert_str_eq(why, ""); /* it was a table of this boot, and no process relies on anything */
 	check_nothing_taken();
 }
-END_TEST
 
 /* What the parent was about to do anyway. */
-START_TEST(damaged_head_and_lost_lease)
+TEST(damaged_head_and_lost_lease)
 {
 	begin_with_leases();
 	table_lose(&keeper, 0, TABLE_WHY_TAKEN);
@@ -200,9 +189,8 @@ START_TEST(damaged_head_and_lost_lease)
 	new_parent();
 	check_lost(2);
 }
-END_TEST
 
-START_TEST(rules_count)
+TEST(rules_count)
 {
 	uint32_t kill, warn;
 
@@ -219,10 +207,9 @@ START_TEST(rules_count)
 	ck_assert(is_whole_file(1, TABLE_LOST));
 	ck_assert(!slots_any(&parent, SLOTS_AS(ON_LOST_WARN) | ~(SLOTS_IN(TABLE_FREE) | SLOTS_AS(ON_LOST_KILL))));
 }
-END_TEST
 
 /* Locks in both spaces. */
-START_TEST(claims_both_spaces)
+TEST(claims_both_spaces)
 {
 	struct claims claims = {0};
 	size_t next;
@@ -243,10 +230,9 @@ START_TEST(claims_both_spaces)
 	parent.head->parent = getppid();
 	ck_assert(table_has_lost_on(&keeper, 7, 1001, WIRE_FLOCK) && table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
 }
-END_TEST
 
 /* Times that no keeper can have written, in a head that is whole otherwise: the leases are confirmed, and not sure before. */
-START_TEST(times_that_cannot_be)
+TEST_EACH(times_that_cannot_be, 5)
 {
 	const int64_t hour = 3600000 * NS_PER_MS, now = clock_now_ns();
 	const struct {
@@ -267,7 +253,6 @@ START_TEST(times_that_cannot_be)
 	ck_assert_uint_eq(take_up()->count, 2);
 	ck_assert_uint_eq(take_up()->damaged, 0);
 }
-END_TEST
 
 /* --- what else is in it, and what may fail --- */
 
@@ -277,7 +262,7 @@ static void put_signalled(uint32_t i, pid_t pid, uint32_t noted, uint64_t starte
 }
 
 /* A note that names a process that runs is gone on with. Any other one could make the parent end a process by mistake. */
-START_TEST(signalled)
+TEST(signalled)
 {
 	begin_with_leases();
 	put_signalled(3, getpid(), TABLE_OURS, family_started(getpid()) + 1);
@@ -292,10 +277,9 @@ START_TEST(signalled)
 	for (int i = 1; i < TABLE_SIGNALLED; i++)
 		ck_assert_int_eq(parent.head->signalled[i].pid, 0);
 }
-END_TEST
 
 /* That no copy can be kept is no reason to let holders go on. */
-START_TEST(no_copy)
+TEST(no_copy)
 {
 	begin_with_leases();
 	ck_assert_int_eq(mkdirat(dir_fd, TABLE_BAD_NAME, 0700), 0);
@@ -304,9 +288,8 @@ START_TEST(no_copy)
 	ck_assert_ptr_nonnull(strstr(why, "it could not be kept as leases.bad"));
 	check_lost(2);
 }
-END_TEST
 
-START_TEST(no_room_for_it)
+TEST(no_room_for_it)
 {
 	begin_with_leases();
 	parent.head->magic++;
@@ -319,14 +302,13 @@ START_TEST(no_room_for_it)
 	new_parent();
 	check_lost(2);
 }
-END_TEST
 
 static void opens(void)
 {
 	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), 0);
 }
 
-START_TEST(parent_killed_at_every_step)
+TEST(parent_killed_at_every_step)
 {
 	int step = 0;
 
@@ -340,32 +322,4 @@ START_TEST(parent_killed_at_every_step)
 		check_lost(2);
 	}
 	ck_assert_int_gt(step, 8);
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, other_boot);
-	tcase_add_loop_test(tests, foreign_files, 0, 5);
-	tcase_add_loop_test(tests, foreign_owners, 0, 2);
-	tcase_add_test(tests, cannot_put_aside);
-	tcase_add_test(tests, damaged_head);
-	tcase_add_loop_test(tests, head_gone, 0, 2);
-	tcase_add_test(tests, damaged_head_and_slot);
-	tcase_add_test(tests, damaged_head_and_all_slots);
-	tcase_add_test(tests, damaged_head_of_another_boot);
-	tcase_add_test(tests, damaged_head_without_leases);
-	tcase_add_test(tests, damaged_head_and_lost_lease);
-	tcase_add_test(tests, rules_count);
-	tcase_add_test(tests, claims_both_spaces);
-	tcase_add_loop_test(tests, times_that_cannot_be, 0, 5);
-	tcase_add_test(tests, signalled);
-	tcase_add_test(tests, no_copy);
-	tcase_add_test(tests, no_room_for_it);
-	tcase_add_test(tests, parent_killed_at_every_step);
-}
-
-int main(void)
-{
-	return run_tests("table_rescue", add_tests, 120);
 }

@@ -43,7 +43,7 @@ static void make_other_version(const unsigned char states[OTHER_COUNT])
 	write_file(TABLE_NAME, file, sizeof(file), 0600);
 }
 
-START_TEST(other_version)
+TEST(other_version)
 {
 	const unsigned char states[OTHER_COUNT] = {TABLE_FREE, TABLE_HELD, TABLE_UNSURE, TABLE_LOST,    TABLE_ENDING,
 						   TABLE_HELD, 200,        TABLE_ASKED,  TABLE_RETURNED};
@@ -68,10 +68,9 @@ START_TEST(other_version)
 	ck_assert_int_eq(parent.head->signalled[0].noted, TABLE_KIN);
 	check_lost(6);
 }
-END_TEST
 
 /* cp -a of the runtime directory of a keeper that runs. */
-START_TEST(copy_of_a_table)
+TEST(copy_of_a_table)
 {
 	void *bytes;
 
@@ -89,9 +88,8 @@ START_TEST(copy_of_a_table)
 	new_parent();
 	ck_assert_str_eq(why, "");
 }
-END_TEST
 
-START_TEST(other_version_without_leases)
+TEST(other_version_without_leases)
 {
 	const unsigned char states[OTHER_COUNT] = {TABLE_FREE, TABLE_ASKED, TABLE_RETURNED};
 
@@ -102,10 +100,9 @@ START_TEST(other_version_without_leases)
 	check_nothing_taken();
 	ck_assert(!exists(TABLE_BAD_NAME));
 }
-END_TEST
 
 /* The same version number for another layout, as while one works on it. */
-START_TEST(other_layout)
+TEST(other_layout)
 {
 	begin_with_host();
 	parent.head->slot_bytes =
@@ -117,9 +114,8 @@ START_TEST(other_layout)
 	new_parent();
 	check_lost(2);
 }
-END_TEST
 
-START_TEST(other_version_that_cannot_be)
+TEST_EACH(other_version_that_cannot_be, 2)
 {
 	begin_with_host();
 	parent.head->version++;
@@ -132,9 +128,8 @@ START_TEST(other_version_that_cannot_be)
 	ck_assert_ptr_nonnull(strstr(why, "nothing is taken from it"));
 	check_nothing_taken();
 }
-END_TEST
 
-START_TEST(other_version_has_too_many)
+TEST(other_version_has_too_many)
 {
 	struct table_slot *slots;
 	struct table_head *head;
@@ -154,20 +149,4 @@ START_TEST(other_version_has_too_many)
 	table_close(&parent);
 	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), -EFBIG);
 	ck_assert(exists(TABLE_NAME) && !exists(TABLE_NEW_NAME));
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-	tcase_add_test(tests, other_version);
-	tcase_add_test(tests, copy_of_a_table);
-	tcase_add_test(tests, other_version_without_leases);
-	tcase_add_test(tests, other_layout);
-	tcase_add_loop_test(tests, other_version_that_cannot_be, 0, 2);
-	tcase_add_test(tests, other_version_has_too_many);
-}
-
-int main(void)
-{
-	return run_tests("table_version", add_tests, 120);
 }

@@ -4,15 +4,7 @@
  */
 #include "keeper/leases/takeup.h"
 
-#include <check.h>
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "keeper/guard/table.h"
@@ -24,7 +16,6 @@
 #include "keeper/leases/room.h"
 #include "tests/unit/base_folder.h"
 #include "tests/unit/open_count.h"
-#include "tests/unit/suite.h"
 
 #define TOKEN "0123456789abcdef0123456789abcdef"
 #define OTHER "fedcba9876543210fedcba9876543210"
@@ -113,6 +104,7 @@ static void clean(void)
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	base_remove();
 }
+FIXTURE(prepare, clean)
 
 /* An entry for a new file of this name. */
 static struct table_entry entry_of(const char *name)
@@ -144,7 +136,7 @@ static struct lease *taken_up(const struct table_entry *entry)
 	return lease;
 }
 
-START_TEST(a_lease)
+TEST(a_lease)
 {
 	struct table_entry entry = entry_of("f");
 	struct lease *lease = taken_up(&entry);
@@ -163,9 +155,8 @@ START_TEST(a_lease)
 	ck_assert_int_eq(slots[9].on_lost, ON_LOST_FREEZE);
 	ck_assert_uint_eq(k.lease_states.count[WIRE_RECORD][LEASE_FORGOTTEN], 0);
 }
-END_TEST
 
-START_TEST(a_lease_that_the_store_has_forgotten)
+TEST(a_lease_that_the_store_has_forgotten)
 {
 	struct table_entry entry = entry_of("f");
 
@@ -173,20 +164,18 @@ START_TEST(a_lease_that_the_store_has_forgotten)
 	taken_up(&entry);
 	ck_assert_uint_eq(k.lease_states.count[WIRE_RECORD][LEASE_FORGOTTEN], 1);
 }
-END_TEST
 
 /* The rule of now, not that of the dead keeper. */
-START_TEST(what_happens_when_it_is_lost)
+TEST(what_happens_when_it_is_lost)
 {
 	struct table_entry entry = entry_of("killed");
 
 	taken_up(&entry);
 	ck_assert_int_eq(slots[9].on_lost, ON_LOST_KILL);
 }
-END_TEST
 
 /* No process relies on it, so the file is not looked at, wherever it is. */
-START_TEST(what_goes_back)
+TEST(what_goes_back)
 {
 	struct table_entry entry = entry_of("f");
 	struct lease *lease;
@@ -198,10 +187,9 @@ START_TEST(what_goes_back)
 	ck_assert_uint_eq(background, 0);
 	ck_assert_int_eq(slots[9].on_lost, ON_LOST_WARN);
 }
-END_TEST
 
 /* What cannot be opened says nothing about its users: the lease is kept. */
-START_TEST(cannot_be_opened)
+TEST_EACH(cannot_be_opened, 4)
 {
 	struct table_entry entry = entry_of("f");
 	struct lease *lease;
@@ -219,9 +207,8 @@ START_TEST(cannot_be_opened)
 	ck_assert_int_eq(lease->lock->file->fd, -1);
 	ck_assert_uint_eq(background, 1);
 }
-END_TEST
 
-START_TEST(two_leases_of_a_file)
+TEST(two_leases_of_a_file)
 {
 	struct table_entry entry = entry_of("f");
 	struct lease *one, *two;
@@ -236,10 +223,9 @@ START_TEST(two_leases_of_a_file)
 	ck_assert_ptr_ne(one->lock, two->lock);
 	ck_assert_int_eq(count_open(), open_before);
 }
-END_TEST
 
 /* What goes back came first: its file is opened for the lease. */
-START_TEST(opened_for_the_second)
+TEST(opened_for_the_second)
 {
 	struct table_entry entry = entry_of("f");
 
@@ -249,10 +235,9 @@ START_TEST(opened_for_the_second)
 	entry.token = OTHER;
 	ck_assert_int_ge(taken_up(&entry)->lock->file->fd, 0);
 }
-END_TEST
 
 /* One inode under two names: that cannot be, and a damaged table may say it. */
-START_TEST(another_name)
+TEST(another_name)
 {
 	struct table_entry entry = entry_of("f");
 	int open_before;
@@ -266,21 +251,4 @@ START_TEST(another_name)
 	ck_assert_int_eq(count_open(), open_before);
 	ck_assert_uint_eq(rooms, 1);
 	ck_assert_uint_eq(alive, 2);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("takeup");
-
-	tcase_add_checked_fixture(tests, prepare, clean);
-	tcase_add_test(tests, a_lease);
-	tcase_add_test(tests, a_lease_that_the_store_has_forgotten);
-	tcase_add_test(tests, what_happens_when_it_is_lost);
-	tcase_add_test(tests, what_goes_back);
-	tcase_add_loop_test(tests, cannot_be_opened, 0, 4);
-	tcase_add_test(tests, two_leases_of_a_file);
-	tcase_add_test(tests, opened_for_the_second);
-	tcase_add_test(tests, another_name);
-	return suite_run_case("takeup", tests);
 }

@@ -1,9 +1,5 @@
 /* wire/tally.c: entries, held locks, and contents that a hostile process wrote. */
-#include <check.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "wire/tally.h"
 #include "tests/unit/suite.h"
@@ -22,6 +18,7 @@ static void teardown(void)
 {
 	free(tally);
 }
+FIXTURE(setup, teardown)
 
 static struct tally_entry *find(const char *program, const char *path, enum wire_space space)
 {
@@ -40,7 +37,7 @@ static size_t ready(void)
 	return n;
 }
 
-START_TEST(entries)
+TEST(entries)
 {
 	struct tally_entry *one = find("flock", "/a", WIRE_FLOCK);
 	struct tally_line line;
@@ -63,10 +60,9 @@ START_TEST(entries)
 	ck_assert_uint_eq(line.counts[TALLY_WAITED_NS], 21);
 	ck_assert_uint_eq(line.counts[TALLY_WAITED_MAX_NS], 9);
 }
-END_TEST
 
 /* A program's name may be longer than the kernel's; it is found again all the same. */
-START_TEST(long_names)
+TEST(long_names)
 {
 	char path[PATH_MAX];
 	struct tally_entry *one;
@@ -78,10 +74,9 @@ START_TEST(long_names)
 	ck_assert_ptr_eq(find("a program with a long name", path, WIRE_FLOCK), one);
 	ck_assert_uint_eq(ready(), 1);
 }
-END_TEST
 
 /* Another process was killed, or is stopped, while it made the entry. */
-START_TEST(never_made)
+TEST(never_made)
 {
 	struct tally_entry *one = find("flock", "/a", WIRE_FLOCK), *other;
 
@@ -91,9 +86,8 @@ START_TEST(never_made)
 	ck_assert_ptr_ne(other, one);
 	ck_assert_uint_eq(ready(), 1);
 }
-END_TEST
 
-START_TEST(too_many_files)
+TEST(too_many_files)
 {
 	char path[64];
 	size_t found = 0;
@@ -107,9 +101,8 @@ START_TEST(too_many_files)
 	ck_assert_uint_eq(tally->left_out, 2 * TALLY_ENTRIES - found);
 	ck_assert_uint_eq(ready(), found);
 }
-END_TEST
 
-START_TEST(too_long_names)
+TEST(too_long_names)
 {
 	char path[PATH_MAX];
 	size_t found = 0;
@@ -128,7 +121,6 @@ START_TEST(too_long_names)
 	ck_assert_ptr_null(find("p", "/short", WIRE_FLOCK));
 	ck_assert_uint_eq(ready(), found);
 }
-END_TEST
 
 static struct tally_lock lock_of(bool exclusive, uint32_t owner)
 {
@@ -146,7 +138,7 @@ static void check_unlock(const struct tally_entry *e, const struct tally_lock *l
 }
 
 /* flock(1) takes the lock and ends; another flock(1) unlocks it. */
-START_TEST(unlocked_by_another_process)
+TEST(unlocked_by_another_process)
 {
 	struct tally_entry *e = find("flock", "/a", WIRE_FLOCK);
 	const struct tally_lock lock = lock_of(true, TALLY_ANYBODY);
@@ -155,10 +147,9 @@ START_TEST(unlocked_by_another_process)
 	check_unlock(e, &lock, 77, 150, 1, 50);
 	check_unlock(e, &lock, 77, 170, 1, 50);
 }
-END_TEST
 
 /* The first one ended by a close: nobody knows when. */
-START_TEST(closed)
+TEST(closed)
 {
 	struct tally_entry *e = find("flock", "/a", WIRE_FLOCK);
 	const struct tally_lock lock = lock_of(true, TALLY_ANYBODY), shared = lock_of(false, 8);
@@ -171,10 +162,9 @@ START_TEST(closed)
 	check_unlock(e, &shared, 9, 500, 1, 50);
 	check_unlock(e, &shared, 8, 600, 2, 250);
 }
-END_TEST
 
 /* Ranges of one process: an unlock of all ends all, of a part only what is in it. */
-START_TEST(ranges)
+TEST(ranges)
 {
 	struct tally_entry *e = find("sqlite3", "/a", WIRE_RECORD);
 	struct tally_lock low = lock_of(true, 7), high = lock_of(true, 7), all = lock_of(true, 7);
@@ -189,10 +179,9 @@ START_TEST(ranges)
 	tally_take(tally, e, &low, 200);
 	check_unlock(e, &all, 7, 300, 3, 200);
 }
-END_TEST
 
 /* Locks of one file that overlap in time: what counts is when at least one of those that have ended was held. */
-START_TEST(at_once)
+TEST_EACH(at_once, 20)
 {
 	struct tally_entry *e = find("sqlite3", "/a", WIRE_RECORD);
 	struct tally_lock lock = lock_of(true, 7);
@@ -221,10 +210,9 @@ START_TEST(at_once)
 	ck_assert_uint_gt(longest, 0);
 	ck_assert_uint_eq(e->counts[TALLY_HELD_MAX_NS], longest);
 }
-END_TEST
 
 /* Locks that end by a close leave their slots; the oldest one goes. */
-START_TEST(more_than_can_be_held)
+TEST(more_than_can_be_held)
 {
 	struct tally_entry *e = find("p", "/a", WIRE_FLOCK);
 	struct tally_lock lock = lock_of(true, TALLY_ANYBODY);
@@ -238,10 +226,9 @@ START_TEST(more_than_can_be_held)
 	lock.ino = 1;
 	check_unlock(e, &lock, 7, 1000, 1, 899);
 }
-END_TEST
 
 /* Whatever a process of the job writes there: nothing is read or written outside of it (the sanitizers watch). */
-START_TEST(hostile)
+TEST_EACH(hostile, 3)
 {
 	const struct tally_lock lock = lock_of(true, TALLY_ANYBODY);
 	struct tally_line line;
@@ -267,24 +254,4 @@ START_TEST(hostile)
 			if (tally_read(tally, i, &line))
 				ck_assert(line.path + strlen(line.path) < tally->names + TALLY_NAMES_BYTES);
 	}
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("tally");
-
-	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, entries);
-	tcase_add_test(t, long_names);
-	tcase_add_test(t, never_made);
-	tcase_add_test(t, too_many_files);
-	tcase_add_test(t, too_long_names);
-	tcase_add_test(t, unlocked_by_another_process);
-	tcase_add_test(t, closed);
-	tcase_add_test(t, ranges);
-	tcase_add_loop_test(t, at_once, 0, 20);
-	tcase_add_test(t, more_than_can_be_held);
-	tcase_add_loop_test(t, hostile, 0, 3);
-	return suite_run_case("tally", t);
 }

@@ -1,13 +1,8 @@
 /* wire/text.c: what is cut, numbers, and the texts of errors. */
-#include <check.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "wire/text.h"
 #include "tests/unit/suite.h"
 
-START_TEST(cut)
+TEST(cut)
 {
 	char buf[6], one[1];
 	struct text text;
@@ -30,9 +25,8 @@ START_TEST(cut)
 	ck_assert_str_eq(one, "");
 	ck_assert(text.cut);
 }
-END_TEST
 
-START_TEST(conversions)
+TEST(conversions)
 {
 	char buf[128];
 	struct text text;
@@ -46,10 +40,9 @@ START_TEST(conversions)
 	ck_assert(!text_print(buf, 4, "%d", 12345));
 	ck_assert_str_eq(buf, "123");
 }
-END_TEST
 
 /* The table must say what libc says in the C locale. */
-START_TEST(errors)
+TEST(errors)
 {
 	char buf[128];
 	int known = 0;
@@ -67,15 +60,4 @@ START_TEST(errors)
 	errno = 4000;
 	text_print(buf, sizeof(buf), "%m");
 	ck_assert_str_eq(buf, "error 4000");
-}
-END_TEST
-
-int main(void)
-{
-	TCase *t = tcase_create("text");
-
-	tcase_add_test(t, cut);
-	tcase_add_test(t, conversions);
-	tcase_add_test(t, errors);
-	return suite_run_case("text", t);
 }

@@ -1,9 +1,6 @@
 /* keeper/guard/threads.c: the table of what the parent stops, and what it counts. */
 #include "keeper/guard/threads.h"
 
-#include <check.h>
-#include <stdlib.h>
-
 #include "tests/unit/suite.h"
 
 static struct threads threads;
@@ -19,8 +16,9 @@ static void teardown(void)
 		threads_remove(&threads, threads.all);
 	threads = (struct threads){0};
 }
+FIXTURE(NULL, teardown)
 
-START_TEST(a_process_is_not_its_first_thread)
+TEST(a_process_is_not_its_first_thread)
 {
 	add(5, 5, THREAD_ASKED);
 	ck_assert_ptr_nonnull(threads_find(&threads, 5));
@@ -30,9 +28,8 @@ START_TEST(a_process_is_not_its_first_thread)
 	ck_assert_int_eq(threads_find_process(&threads, 5)->how, THREAD_SIGNALLED);
 	ck_assert_ptr_null(threads_find(&threads, 6));
 }
-END_TEST
 
-START_TEST(each_process_counts_once)
+TEST(each_process_counts_once)
 {
 	ck_assert_uint_eq(threads_processes(&threads), 0);
 	add(5, 5, THREAD_TRACED);
@@ -52,9 +49,8 @@ START_TEST(each_process_counts_once)
 	add(10, 14, THREAD_TRACED);
 	ck_assert_uint_eq(threads_processes(&threads), 4);
 }
-END_TEST
 
-START_TEST(all_stopped)
+TEST(all_stopped)
 {
 	ck_assert(threads_all_stopped(&threads));
 	add(5, 5, THREAD_TRACED)->stopped = true;
@@ -62,9 +58,8 @@ START_TEST(all_stopped)
 	add(6, 6, THREAD_ASKED);
 	ck_assert(!threads_all_stopped(&threads));
 }
-END_TEST
 
-START_TEST(it_grows_and_shrinks)
+TEST(it_grows_and_shrinks)
 {
 	for (pid_t pid = 1; pid <= 1000; pid++)
 		ck_assert_ptr_nonnull(add(pid, pid, THREAD_TRACED));
@@ -76,17 +71,4 @@ START_TEST(it_grows_and_shrinks)
 	ck_assert_uint_eq(threads_count(&threads), 500);
 	for (pid_t pid = 1; pid <= 1000; pid++)
 		ck_assert_int_eq(threads_find(&threads, pid) != NULL, pid % 2 == 0);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("threads");
-
-	tcase_add_checked_fixture(tc, NULL, teardown);
-	tcase_add_test(tc, a_process_is_not_its_first_thread);
-	tcase_add_test(tc, each_process_counts_once);
-	tcase_add_test(tc, all_stopped);
-	tcase_add_test(tc, it_grows_and_shrinks);
-	return suite_run_case("threads", tc);
 }

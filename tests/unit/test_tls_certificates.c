@@ -20,7 +20,9 @@ static const struct {
 	{NULL, "other.example", "is for CN=redis.example, not for other.example"},
 };
 
-START_TEST(names)
+FIXTURE(setup, teardown)
+
+TEST_EACH(names, ROWS(named))
 {
 	struct tls_identity id = tls_identify(&ca, HOST, named[_i].names, -DAY_S, DAY_S);
 
@@ -34,7 +36,6 @@ START_TEST(names)
 	stop();
 	tls_forget(&id);
 }
-END_TEST
 
 static void refuse(const struct tls_identity *id, int version, const char *why)
 {
@@ -50,7 +51,7 @@ static void refuse(const struct tls_identity *id, int version, const char *why)
 	stop();
 }
 
-START_TEST(certificates_that_are_refused)
+TEST_EACH(certificates_that_are_refused, 2)
 {
 	struct tls_identity expired = tls_identify(&ca, HOST, "DNS:" HOST, -3 * DAY_S, -DAY_S),
 			    early = tls_identify(&ca, HOST, "DNS:" HOST, DAY_S, 2 * DAY_S),
@@ -74,10 +75,9 @@ START_TEST(certificates_that_are_refused)
 	tls_forget(&foreign);
 	tls_forget(&lone);
 }
-END_TEST
 
 /* The server alone, without an authority: an ordinary certificate that tls_ca names. */
-START_TEST(a_pinned_certificate)
+TEST(a_pinned_certificate)
 {
 	struct tls_identity authority = ca, pinned = leaf;
 
@@ -87,7 +87,6 @@ START_TEST(a_pinned_certificate)
 	stop();
 	ca = authority;
 }
-END_TEST
 
 static void expect_refusal_by_server(const char *why)
 {
@@ -101,7 +100,7 @@ static void expect_refusal_by_server(const char *why)
 	stop();
 }
 
-START_TEST(certificates_of_this_host)
+TEST_EACH(certificates_of_this_host, 2)
 {
 	struct tls_identity own = tls_identify(&ca, "me", NULL, -DAY_S, DAY_S),
 			    expired = tls_identify(&ca, "me", NULL, -3 * DAY_S, -DAY_S),
@@ -128,23 +127,8 @@ START_TEST(certificates_of_this_host)
 	tls_forget(&other);
 	tls_forget(&foreign);
 }
-END_TEST
 
-START_TEST(old_versions)
+TEST(old_versions)
 {
 	refuse(&leaf, TLS1_1_VERSION, "no version of TLS in common with this host, which needs 1.2 or newer");
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("tls_certificates");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_loop_test(tests, names, 0, sizeof(named) / sizeof(*named));
-	tcase_add_loop_test(tests, certificates_that_are_refused, 0, 2);
-	tcase_add_test(tests, a_pinned_certificate);
-	tcase_add_loop_test(tests, certificates_of_this_host, 0, 2);
-	tcase_add_test(tests, old_versions);
-	return suite_run_case("tls_certificates", tests);
 }

@@ -1,7 +1,9 @@
 /* tls/tls_stream.c: a server that speaks no TLS, sends nonsense or wrong bits, or never stops. */
 #include "tests/unit/tls_fixture.h"
 
-START_TEST(no_tls)
+FIXTURE(setup, teardown)
+
+TEST_EACH(no_tls, 6)
 {
 	static const char *const texts[] = {
 		"+OK\r\n",     "-ERR Protocol error\r\n", "HTTP/1.1 400 Bad Request\r\n", "SSH-2.0-OpenSSH\r\n", "",
@@ -19,7 +21,6 @@ START_TEST(no_tls)
 	}
 	stop();
 }
-END_TEST
 
 /* Feeds nonsense in pieces until the client has had enough; returns how much that was. */
 static size_t feed_nonsense(unsigned seed, bool records)
@@ -56,7 +57,7 @@ static size_t feed_nonsense(unsigned seed, bool records)
 	return all;
 }
 
-START_TEST(nonsense)
+TEST(nonsense)
 {
 	for (unsigned seed = 1; seed <= 120; seed++) {
 		start(&leaf, NULL, NULL, 0, HOST);
@@ -67,11 +68,10 @@ START_TEST(nonsense)
 		stop();
 	}
 }
-END_TEST
 
 /* One wrong bit at each place of the server's part of the handshake: never a connection that is taken for good, but where the
  * bit does not count (a version that is not looked at). */
-START_TEST(wrong_bits)
+TEST_EACH(wrong_bits, 2)
 {
 	unsigned good = 0, bad = 0;
 
@@ -96,9 +96,8 @@ START_TEST(wrong_bits)
 	ck_assert_uint_le(good, 2);
 	ck_assert_uint_gt(bad, 50);
 }
-END_TEST
 
-START_TEST(tickets_without_end)
+TEST(tickets_without_end)
 {
 	size_t all = 0, moved;
 	char byte;
@@ -119,10 +118,9 @@ START_TEST(tickets_without_end)
 	ck_assert_uint_le(all, TLS_STREAM_IDLE_BYTES + 65536);
 	stop();
 }
-END_TEST
 
 /* Any number of them, if answers come between: the count begins anew. */
-START_TEST(tickets_between_answers)
+TEST(tickets_between_answers)
 {
 	size_t all = 0;
 
@@ -137,10 +135,9 @@ START_TEST(tickets_between_answers)
 	}
 	stop();
 }
-END_TEST
 
 /* A handshake that goes on and on: the message's length is honest, and there is always one more. */
-START_TEST(a_handshake_without_end)
+TEST(a_handshake_without_end)
 {
 	char record[5 + 16384] = {22, 3, 3, 0x40, 0};
 	size_t all = 0;
@@ -159,19 +156,4 @@ START_TEST(a_handshake_without_end)
 	ck_assert_int_eq(ret, -EPROTO);
 	ck_assert_uint_le(all, TLS_STREAM_IDLE_BYTES + sizeof(record));
 	stop();
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("tls_hostile");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_loop_test(tests, no_tls, 0, 6);
-	tcase_add_test(tests, nonsense);
-	tcase_add_loop_test(tests, wrong_bits, 0, 2);
-	tcase_add_test(tests, tickets_without_end);
-	tcase_add_test(tests, tickets_between_answers);
-	tcase_add_test(tests, a_handshake_without_end);
-	return suite_run_case("tls_hostile", tests);
 }

@@ -17,7 +17,9 @@ static char *big_text(void)
 
 static const size_t chunks[] = {1, 2, 3, 5, 100, 4096, 65536};
 
-START_TEST(bytes_in_pieces_of_any_size)
+FIXTURE(setup, teardown)
+
+TEST_EACH(bytes_in_pieces_of_any_size, 14)
 {
 	size_t chunk = chunks[_i % 7];
 	char *text = big_text();
@@ -35,9 +37,8 @@ START_TEST(bytes_in_pieces_of_any_size)
 	free(text);
 	stop();
 }
-END_TEST
 
-START_TEST(cut_at_each_byte_of_the_handshake)
+TEST_EACH(cut_at_each_byte_of_the_handshake, 2)
 {
 	size_t all;
 
@@ -57,9 +58,8 @@ START_TEST(cut_at_each_byte_of_the_handshake)
 	}
 	ck_assert_uint_gt(all, 600);
 }
-END_TEST
 
-START_TEST(keys_are_updated)
+TEST(keys_are_updated)
 {
 	start(&leaf, NULL, NULL, TLS1_3_VERSION, HOST);
 	shake_hands(65536);
@@ -71,9 +71,8 @@ START_TEST(keys_are_updated)
 	}
 	stop();
 }
-END_TEST
 
-START_TEST(both_sides_end)
+TEST_EACH(both_sides_end, 2)
 {
 	char byte;
 	size_t moved;
@@ -99,17 +98,4 @@ START_TEST(both_sides_end)
 	ck_assert_int_eq(SSL_get_shutdown(server.ssl) & SSL_RECEIVED_SHUTDOWN, SSL_RECEIVED_SHUTDOWN);
 	ck_assert_int_eq(tls_stream_write(t, "x", 1), -EPROTO);
 	stop();
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("tls_stream");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_loop_test(tests, bytes_in_pieces_of_any_size, 0, 14);
-	tcase_add_loop_test(tests, cut_at_each_byte_of_the_handshake, 0, 2);
-	tcase_add_test(tests, keys_are_updated);
-	tcase_add_loop_test(tests, both_sides_end, 0, 2);
-	return suite_run_case("tls_stream", tests);
 }

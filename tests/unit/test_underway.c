@@ -1,15 +1,7 @@
 /* Calls under way: what is noted, what ends it, and what is left of it after a crash. */
 #include "keeper/guard/underway.h"
 
-#include <check.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "tests/unit/base_folder.h"
-#include "tests/unit/suite.h"
 #include "wire/msg.h"
 
 static struct underway keeper;
@@ -29,6 +21,7 @@ static void teardown(void)
 	close(dir_fd);
 	base_remove();
 }
+FIXTURE(setup, teardown)
 
 static struct underway_call call_of(int32_t thread, uint64_t number)
 {
@@ -60,7 +53,7 @@ static unsigned count_in(const struct underway *underway)
 	return count;
 }
 
-START_TEST(covers_what_it_overlaps)
+TEST(covers_what_it_overlaps)
 {
 	note(5, 1);
 	ck_assert(underway_covers(&keeper, 1, 2, WIRE_RECORD, 0, WIRE_EOF));
@@ -71,17 +64,15 @@ START_TEST(covers_what_it_overlaps)
 	ck_assert(!underway_covers(&keeper, 1, 3, WIRE_RECORD, 0, WIRE_EOF));
 	ck_assert(!underway_covers(&keeper, 2, 2, WIRE_RECORD, 0, WIRE_EOF));
 }
-END_TEST
 
-START_TEST(the_same_call_is_noted_once)
+TEST(the_same_call_is_noted_once)
 {
 	note(5, 1);
 	note(5, 1);
 	ck_assert_uint_eq(count_in(&keeper), 1);
 }
-END_TEST
 
-START_TEST(a_later_call_ends_the_earlier_ones)
+TEST(a_later_call_ends_the_earlier_ones)
 {
 	note(5, 1);
 	note(6, 1);
@@ -90,17 +81,15 @@ START_TEST(a_later_call_ends_the_earlier_ones)
 	ck_assert(underway_begin(&keeper, 6, 100, 1)); /* the same call, asked again */
 	ck_assert_uint_eq(count_in(&keeper), 1);
 }
-END_TEST
 
-START_TEST(an_earlier_call_ends_nothing)
+TEST(an_earlier_call_ends_nothing)
 {
 	note(5, 7);
 	ck_assert(!underway_begin(&keeper, 5, 100, 6));
 	ck_assert_uint_eq(count_in(&keeper), 1);
 }
-END_TEST
 
-START_TEST(numbers_pass_zero)
+TEST(numbers_pass_zero)
 {
 	note(5, UINT64_MAX);
 	ck_assert(underway_begin(&keeper, 5, 100, 0));
@@ -108,18 +97,16 @@ START_TEST(numbers_pass_zero)
 	note(5, 0);
 	ck_assert(!underway_begin(&keeper, 5, 100, UINT64_MAX));
 }
-END_TEST
 
 /* Another thread has the number of one that has ended: its calls are numbered anew. */
-START_TEST(another_thread_with_the_same_number)
+TEST(another_thread_with_the_same_number)
 {
 	note(5, 7);
 	ck_assert(underway_begin(&keeper, 5, 101, 1));
 	ck_assert_uint_eq(count_in(&keeper), 0);
 }
-END_TEST
 
-START_TEST(ends_only_what_was_seen)
+TEST(ends_only_what_was_seen)
 {
 	struct underway_call call;
 	size_t next = 0;
@@ -135,9 +122,8 @@ START_TEST(ends_only_what_was_seen)
 	underway_end(&keeper, &call);
 	ck_assert_uint_eq(count_in(&keeper), 0);
 }
-END_TEST
 
-START_TEST(counts_and_finds_what_is_one_threads)
+TEST(counts_and_finds_what_is_one_threads)
 {
 	struct underway_call call = call_of(7, 1);
 	size_t of_user, next = 0;
@@ -155,9 +141,8 @@ START_TEST(counts_and_finds_what_is_one_threads)
 	ck_assert_uint_eq(underway_count(&keeper, 0, &of_user), 2);
 	ck_assert_uint_eq(of_user, 1);
 }
-END_TEST
 
-START_TEST(room_is_bounded_and_used_again)
+TEST(room_is_bounded_and_used_again)
 {
 	const struct underway_call more = call_of(-1, 1);
 
@@ -168,10 +153,9 @@ START_TEST(room_is_bounded_and_used_again)
 	ck_assert_int_eq(underway_note(&keeper, &more), 0);
 	ck_assert_uint_eq(count_in(&keeper), UNDERWAY_CALLS);
 }
-END_TEST
 
 /* The next keeper, and the parent, see the same. */
-START_TEST(outlives_the_keeper)
+TEST(outlives_the_keeper)
 {
 	struct underway next;
 
@@ -180,7 +164,6 @@ START_TEST(outlives_the_keeper)
 	ck_assert_uint_eq(count_in(&next), 1);
 	underway_close(&next);
 }
-END_TEST
 
 static void spoil(off_t at, uint8_t with)
 {
@@ -190,7 +173,7 @@ static void spoil(off_t at, uint8_t with)
 	close(fd);
 }
 
-START_TEST(of_another_boot_is_void)
+TEST(of_another_boot_is_void)
 {
 	struct underway next;
 
@@ -200,9 +183,8 @@ START_TEST(of_another_boot_is_void)
 	ck_assert_uint_eq(count_in(&next), 0);
 	underway_close(&next);
 }
-END_TEST
 
-START_TEST(of_another_user_or_kind)
+TEST(of_another_user_or_kind)
 {
 	struct underway next;
 
@@ -215,9 +197,8 @@ START_TEST(of_another_user_or_kind)
 	ck_assert_int_lt(underway_open(&next, dir_fd), 0);
 	ck_assert_int_eq(unlinkat(dir_fd, UNDERWAY_NAME, 0), 0);
 }
-END_TEST
 
-START_TEST(closed_there_is_nothing)
+TEST(closed_there_is_nothing)
 {
 	struct underway closed = {.file = NULL};
 	const struct underway_call call = call_of(5, 1);
@@ -227,26 +208,4 @@ START_TEST(closed_there_is_nothing)
 	ck_assert_uint_eq(count_in(&closed), 0);
 	underway_end(&closed, &call);
 	underway_close(&closed);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tests = tcase_create("underway");
-
-	tcase_add_checked_fixture(tests, setup, teardown);
-	tcase_add_test(tests, covers_what_it_overlaps);
-	tcase_add_test(tests, the_same_call_is_noted_once);
-	tcase_add_test(tests, a_later_call_ends_the_earlier_ones);
-	tcase_add_test(tests, an_earlier_call_ends_nothing);
-	tcase_add_test(tests, numbers_pass_zero);
-	tcase_add_test(tests, another_thread_with_the_same_number);
-	tcase_add_test(tests, ends_only_what_was_seen);
-	tcase_add_test(tests, counts_and_finds_what_is_one_threads);
-	tcase_add_test(tests, room_is_bounded_and_used_again);
-	tcase_add_test(tests, outlives_the_keeper);
-	tcase_add_test(tests, of_another_boot_is_void);
-	tcase_add_test(tests, of_another_user_or_kind);
-	tcase_add_test(tests, closed_there_is_nothing);
-	return suite_run_case("underway", tests);
 }

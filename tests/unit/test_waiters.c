@@ -2,9 +2,6 @@
  * raises. */
 #include "keeper/leases/waiters.h"
 
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "keeper/clock.h"
@@ -47,13 +44,14 @@ static void clean(void)
 	free(waits.why);
 	free(asks.why);
 }
+FIXTURE(prepare, clean)
 
 static bool is_raised(const struct lease *lease, enum lease_cue event)
 {
 	return lease->events[event].prev != NULL;
 }
 
-START_TEST(which_kinds_wait_for_a_lease)
+TEST(which_kinds_wait_for_a_lease)
 {
 	ck_assert(!waiters_exist(&asking));
 	waiters_join(&waits, &asking);
@@ -66,9 +64,8 @@ START_TEST(which_kinds_wait_for_a_lease)
 	ck_assert(!waiters_exist(&asking) && !waits.lease && !asks.lease);
 	ck_assert(!is_raised(&asking, LEASE_CUE_UNWANTED)); /* it is no asking one any more */
 }
-END_TEST
 
-START_TEST(the_last_one_that_leaves_makes_it_unwanted)
+TEST(the_last_one_that_leaves_makes_it_unwanted)
 {
 	waiters_join(&waits, &asking);
 	waiters_join(&asks, &asking);
@@ -78,9 +75,8 @@ START_TEST(the_last_one_that_leaves_makes_it_unwanted)
 	ck_assert(is_raised(&asking, LEASE_CUE_UNWANTED));
 	ck_assert(!asks.lock && !is_raised(&draining, LEASE_CUE_DRAINED));
 }
-END_TEST
 
-START_TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
+TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
 {
 	const struct store_range before = record(0, 40), touching = record(59, 70);
 
@@ -96,10 +92,9 @@ START_TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
 	ck_assert(is_raised(&draining, LEASE_CUE_DRAINED));
 	ck_assert(!is_raised(&asking, LEASE_CUE_DRAINED));
 }
-END_TEST
 
 /* A lease that asks whether its range is pinned waits for the end of the pin. */
-START_TEST(those_whose_connections_rest_hear_that_their_pin_is_wanted)
+TEST(those_whose_connections_rest_hear_that_their_pin_is_wanted)
 {
 	const struct store_range all = record(0, 100), first = record(0, 40);
 	const int64_t hour = 3600 * 1000 * NS_PER_MS;
@@ -115,9 +110,8 @@ START_TEST(those_whose_connections_rest_hear_that_their_pin_is_wanted)
 	waits.pin_until_ns = 1;
 	ck_assert(waiters_are_pinned(lock, &all) && !waits.news);
 }
-END_TEST
 
-START_TEST(a_pin_that_is_due_counts)
+TEST(a_pin_that_is_due_counts)
 {
 	waits.needs_pin = true;
 	ck_assert(waiters_need_pin(lock, &draining.range) && waiters_are_pinned(lock, &draining.range));
@@ -127,18 +121,16 @@ START_TEST(a_pin_that_is_due_counts)
 	waiters_remove(&waits);
 	ck_assert(is_raised(&draining, LEASE_CUE_DRAINED));
 }
-END_TEST
 
-START_TEST(pins_of_an_earlier_keeper_count)
+TEST(pins_of_an_earlier_keeper_count)
 {
 	k.old_pins.until_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
 	ck_assert(waiters_are_pinned(lock, &draining.range) && !waiters_need_pin(lock, &draining.range));
 	k.old_pins.until_ns = 1;
 	ck_assert(!waiters_are_pinned(lock, &draining.range));
 }
-END_TEST
 
-START_TEST(those_that_waited_when_the_store_was_asked_have_its_number)
+TEST(those_that_waited_when_the_store_was_asked_have_its_number)
 {
 	int64_t asked;
 
@@ -154,9 +146,8 @@ START_TEST(those_that_waited_when_the_store_was_asked_have_its_number)
 	ck_assert_uint_eq(asks.arrival, 0);
 	ck_assert_uint_eq(asks.news, WAITER_QUEUED);
 }
-END_TEST
 
-START_TEST(only_its_waiters_hear_of_a_lease)
+TEST(only_its_waiters_hear_of_a_lease)
 {
 	waiters_join(&asks, &asking);
 	waiters_in_use(&asking);
@@ -172,29 +163,10 @@ START_TEST(only_its_waiters_hear_of_a_lease)
 	ck_assert(!asks.news && !asks.why);
 	ck_assert(k.queue.told == &waits && !waits.told_next);
 }
-END_TEST
 
-START_TEST(pinned_ones_need_not_be_served)
+TEST(pinned_ones_need_not_be_served)
 {
 	asks.pin_until_ns = clock_now_ns() + NS_PER_MS;
 	waiters_serve(lock);
 	ck_assert(waits.news == WAITER_SERVE && !asks.news);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("waiters");
-
-	tcase_add_checked_fixture(tc, prepare, clean);
-	tcase_add_test(tc, which_kinds_wait_for_a_lease);
-	tcase_add_test(tc, the_last_one_that_leaves_makes_it_unwanted);
-	tcase_add_test(tc, a_pin_lasts_until_its_time_or_its_waiter_ends);
-	tcase_add_test(tc, a_pin_that_is_due_counts);
-	tcase_add_test(tc, those_whose_connections_rest_hear_that_their_pin_is_wanted);
-	tcase_add_test(tc, pins_of_an_earlier_keeper_count);
-	tcase_add_test(tc, those_that_waited_when_the_store_was_asked_have_its_number);
-	tcase_add_test(tc, only_its_waiters_hear_of_a_lease);
-	tcase_add_test(tc, pinned_ones_need_not_be_served);
-	return suite_run_case("waiters", tc);
 }

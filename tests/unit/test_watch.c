@@ -1,11 +1,6 @@
 /* keeper/rules/watch.c: which hosts may be named dead, and not a nanosecond too early. */
 #include "keeper/rules/watch.h"
 
-#include <check.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "store/store.h"
 #include "tests/unit/suite.h"
 
@@ -24,6 +19,7 @@ static void teardown(void)
 {
 	watch_free(watch);
 }
+FIXTURE(setup, teardown)
 
 static void see(const char *host, uint64_t beat, int64_t now)
 {
@@ -40,7 +36,7 @@ static size_t count_dead(int64_t now)
 	return watch_dead(watch, now, out, STORE_MAX_BLOCKERS);
 }
 
-START_TEST(exact_ttl)
+TEST(exact_ttl)
 {
 	see("a", 7, START);
 	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + TTL);
@@ -50,18 +46,16 @@ START_TEST(exact_ttl)
 	ck_assert(watch_is_dead(watch, "a", 7, START + TTL));
 	ck_assert_uint_eq(count_dead(START + TTL), 1);
 }
-END_TEST
 
-START_TEST(same_beat_again)
+TEST(same_beat_again)
 {
 	see("a", 7, START);
 	for (int i = 1; i < TTL; i++)
 		see("a", 7, START + i);
 	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + TTL);
 }
-END_TEST
 
-START_TEST(other_beat)
+TEST(other_beat)
 {
 	see("a", 7, START);
 	see("a", 8, START + TTL - 1);
@@ -77,9 +71,8 @@ START_TEST(other_beat)
 	see("a", 7, START + 3 * TTL);
 	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + 4 * TTL);
 }
-END_TEST
 
-START_TEST(never_seen)
+TEST(never_seen)
 {
 	see("a", 7, START);
 	ck_assert_int_eq(watch_dead_at(watch, "b", 7), INT64_MAX);
@@ -88,9 +81,8 @@ START_TEST(never_seen)
 	ck_assert(!watch_is_dead(watch, "a", 6, START + 100 * TTL));
 	ck_assert(!watch_is_dead(watch, "a", 8, START + 100 * TTL));
 }
-END_TEST
 
-START_TEST(beats_are_whole_numbers)
+TEST(beats_are_whole_numbers)
 {
 	see("a", UINT64_MAX, START);
 	see("b", 0, START);
@@ -98,9 +90,8 @@ START_TEST(beats_are_whole_numbers)
 	ck_assert(!watch_is_dead(watch, "a", (uint32_t)UINT64_MAX, START + TTL));
 	ck_assert(watch_is_dead(watch, "b", 0, START + TTL));
 }
-END_TEST
 
-START_TEST(dead_hosts)
+TEST(dead_hosts)
 {
 	struct store_blocker out[3];
 
@@ -119,9 +110,8 @@ START_TEST(dead_hosts)
 	ck_assert_uint_eq(watch_dead(watch, START + TTL + 10, out, 0), 0);
 	ck_assert_uint_eq(watch_dead(watch, START + 2 * TTL, out, 3), 3);
 }
-END_TEST
 
-START_TEST(at_most_max)
+TEST(at_most_max)
 {
 	struct store_blocker out[STORE_MAX_BLOCKERS + 1];
 	char host[STORE_HOST_BYTES];
@@ -138,9 +128,8 @@ START_TEST(at_most_max)
 		ck_assert_str_eq(out[i].host, host);
 	}
 }
-END_TEST
 
-START_TEST(longest_name)
+TEST(longest_name)
 {
 	char a[STORE_HOST_BYTES], b[STORE_HOST_BYTES];
 
@@ -153,9 +142,8 @@ START_TEST(longest_name)
 	ck_assert_int_eq(watch_dead_at(watch, a, 1), START + TTL);
 	ck_assert_int_eq(watch_dead_at(watch, b, 1), START + 1 + TTL);
 }
-END_TEST
 
-START_TEST(forget)
+TEST(forget)
 {
 	see("old", 1, START);
 	see("edge", 1, START + 10);
@@ -168,9 +156,8 @@ START_TEST(forget)
 	see("old", 1, START + 20);
 	ck_assert_int_eq(watch_dead_at(watch, "old", 1), START + 20 + TTL);
 }
-END_TEST
 
-START_TEST(clear)
+TEST(clear)
 {
 	see("a", 1, START);
 	see("b", 1, START);
@@ -182,23 +169,4 @@ START_TEST(clear)
 	watch_clear(watch);
 	watch_clear(watch);
 	watch_free(NULL);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("beats");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, exact_ttl);
-	tcase_add_test(tc, same_beat_again);
-	tcase_add_test(tc, other_beat);
-	tcase_add_test(tc, never_seen);
-	tcase_add_test(tc, beats_are_whole_numbers);
-	tcase_add_test(tc, dead_hosts);
-	tcase_add_test(tc, at_most_max);
-	tcase_add_test(tc, longest_name);
-	tcase_add_test(tc, forget);
-	tcase_add_test(tc, clear);
-	return suite_run_case("watch", tc);
 }

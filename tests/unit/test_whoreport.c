@@ -1,12 +1,8 @@
 /* keeper/callers/whoreport.h: what is said of the processes that hold a lock. */
 #include "keeper/callers/whoreport.h"
 
-#include <check.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "keeper/callers/picture.h"
+#include "tests/unit/suite.h"
 
 #define DAY 86400
 
@@ -25,6 +21,7 @@ static void teardown(void)
 {
 	json_decref(report);
 }
+FIXTURE(setup, teardown)
 
 /* The first one added is this host. Each has a lease of the whole file. */
 static json_t *add_host(const char *name, const char *state)
@@ -55,7 +52,7 @@ static const char *said(struct store_range wanted, int but)
 	return line;
 }
 
-START_TEST(holders)
+TEST(holders)
 {
 	char expected[WIRE_REASON_BYTES];
 	int64_t noon = time(NULL) / DAY * DAY + DAY / 2;
@@ -72,9 +69,8 @@ START_TEST(holders)
 				     "; held by host web-3, a process that its keeper may not look into, "
 				     "since 2023-11-14 22:13:20"));
 }
-END_TEST
 
-START_TEST(many)
+TEST(many)
 {
 	char name[STORE_HOST_BYTES];
 
@@ -98,9 +94,8 @@ START_TEST(many)
 	whoreport_line(report, path, &whole, 0, line, sizeof(line));
 	ck_assert_uint_lt(strlen(line), sizeof(line));
 }
-END_TEST
 
-START_TEST(what_is_not_in_the_way)
+TEST(what_is_not_in_the_way)
 {
 	const struct store_range shared = {.space = WIRE_RECORD, .mode = WIRE_SHARED, .from = 0, .to = 10};
 	const struct store_range later = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = 10, .to = 20};
@@ -117,10 +112,9 @@ START_TEST(what_is_not_in_the_way)
 	ck_assert_str_eq(said(wanted, 0), "/f: held by this host, pid 1 (one), pid 2 (two)");
 	ck_assert_str_eq(said(wanted, 1), "/f: held by this host, pid 2 (two)"); /* a process does not block itself */
 }
-END_TEST
 
 /* A name that may be old is only "last known", and only where the holder is not known. */
-START_TEST(last_known)
+TEST(last_known)
 {
 	json_t *host, *lease;
 
@@ -147,25 +141,4 @@ START_TEST(last_known)
 	json_object_clear(json_object_get(report, "resting"));
 	json_object_set_new(report, "error", json_string("because"));
 	ck_assert_str_eq(said(whole, 0), "/f: which host has it is not known: because");
-}
-END_TEST
-
-int main(void)
-{
-	Suite *suite = suite_create("whoreport");
-	TCase *t = tcase_create("whoreport");
-	SRunner *runner;
-	int failed;
-
-	tcase_add_checked_fixture(t, setup, teardown);
-	tcase_add_test(t, holders);
-	tcase_add_test(t, many);
-	tcase_add_test(t, what_is_not_in_the_way);
-	tcase_add_test(t, last_known);
-	suite_add_tcase(suite, t);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,11 +1,6 @@
 /* keeper/kernel/workers.h: work that hangs on one device keeps two threads, and delays no other device's work. */
 #include "keeper/kernel/workers.h"
 
-#include <check.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "tests/unit/suite.h"
 
 struct job {
@@ -37,6 +32,7 @@ static void teardown(void)
 	workers_free(workers);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }
+FIXTURE(setup, teardown)
 
 static void run(struct work *work)
 {
@@ -69,7 +65,7 @@ static void start(struct job *job, uint64_t dev)
 	ck_assert_int_eq(job->order, 0); /* never from inside the call */
 }
 
-START_TEST(one_device_hangs)
+TEST(one_device_hangs)
 {
 	struct job hanging[6] = {0}, other[4] = {0};
 
@@ -88,7 +84,6 @@ START_TEST(one_device_hangs)
 	ck_assert_int_eq(done_count, 10);
 	ck_assert_int_le(most_at_a_time, WORKERS_PER_DEVICE);
 }
-END_TEST
 
 static void start_next(struct work *work)
 {
@@ -98,7 +93,7 @@ static void start_next(struct work *work)
 }
 
 /* The last work on a device may start new work there when it ends, after the device was forgotten. */
-START_TEST(one_starts_the_next)
+TEST(one_starts_the_next)
 {
 	struct job first = {0};
 
@@ -108,15 +103,4 @@ START_TEST(one_starts_the_next)
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(first.order, 1);
 	ck_assert_int_eq(next.order, 2);
-}
-END_TEST
-
-int main(void)
-{
-	TCase *tc = tcase_create("workers");
-
-	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, one_device_hangs);
-	tcase_add_test(tc, one_starts_the_next);
-	return suite_run_case("workers", tc);
 }

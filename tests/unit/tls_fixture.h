@@ -4,9 +4,6 @@
 #ifndef DFLOCK_TESTS_UNIT_TLS_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_TLS_FIXTURE_H
 
-#include <errno.h>
-#include <stdlib.h>
-
 #include "tests/unit/suite.h"
 #include "tests/unit/tls_server.h"
 

@@ -1,0 +1,115 @@
+/* The frame of each unit test: its main(), and what suite.h declares. */
+#include "tests/unit/suite.h"
+
+/* The process that runs the tests: its number is in all names, which tests in processes of their own choose. */
+static pid_t suite_pid;
+static struct suite_item *items; /* in their order */
+
+__attribute__((constructor)) static void suite_begin(void)
+{
+	suite_pid = getpid();
+}
+
+void suite_add(struct suite_item *item)
+{
+	struct suite_item **at = &items;
+
+	while (*at && (*at)->order < item->order)
+		at = &(*at)->next;
+	item->next = *at;
+	*at = item;
+}
+
+static void add_case(Suite *suite, const struct suite_item *variant)
+{
+	TCase *tests = tcase_create("tests");
+
+	for (struct suite_item *item = items; item; item = item->next) {
+		if (item->test)
+			_tcase_add_test(tests, item->test, 0, 0, 0, item->rounds);
+		else if (!item->variant && !item->once)
+			tcase_add_checked_fixture(tests, item->setup, item->teardown);
+		else if (item->once || item == variant)
+			tcase_add_unchecked_fixture(tests, item->setup, item->teardown);
+	}
+	suite_add_tcase(suite, tests);
+}
+
+/* Removes what tests that failed have left behind. Returns whether that succeeded. */
+static bool clean(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf /dev/shm/dflock-test-%d-* /tmp/dflock-test-%d-*", (int)suite_pid,
+		 (int)suite_pid);
+	return system(command) == 0;
+}
+
+int suite_run(void)
+{
+	Suite *suite = suite_create(program_invocation_short_name);
+	SRunner *runner;
+	int failed;
+	bool varies = false;
+
+	setenv("CK_DEFAULT_TIMEOUT", "60", false);
+	for (const struct suite_item *item = items; item; item = item->next)
+		if (item->variant) {
+			add_case(suite, item);
+			varies = true;
+		}
+	if (!varies)
+		add_case(suite, NULL);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return clean() && !failed ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+__attribute__((weak)) int main(void)
+{
+	return suite_run();
+}
+
+static void suite_template(char path[SUITE_PATH_BYTES], const char *where)
+{
+	snprintf(path, SUITE_PATH_BYTES, "%s/dflock-test-%d-XXXXXX", where, (int)suite_pid);
+}
+
+void suite_make_folder(char path[SUITE_PATH_BYTES], const char *where)
+{
+	suite_template(path, where);
+	ck_assert_msg(mkdtemp(path) != NULL, "%s: %m", path);
+}
+
+int suite_make_file(char path[SUITE_PATH_BYTES], const char *where)
+{
+	int fd;
+
+	suite_template(path, where);
+	fd = mkostemp(path, O_CLOEXEC);
+	ck_assert_msg(fd >= 0, "%s: %m", path);
+	return fd;
+}
+
+int suite_nameless_file(void)
+{
+	char path[SUITE_PATH_BYTES];
+	int fd = suite_make_file(path, "/dev/shm");
+
+	ck_assert_int_eq(unlink(path), 0);
+	return fd;
+}
+
+bool suite_under_valgrind(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+
+	return preload && strstr(preload, "vgpreload");
+}
+
+int suite_rounds(int rounds)
+{
+	return getenv("SUITE_FEW_ROUNDS") ? rounds / 20 : rounds;
+}
