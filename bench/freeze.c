@@ -21,7 +21,6 @@
 #include "bench/bench.h"
 #include "keeper/clock.h"
 #include "keeper/guard/freeze.h"
-#include "keeper/guard/freezer.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_text.h"
 

@@ -26,7 +26,6 @@
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_file.h"
 #include "keeper/guard/table_text.h"
-#include "keeper/leases/leasepage.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 #include "keeper/leases/keeper.h"

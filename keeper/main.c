@@ -317,7 +317,7 @@ static int main_serve(const struct arguments *a, const struct serving *s, struct
 						.arg = &keeper});
 
 	log_flush();
-	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.h) still has the pipe open */
+	flock(lock_fd, LOCK_UN); /* a keeper that was left behind (leftover.c) still has the pipe open */
 	return ret;
 }
 

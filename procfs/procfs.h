@@ -207,7 +207,7 @@ bool procfs_map_line(char *line, struct procfs_map *out);
 /*
  * Calls back for every mapping of the process. A result other than 0 ends the walk. 0, what cb returned, or -errno.
  * Meanwhile the kernel takes a lock of the process's memory, and waits for that without limit: a thread of the process
- * that maps something on a mount that does not answer has it (mappers.h).
+ * that maps something on a mount that does not answer has it (mappers.c).
  */
 typedef int procfs_map_cb(void *arg, const struct procfs_map *map);
 int procfs_maps(pid_t pid, procfs_map_cb *cb, void *arg);

@@ -10,7 +10,6 @@
 
 #include "keeper/clock.h"
 #include "keeper/callers/kept.h"
-#include "keeper/leases/leasepage.h"
 #include "keeper/log.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/pagefile.h"

@@ -29,7 +29,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/requests.h"
 #include "keeper/leases/waiters.h"
-#include "keeper/leases/leasepage.h"
+#include "keeper/leases/pagefile.h"
 #include "keeper/leases/locks.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/leases/lost.h"

@@ -3,7 +3,7 @@
  * stopping (stopped.h) until every process that it finds is stopped. Where on_lost is "kill", asks them to end instead.
  *
  * Time. Each freeze has a margin, from freeze_at to the deadline: a tenth of it for PTRACE_SEIZE (then SIGSTOP), and
- * another tenth for processes that are inert (threads.h). A process that is neither stopped nor inert after half of the
+ * another tenth for processes that are inert (stopped.h). A process that is neither stopped nor inert after half of the
  * remaining time is watched; if it runs on for another quarter, it is killed.
  *
  * Parent only.
@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/guard/orders.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/relying.h"
 #include "keeper/guard/stopped.h"
@@ -69,5 +69,30 @@ bool freeze_until(struct freeze *freeze, struct family *family, unsigned which, 
 void freeze_thaw(struct freeze *freeze);
 /* Tells the keeper how many processes are stopped. */
 void freeze_publish(struct freeze *freeze);
+
+/*
+ * --- freezer.c ---
+ *
+ * What the parent does when leases run out, or are lost: it looks at the table of leases, and does what is due. The
+ * parent's one thread does all of it, since ptrace belongs to a thread. Nothing here waits for a single process, so no
+ * process can keep the parent from the others.
+ *
+ *   freezer.c   what is due, and when to look again; processes are stopped, told and killed (leases that are lost or taken away)
+ *   orders.c    locks that are held too long: processes are asked to end, and killed later
+ *   freeze.c    leases run out: freezing, by rounds of search and stop, and their limits; or asking to end (on_lost = "kill")
+ *   relying.h   which processes rely on locks
+ *   stopped.h   stopping and letting go; threads.c, signalled.c
+ *   slots.h     what the table of leases says
+ */
+
+/*
+ * Looks at the table and does what is due: freezes when freeze_at has come, kills holders of lost leases, lets go when
+ * everything is sure again. Returns how long it may take until the next look, in ms (at most max_ms).
+ */
+int freezer_look(struct freeze *freeze, int max_ms);
+
+/* Kills the processes that rely on locks under TABLE_LOST slots, and frees the slots. Takes up to 100 ms for the
+ * stopping, and LASTWORDS_MS for lines on their standard errors. */
+void freezer_end_lost(struct freeze *freeze);
 
 #endif

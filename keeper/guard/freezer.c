@@ -1,5 +1,5 @@
 /*
- * See freezer.h.
+ * See freeze.h.
  *
  * Each lock has its on_lost, by the rule of its file. For a process that holds several locks "kill" counts before
  * "freeze", and "freeze" before "warn": a process that was asked to end is not stopped, since it could not obey SIGTERM,
@@ -22,7 +22,6 @@
  * A process that is stopped relies on nothing, so its kill can wait until it has its line. The parent does not wait for
  * that: it has other holders to look after, and looks again.
  */
-#include "keeper/guard/freezer.h"
 
 #include <signal.h>
 

@@ -1,11 +1,11 @@
 /*
- * See leftover.h. The first thread has ended, so /proc/PID/fd and a pidfd of the process show no descriptors. A pidfd
+ * See supervise.h. The first thread has ended, so /proc/PID/fd and a pidfd of the process show no descriptors. A pidfd
  * of the thread that hangs reaches its descriptors.
  *
  * Which locks are the probes': the kernel notes which process took a flock. A descriptor that a program passed has that
  * program's pid there, and must not be touched: it is the program's own description.
  */
-#include "keeper/guard/leftover.h"
+#include "keeper/guard/supervise.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * See orders.h.
+ * See deeds.h.
  *
  * Which processes. The lock line says them: the file, the space, and the process that took the lock. All that they have started
  * ends with them: a job whose flock(1) has ended must not work on beside the next one.
@@ -17,7 +17,6 @@
  * of a keeper that died is good until the next one serves, since no caller is granted in between; that one takes all back
  * first (toolong_start()).
  */
-#include "keeper/guard/orders.h"
 
 #include <errno.h>
 #include <signal.h>

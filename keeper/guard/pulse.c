@@ -1,5 +1,5 @@
-/* See pulse.h. */
-#include "keeper/guard/pulse.h"
+/* See supervise.h. */
+#include "keeper/guard/supervise.h"
 
 #include "keeper/clock.h"
 

@@ -1,5 +1,5 @@
-/* See signalled.h. */
-#include "keeper/guard/signalled.h"
+/* See stopped.h. */
+#include "keeper/guard/stopped.h"
 
 #include <signal.h>
 #include <stdlib.h>

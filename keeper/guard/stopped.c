@@ -10,7 +10,7 @@
  * process shows as stopped (t) while the tracer looks at the signal, and runs when the tracer drops it. What a stopped
  * tracer traces cannot go on: it waits for its tracer at the next signal. So tracers are stopped first, and a process that
  * one traces is stopped only if its tracer is. If that cannot be stopped (another user's), the process is killed before
- * the deadline (threads.h). Left alone are keepers, also other ones, which drop no signal and must go on, and the tracer of
+ * the deadline (stopped.h). Left alone are keepers, also other ones, which drop no signal and must go on, and the tracer of
  * this parent or its keeper, which would then wait for it.
  *
  * PTRACE_INTERRUPT, GETEVENTMSG, DETACH and waitpid(WNOHANG) take no lock that a process may

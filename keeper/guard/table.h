@@ -101,7 +101,7 @@ struct table_slot {
 
 enum table_noted {
 	TABLE_OURS,   /* the parent has stopped it by SIGSTOP, which outlives the parent */
-	TABLE_KIN,    /* an ancestor of such a process: it may stop itself because of that (keeper/guard/signalled.h) */
+	TABLE_KIN,    /* an ancestor of such a process: it may stop itself because of that (keeper/guard/signalled.c) */
 	TABLE_BEFORE, /* in a process group with a TABLE_KIN, and was stopped before */
 	TABLE_STOPPED_KIN, /* a TABLE_KIN that did stop itself: perhaps with its process group */
 };

@@ -1,5 +1,5 @@
 /*
- * See threads.h.
+ * See stopped.h.
  *
  * Why an inert thread runs nothing. PTRACE_INTERRUPT and SIGSTOP each set a flag on a thread, which the kernel checks
  * whenever the thread returns to the program: the stop comes before the program's next instruction, also if that is the
@@ -12,7 +12,7 @@
  */
 #define HASH_NONFATAL_OOM         1
 #define uthash_nonfatal_oom(item) ((item)->added = false) /* as hidden.c */
-#include "keeper/guard/threads.h"
+#include "keeper/guard/stopped.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "keeper/array.h"
-#include "keeper/kernel/mappers.h"
 #include "procfs/procfs.h"
 
 /* Without memory, leaves the lock out: uthash's default would end the process, which may be the keeper's parent. */

@@ -1,5 +1,5 @@
-/* See mappers.h. */
-#include "keeper/kernel/mappers.h"
+/* See census.h. */
+#include "keeper/kernel/census.h"
 
 #include <errno.h>
 #include <fcntl.h>

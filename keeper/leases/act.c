@@ -8,9 +8,8 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/answers.h"
 #include "keeper/leases/confirm.h"
-#include "keeper/leases/early.h"
 #include "keeper/leases/keys.h"
-#include "keeper/leases/leasepage.h"
+#include "keeper/leases/pagefile.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/probing.h"
@@ -276,7 +275,7 @@ static void is_in_use(struct lease *lease)
 		lease_start_timer(lease, lease->probed.pause_ms);
 }
 
-/* sent: its release is (early.h). */
+/* sent: its release is (early.c). */
 static void apply(struct lease *lease, enum lease_cue event, bool sent)
 {
 	enum lease_state from = lease->state;

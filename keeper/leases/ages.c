@@ -11,7 +11,7 @@
 #include "keeper/guard/deeds.h"
 #include "keeper/guard/table_file.h"
 #include "keeper/leases/keeper.h"
-#include "keeper/leases/leasepage.h"
+#include "keeper/leases/pagefile.h"
 #include "keeper/leases/locks.h"
 #include "keeper/log.h"
 

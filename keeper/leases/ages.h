@@ -3,7 +3,7 @@
  * this how old a lock is. Loop only.
  *
  * For each such file and space there is one age for each process that was granted a lock: the time of its last
- * grant. While a file has ages, no lease of it is shown in the page (leasepage.h), so each lock that a process takes was
+ * grant. While a file has ages, no lease of it is shown in the page (pagefile.h), so each lock that a process takes was
  * granted by this keeper:
  *
  *   a lock that process P took is at least as old as the last pin that P was given for this file and space.

@@ -8,7 +8,7 @@
 #include "keeper/clock.h"
 #include "keeper/guard/table.h"
 #include "keeper/leases/keys.h"
-#include "keeper/leases/leasepage.h"
+#include "keeper/leases/pagefile.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"

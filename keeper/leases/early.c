@@ -1,5 +1,5 @@
 /*
- * See early.h. One word says whether a probe is armed (`fire`, in kernel/probe.c). The probe's thread reads it and fires under
+ * See act.h. One word says whether a probe is armed (`fire`, in kernel/probe.c). The probe's thread reads it and fires under
  * the mutex of the probes; the loop sets and clears it under that mutex. So for each armed probe, exactly one of these
  * happens: the thread fires once, or the loop disarms it first and the thread never fires.
  *
@@ -25,7 +25,7 @@
  * Never sent, or lost. If the socket does not take all of it, nothing counts as sent (EARLY_RETURNED), and the loop is
  * woken to send. If no answer comes, the next command on the connection, at the latest a beat, finds that out.
  */
-#include "keeper/leases/early.h"
+#include "keeper/leases/act.h"
 
 #include <stdlib.h>
 

@@ -97,7 +97,7 @@ struct keeper {
 	bool foreground; /* does not end when no program needs it */
 	time_t started;
 	struct page *page;
-	unsigned shown; /* leasepage.c: how many leases the page shows */
+	unsigned shown; /* pagefile.c: how many leases the page shows */
 	struct store *store;
 	struct watch *watch; /* hosts that were silent for a ttl: dead */
 	struct probes *probes;

@@ -9,8 +9,6 @@
 
 #include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
-#include "keeper/leases/past_cover.h"
-#include "keeper/leases/past_suspects.h"
 #include "keeper/leases/touched.h"
 #include "keeper/log.h"
 #include "procfs/procfs.h"

@@ -51,6 +51,7 @@
 #define DFLOCK_KEEPER_PAST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
@@ -62,6 +63,7 @@
 #include "keeper/kernel/mountmap.h"
 #include "keeper/leases/survey.h"
 #include "procfs/procfs.h"
+#include "store/store.h"
 #include "wire/msg.h"
 
 #define PAST_MAX    256 /* locks that are watched or reported; more are counted */
@@ -169,5 +171,55 @@ void past_linked(struct keeper *k, const struct identity *id, const char *path);
 
 /* Other rules, or another past_look_ms. */
 void past_rules_changed(struct keeper *k);
+
+/* --- past_suspects.c: locks that were found uncovered are watched, confirmed, reported --- */
+
+/* Does this descriptor show such a lock? *mount_id: of the descriptor; may be NULL. For a worker: fdinfo is as long as its
+ * process wants. */
+bool suspects_are_shown(pid_t pid, int fd, const struct past_key *key, int *mount_id);
+
+/* Watches this lock, or goes on with it: found has the descriptor that shows it, its known, and the command. No memory, or no room: it
+ * is left out. */
+void suspects_watch(const struct suspect *found, const struct procfs_lock *lock, const char *name, const char *path,
+		    const char *linked);
+/* Is this the name and the path of the suspect? NULL: neither is. */
+bool suspects_is(const struct suspect *s, const char *name, const char *path);
+
+/* The look that is judged has this lock, of those of the suspect, listed, and it is not covered by its number. */
+void suspects_see(struct suspect *s, const struct procfs_lock *lock);
+
+/* The judgement is over: forgets the suspects that this look has not seen. */
+void suspects_forget(struct keeper *k);
+/* Begins to confirm others; then, or at once if there are none, calls done(). */
+void suspects_confirm(struct keeper *k, void (*done)(struct keeper *k));
+
+/* The same, and says that it has gone if it was reported. */
+void suspects_gone(struct suspect *s);
+void suspects_remove(struct suspect *s);
+
+/* --- past_cover.c: what covers a lock that the kernel lists --- */
+
+enum past_cover {
+	PAST_COVERED, /* by leases of this host */
+	PAST_UNSURE,  /* a question is under way, or something has ended meanwhile */
+	PAST_NAKED,
+};
+
+/* Do the leases of the file that the kernel's number leads to cover the lock? The quick way, since most locks are
+ * covered; false: ask past_cover_of(). */
+bool past_is_covered(struct keeper *k, const struct procfs_lock *lock);
+/* name: the lock name of the file. plain: the kernel's number is the keeper's number of it, too. */
+enum past_cover past_cover_of(struct keeper *k, const struct procfs_lock *lock, const char *name, bool plain);
+
+/* Everything of the lock before *at is covered. If this range, at least in the lock's mode, covers more: true, and *at is behind
+ * that. Pure. */
+bool past_extend(int64_t *at, const struct store_range *range, const struct procfs_lock *lock);
+
+/*
+ * Is one of these entries of the store from another keeper on the machine of the host `own`, and of this file and a part of
+ * this range? A file that is not plain has other numbers in the store than in the kernel's list: any file counts then. Pure.
+ */
+bool past_entries_cover(const struct store_entry *entries, size_t count, const char *own,
+			const struct procfs_lock *lock, bool plain);
 
 #endif

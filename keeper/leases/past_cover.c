@@ -1,5 +1,5 @@
-/* See past_cover.h. */
-#include "keeper/leases/past_cover.h"
+/* See past.h. */
+#include "keeper/leases/past.h"
 
 #include <stdio.h>
 #include <string.h>

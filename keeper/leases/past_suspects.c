@@ -1,5 +1,5 @@
-/* See past_suspects.h. */
-#include "keeper/leases/past_suspects.h"
+/* See past.h. */
+#include "keeper/leases/past.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 
 #include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
-#include "keeper/leases/past_cover.h"
 #include "keeper/log.h"
 #include "procfs/procfs.h"
 

@@ -28,7 +28,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 /* A client may have released this key ("FORMAT KEY"): asks again for the leases that wait for it. */
 void lease_ask_for_key(struct keeper *k, const char *key);
 void lease_send_release(struct lease *lease);
-/* The same release, to be sent by the probe's thread (early.h). NULL: the loop must send it. */
+/* The same release, to be sent by the probe's thread (early.c). NULL: the loop must send it. */
 struct store_shot *lease_prepare_release(struct lease *lease, struct awaited *awaited);
 void lease_send_shrink(struct lease *lease);
 

@@ -3,7 +3,7 @@
  *
  *   ages.h           how old a lock is at least, by what callers were granted
  *   toolong.c          when to look, what a look found, warnings, orders
- *   guard/orders.h     the parent ends the holders, and what they started, by an order
+ *   guard/orders.c     the parent ends the holders, and what they started, by an order
  *
  * When a grant is old enough, a worker searches /proc for the processes that have locks on its file (holders.h), and the
  * loop compares what it found with the grants as they are then.

@@ -18,7 +18,7 @@
 #include "keeper/leases/deadline.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/keys.h"
-#include "keeper/leases/leasepage.h"
+#include "keeper/leases/pagefile.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/probing.h"

@@ -18,7 +18,7 @@
 #include "keeper/callers/session.h"
 #include "keeper/callers/status.h"
 #include "keeper/clock.h"
-#include "keeper/guard/orders.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/kernel/census.h"
 #include "keeper/leases/grace.h"
 #include "keeper/leases/keeper.h"

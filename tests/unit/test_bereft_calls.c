@@ -7,7 +7,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#include "keeper/guard/freezer.h"
 #include "keeper/guard/freeze.h"
 #include "keeper/guard/slots.h"
 #include "tests/unit/holders_fixture.h"

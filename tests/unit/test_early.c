@@ -9,7 +9,7 @@
 
 #include "keeper/guard/table.h"
 #include "keeper/leases/awaited.h"
-#include "keeper/leases/early.h"
+#include "keeper/leases/act.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/requests.h"

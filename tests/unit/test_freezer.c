@@ -3,7 +3,6 @@
  * locks; this process is their parent and the keeper's. The log is a hook: it says when the first holder is being killed.
  */
 #include "keeper/guard/freeze.h"
-#include "keeper/guard/freezer.h"
 
 #include <sys/file.h>
 #include <sys/mman.h>

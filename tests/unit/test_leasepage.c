@@ -1,5 +1,5 @@
-/* keeper/leases/leasepage.c: what is shown of a lease, when it is closed, and what a dead keeper's page becomes. */
-#include "keeper/leases/leasepage.h"
+/* keeper/leases/pagefile.c: what is shown of a lease, when it is closed, and what a dead keeper's page becomes. */
+#include "keeper/leases/pagefile.h"
 
 #include <sys/mman.h>
 #include <utlist.h>

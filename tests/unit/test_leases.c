@@ -15,7 +15,7 @@ static struct leases *leases;
 static const struct leases_file file = {.dev = 7, .ino = 1234, .path_hash = 0xabcdef};
 static const struct leases_range all = {.from = 0, .to = WIRE_EOF, .space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE};
 
-/* As keeper/leases/leasepage.c does it. */
+/* As keeper/leases/pagefile.c does it. */
 static void write_slot(struct leases_slot *slot, const struct leases_entry *entry)
 {
 	seqcopy_publish(&slot->seq, &slot->entry, entry, sizeof(*entry));

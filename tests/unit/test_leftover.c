@@ -3,7 +3,7 @@
  * given back, and what is not its own stays. (A process that hangs in the kernel is in tests/cluster/test_keeper_hangs.py and
  * tests/faults/; here it only sleeps, which makes no difference to what is done from outside.)
  */
-#include "keeper/guard/leftover.h"
+#include "keeper/guard/supervise.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* keeper/kernel/mappers.h: the processes that have a file mapped, and no others. */
-#include "keeper/kernel/mappers.h"
+/* keeper/kernel/mappers.c: the processes that have a file mapped, and no others. */
+#include "keeper/kernel/census.h"
 
 #include <sys/mman.h>
 #include <sys/prctl.h>

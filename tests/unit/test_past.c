@@ -1,7 +1,7 @@
 /* What covers a lock that the kernel lists, and where a file of another mount namespace is in ours. */
 #include "keeper/kernel/mountmap.h"
 #include "keeper/leases/hostid.h"
-#include "keeper/leases/past_cover.h"
+#include "keeper/leases/past.h"
 #include "tests/unit/suite.h"
 
 #define RANGE(m, a, b)                                                                                                 \

@@ -1,5 +1,5 @@
 /* keeper/guard/pulse.c: does a keeper's loop hang? */
-#include "keeper/guard/pulse.h"
+#include "keeper/guard/supervise.h"
 
 #include "keeper/clock.h"
 #include "tests/unit/suite.h"

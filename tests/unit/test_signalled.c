@@ -1,6 +1,6 @@
 /* keeper/guard/signalled.c: which processes go on after an outage because a process of theirs was stopped by SIGSTOP.
  * Made-up processes; test_stopped.c has real ones. */
-#include "keeper/guard/signalled.h"
+#include "keeper/guard/stopped.h"
 
 #include "tests/unit/suite.h"
 

@@ -169,7 +169,7 @@ TEST_EACH(a_tracer_is_stopped_with_what_it_traces, 2)
 	ck_assert_int_eq(waitpid(tracer, NULL, 0), tracer);
 }
 
-/* --- signalled.h --- */
+/* --- signalled.c --- */
 
 /* A parent that stops itself when its child is stopped, as su(1) does, in a process group of its own. */
 static pid_t start_su(pid_t *child)

@@ -1,5 +1,5 @@
 /* keeper/guard/threads.c: the table of what the parent stops, and what it counts. */
-#include "keeper/guard/threads.h"
+#include "keeper/guard/stopped.h"
 
 #include "tests/unit/suite.h"
 
