@@ -30,13 +30,19 @@ const struct script scripts[SCRIPTS] = {
 #define SCRIPT_ROW(id, word, ...) [SCRIPT_##id] = {.name = #word, .text = script_##word, __VA_ARGS__},
 	SCRIPTS_ALL(SCRIPT_ROW)};
 
+/*
+ * "allow-oom" for servers that do not know it: a server that is out of memory refuses a script's first write if that may
+ * take memory, and no write behind one that cannot.
+ */
+#define SCRIPT_ALLOW_OOM "redis.call('HDEL', KEYS[1], '')\n"
+
 char *script_text(enum script_id id, bool flags)
 {
 	const char *text = scripts[id].text;
 	size_t first = strcspn(text, "\n") + 1; /* each file starts with its flags */
 	const char *simple = scripts[id].simple ? scripts[id].simple : "";
 	size_t size = strlen(script_common) + strlen(script_renew) + strlen(simple) + strlen(script_clashes) +
-		      strlen(script_key) + strlen(script_entries) + strlen(text) + 1;
+		      strlen(script_key) + strlen(script_entries) + strlen(text) + sizeof(SCRIPT_ALLOW_OOM);
 	char *out = malloc(size);
 
 	if (!out)
@@ -44,6 +50,8 @@ char *script_text(enum script_id id, bool flags)
 	char *end = out;
 	if (flags)
 		end = mempcpy(end, text, first);
+	else if (memmem(text, first, "allow-oom", strlen("allow-oom"))) /* mutant: script-oom */
+		end = stpcpy(end, SCRIPT_ALLOW_OOM);
 	end = stpcpy(end, script_common);
 	if (scripts[id].renews || scripts[id].lock)
 		end = stpcpy(end, script_renew);
