@@ -14,17 +14,6 @@
 
 /* ---- down ---- */
 
-static void store_close_links(struct store *s)
-{
-	struct link *links[] = {s->commands, s->messages};
-
-	link_gate_close(&s->gate);
-	s->commands = s->messages = NULL;
-	for (size_t i = 0; i < 2; i++)
-		if (links[i])
-			link_close(links[i]);
-}
-
 /* Ends the forced opening that waited for a connection, if there is one. */
 static void store_end_init(struct store *s, enum store_status status, const char *error)
 {
@@ -35,49 +24,12 @@ static void store_end_init(struct store *s, enum store_status status, const char
 		query_end(init, status, error);
 }
 
-static void store_seek(struct store *s)
-{
-	if (s->config->sentinel_count > 0)
-		discover_start(s);
-	else if (s->config->socket)
-		connect_to(s, s->config->socket, NULL, 0);
-	else
-		connect_to(s, NULL, s->config->address.host, s->config->address.port);
-}
-
-static void store_on_credentials(void *arg, const char *why)
-{
-	struct store *s = arg;
-
-	uv_timer_stop(&s->retry);
-	if (why)
-		store_reject(s, "%s", why);
-	else
-		store_seek(s);
-}
-
-static void store_on_reading_limit(uv_timer_t *timer)
-{
-	struct store *s = timer->data;
-
-	store_reject(s,
-		     "the files of TLS (tls_ca, tls_certificate_file, tls_key_file) cannot be read within %" PRId64
-		     " ms: is their file system there?",
-		     s->config->connect_ms);
-}
-
 static void store_on_retry(uv_timer_t *timer)
 {
 	struct store *s = timer->data;
 
-	if (!s->credentials) {
-		store_seek(s);
-		return;
-	}
-	s->state = STORE_READING;
-	uv_timer_start(&s->retry, store_on_reading_limit, (uint64_t)s->config->connect_ms, 0);
-	if (credentials_read(s->credentials, store_on_credentials, s) != 0)
-		store_fail(s, "no thread can be started to read the files of TLS");
+	s->state = STORE_CONNECTING;
+	s->engine->connect(s);
 }
 
 static void store_on_failed(struct store *s, const char *why, bool answers)
@@ -90,12 +42,10 @@ static void store_on_failed(struct store *s, const char *why, bool answers)
 	s->answers = answers;
 	s->state = STORE_DOWN;
 	s->record.ttl_refused = s->record.rereading = false;
-	credentials_cancel(s->credentials);
-	discover_cancel(s);
 	uv_timer_stop(&s->ping);
 	uv_timer_start(&s->retry, store_on_retry, s->retry_ms, 0);
 	s->retry_ms = s->retry_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : s->retry_ms * 2;
-	store_close_links(s);
+	s->engine->close(s);
 	store_end_init(s, STORE_UNREACHABLE, s->error);
 	if (was_up || strcmp(s->error, s->reported) != 0) {
 		strcpy(s->reported, s->error);
@@ -105,31 +55,11 @@ static void store_on_failed(struct store *s, const char *why, bool answers)
 
 /* ---- up ---- */
 
-static void store_on_pong(void *arg, const redisReply *reply)
-{
-	struct store *s = arg;
-	char line[REPLY_LINE_BYTES];
-
-	if (!reply || reply->type != REDIS_REPLY_ERROR)
-		return;
-	reply_explain(reply->str, line);
-	store_reject(s, "%s", line);
-}
-
-/* Every beat tries the connection for commands; the one for messages could be dead for hours unnoticed. */
 static void store_on_ping(uv_timer_t *timer)
 {
 	struct store *s = timer->data;
-	int ret = link_send(s->messages, 1, (const char *const[]){"PING"}, store_on_pong, s);
 
-	if (ret)
-		store_fail(s, "cannot send: %s", uv_strerror(ret));
-	if (s->state == STORE_UP)
-		connect_check(s);
-	if (s->state == STORE_UP)
-		discover_check(s);
-	if (s->state == STORE_UP && s->config->sentinel_count > 0 && s->credentials)
-		(void)!credentials_read(s->credentials, NULL, NULL); /* renewed ones, for the next check */
+	s->engine->check(s);
 }
 
 static void store_up(struct store *s)
@@ -137,15 +67,15 @@ static void store_up(struct store *s)
 	uint64_t every_ms = s->ttl_ms < 3 ? 1 : (uint64_t)s->ttl_ms / 3;
 
 	s->state = STORE_UP;
-	link_gate_open(&s->gate, s->commands);
 	s->counts.connected++;
 	s->retry_ms = RETRY_MIN_MS;
 	s->error[0] = s->reported[0] = '\0';
-	s->noted = s->settings_unseen = false;
+	s->noted = s->risk_unseen = false;
 	s->risk[0] = '\0';
 	uv_timer_start(&s->ping, store_on_ping, every_ms, every_ms);
 	s->callbacks.on_up(s->arg);
-	keywatch_again(s);
+	if (s->state == STORE_UP)
+		s->engine->up(s);
 }
 
 /* ---- the record ---- */
@@ -254,15 +184,15 @@ void store_init_later(struct store *s, struct query *q, query_done *done)
 
 /* ---- messages ---- */
 
-static void store_on_message(struct store *s, const char *channel, const char *text, size_t len)
+static void store_on_message(struct store *s, const char *text, size_t len)
 {
 	struct store_message message;
 
-	if (s->state != STORE_UP || keywatch_message(s, channel, text))
+	if (s->state != STORE_UP)
 		return;
 	switch (message_parse(text, len, s->record.incarnation, &message)) {
 	case 0:
-		message.provisional = s->config->replicas > 0;
+		message.provisional = s->provisional;
 		s->callbacks.on_message(s->arg, &message);
 		break;
 	case -ESTALE: /* a grant from before the store lost its memory: it is void */
@@ -283,7 +213,6 @@ static void store_on_closed(uv_handle_t *handle)
 
 	if (--s->open_handles)
 		return;
-	link_gate_destroy(&s->gate);
 	free(s);
 }
 
@@ -293,37 +222,26 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	static const struct store_news news = {
 		.failed = store_on_failed, .connected = store_read_record, .message = store_on_message};
 	struct store *s = calloc(1, sizeof(*s));
-	struct credentials *credentials = NULL;
 
 	if (!s)
 		return NULL;
-	if (config->tls.on) {
-		credentials = credentials_new(loop, &config->tls);
-		if (!credentials) {
-			free(s);
-			return NULL;
-		}
-	}
 	*s = (struct store){.loop = loop,
 			    .config = config,
 			    .ttl_ms = ttl_ms,
 			    .callbacks = *callbacks,
 			    .arg = arg,
 			    .news = &news,
-			    .credentials = credentials,
+			    .engine = &redis_engine,
 			    .retry_ms = RETRY_MIN_MS,
 			    .counts.took.kind = HISTOGRAM_TRIPS,
 			    .record.grace = true};
-	link_gate_init(&s->gate);
 	query_init(s);
 	snprintf(s->host, sizeof(s->host), "%s", host);
 	s->seat = s->own_seat;
-	if (config->socket)
-		snprintf(s->server, sizeof(s->server), "unix:%s", config->socket);
-	else if (config->sentinel_count)
-		snprintf(s->server, sizeof(s->server), "%s", discover_name(config));
-	else
-		address_show(config->address.host, config->address.port, config->tls.on, s->server, sizeof(s->server));
+	if (s->engine->open(s) != 0) {
+		free(s);
+		return NULL;
+	}
 	strcpy(s->error, "not connected yet");
 	uv_timer_t *timers[] = {&s->retry, &s->ping, &s->soon};
 	for (size_t i = 0; i < 3; i++) {
@@ -344,14 +262,11 @@ void store_free(struct store *s)
 {
 	s->state = STORE_FREED;
 	strcpy(s->error, "the connection was given up");
-	discover_cancel(s);
-	store_close_links(s);
-	keywatch_free(s);
-	credentials_free(s->credentials);
-	s->credentials = NULL;
+	s->engine->close(s);
 	store_end_init(s, STORE_UNREACHABLE, s->error);
 	while (s->refused.first) /* a callback may have added one */
 		query_end_refused(s);
+	s->engine->free(s);
 	uv_close((uv_handle_t *)&s->retry, store_on_closed);
 	uv_close((uv_handle_t *)&s->ping, store_on_closed);
 	uv_close((uv_handle_t *)&s->soon, store_on_closed);
@@ -389,7 +304,7 @@ const char *store_version(const struct store *s)
 
 const char *store_risk(const struct store *s)
 {
-	return s->settings_unseen ? NULL : s->risk;
+	return s->risk_unseen ? NULL : s->risk;
 }
 
 const char *store_server(const struct store *s)

@@ -118,7 +118,7 @@ void store_release(struct store *s, const char *name, const char *token, bool un
 struct store_shot {
 	struct store *store;
 	struct query *q;
-	struct link_shot *shot;
+	void *shot; /* the engine's */
 	bool sent;
 };
 
@@ -127,20 +127,25 @@ struct store_shot *store_prepare_release(struct store *s, const char *name, cons
 {
 	struct store_shot *shot;
 
-	if (s->state != STORE_UP || s->config->tls.on || query_bad_lock(name, token))
+	if (s->state != STORE_UP || !s->engine->prepare || query_bad_lock(name, token))
 		return NULL;
+	struct query *q = ask_release(s, name, token, unused, arg);
+	q->cb.reply = cb;
+	q->done = on_verdict;
+	void *prepared = s->engine->prepare(q);
+	if (!prepared) {
+		query_free(q);
+		return NULL;
+	}
 	shot = store_need(calloc(1, sizeof(*shot)));
-	shot->store = s;
-	shot->q = ask_release(s, name, token, unused, arg);
-	shot->q->cb.reply = cb;
-	shot->shot = store_need(query_prepare(shot->q, on_verdict));
+	*shot = (struct store_shot){.store = s, .q = q, .shot = prepared};
 	return shot;
 }
 
 bool store_shot_fire(struct store_shot *shot)
 {
 	shot->q->sent_ns = uv_hrtime();
-	shot->sent = link_shot_fire(shot->shot, &shot->store->gate) == 0;
+	shot->sent = shot->store->engine->fire(shot->store, shot->shot);
 	return shot->sent;
 }
 
@@ -150,7 +155,7 @@ void store_shot_free(struct store_shot *shot)
 		shot->store->counts.asked[SCRIPT_RELEASE]++;
 	else
 		query_free(shot->q);
-	link_shot_free(shot->shot);
+	shot->store->engine->drop(shot->shot);
 	free(shot);
 }
 
@@ -242,32 +247,14 @@ static void on_write_tried(struct query *q, const redisReply *reply, enum store_
 	q->cb.reply(q->arg, &(struct store_reply){.status = status, .error = error});
 }
 
-static void on_settings(void *arg, const redisReply *reply)
-{
-	struct store *s = arg;
-
-	if (reply)
-		s->settings_unseen = !reply_explain_settings(reply, s->config, s->risk);
-}
-
-/* No query: an error answer means nothing, and is not counted. Several settings at once can be asked for from Redis 7 on. */
-static void ask_settings(struct store *s)
-{
-	static const char *const argv[] = {
-		"CONFIG", "GET", "stop-writes-on-bgsave-error", "save", "min-replicas-to-write", "maxmemory-policy"};
-
-	if (s->state != STORE_UP || s->settings_unseen)
-		return;
-	s->settings_unseen = !s->redis7 || link_send(s->commands, 6, argv, on_settings, s) != 0;
-}
-
-/* Writes nothing at the beginning of a key that does not exist. The key still does not exist afterwards, but Redis
- * treats this as a write. */
+/* Writes nothing at the beginning of a key that does not exist. The key still does not exist afterwards, but this counts as a
+ * write. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg)
 {
 	struct query *q = query_command(s, "SETRANGE", arg);
 
-	ask_settings(s);
+	if (s->engine->look)
+		s->engine->look(s);
 	query_words(q, STORE_KEYS "try", "0", "", NULL);
 	q->cb.reply = cb;
 	query_send(q, on_write_tried);
@@ -279,6 +266,20 @@ void store_leave(struct store *s, store_reply_cb *cb, void *arg)
 
 	query_words(q, s->host, "", NULL); /* with any beat */
 	ask_script(q, NULL, cb);
+}
+
+/* ---- keys of clients ---- */
+
+void store_watch_key(struct store *s, const char *key)
+{
+	if (s->engine->watch)
+		s->engine->watch(s, key);
+}
+
+void store_unwatch_key(struct store *s, const char *key)
+{
+	if (s->engine->unwatch)
+		s->engine->unwatch(s, key);
 }
 
 /* ---- all hosts ---- */
@@ -353,7 +354,7 @@ void store_tell(struct store *s, const char *host, const struct store_message *m
 	if (s->state != STORE_UP || !word_is_host(host) || message_format(text, &m) != 0)
 		return;
 	q = query_command(s, "PUBLISH", NULL);
-	query_add(q, STORE_KEYS "host:%s", host);
+	query_add(q, STORE_HOST_CHANNEL "%s", host);
 	query_word(q, text);
 	query_send(q, on_published);
 }

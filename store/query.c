@@ -1,5 +1,4 @@
-/* See internal.h. The way of a query: query_transmit() sends it; its reply is kept in query_on_reply(); if its answer
- * binds, the reply waits there for WAIT (acks.h); then query_take_reply() hands it to `done`. */
+/* See internal.h. */
 #include "store/internal.h"
 
 #include <errno.h>
@@ -61,17 +60,11 @@ const char *query_bad_lock(const char *name, const char *token)
 	return bad || word_is_token(token) ? bad : "the token is not 32 lower-case hex digits";
 }
 
-static void query_set_word(struct query *q, int i, char *text)
-{
-	free(q->argv[i]);
-	q->argv[i] = store_need(text);
-}
-
 static void query_take_word(struct query *q, char *text)
 {
 	if (q->argc == QUERY_ARGS)
 		abort();
-	query_set_word(q, q->argc++, text);
+	q->argv[q->argc++] = store_need(text);
 }
 
 void query_word(struct query *q, const char *word)
@@ -104,7 +97,7 @@ void query_add(struct query *q, const char *format, ...)
 
 static struct query *query_new(struct store *s)
 {
-	struct query *q = store_need(calloc(1, sizeof(*q)));
+	struct query *q = store_need(calloc(1, s->engine->query_bytes));
 
 	q->store = s;
 	q->script = -1;
@@ -126,15 +119,14 @@ struct query *query_script(struct store *s, enum script_id script, const char *n
 
 	q->arg = arg;
 	q->script = (int)script;
-	q->binding = scripts[script].binding && config_acknowledgements(s->config) > 0;
 	q->may = scripts[script].may | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
-	query_words(q, "EVALSHA", s->sha[script], scripts[script].lock ? "5" : "2", STORE_KEYS "store",
-		    STORE_KEYS "hosts", NULL);
+	query_words(q, STORE_KEYS "store", STORE_KEYS "hosts", NULL);
 	if (name) {
 		query_add(q, STORE_LOCK_KEY "%s", name);
 		for (int space = 0; space < WIRE_SPACES; space++)
 			query_add(q, STORE_REST_KEY "%s:%s", word_space[space], name);
 	}
+	q->keys = q->argc;
 	query_word(q, s->record.incarnation);
 	return q;
 }
@@ -175,7 +167,7 @@ void query_twice(const struct query *q)
 		s->callbacks.on_twice(s->arg);
 }
 
-/* It was sent: with replicas the answer counts, and the time ends, when enough of them have it. */
+/* The time ends when the answer binds. */
 static void query_count(struct query *q, enum store_status status)
 {
 	struct store_counts *counts = &q->store->counts;
@@ -192,7 +184,6 @@ void query_free(struct query *q)
 {
 	for (int i = 0; i < q->argc; i++)
 		free(q->argv[i]);
-	freeReplyObject(q->reply);
 	free(q);
 }
 
@@ -203,93 +194,11 @@ void query_end(struct query *q, enum store_status status, const char *error)
 	query_free(q);
 }
 
-/* ---- the answer ---- */
-
-static int query_transmit(struct query *q);
-
-/* The server has forgotten the script (SCRIPT FLUSH, a new server behind a proxy): EVAL brings it back. */
-static bool query_send_whole(struct query *q)
+void query_answer(struct query *q, const redisReply *reply)
 {
-	if (q->script < 0 || q->sent_whole)
-		return false;
-	q->sent_whole = true;
-	query_set_word(q, 0, strdup("EVAL"));
-	query_set_word(q, 1, script_text((enum script_id)q->script, q->store->redis7));
-	return query_transmit(q) == 0;
-}
-
-/* What the error says, and what to do. */
-static enum reply_error query_explain(const struct query *q, char line[REPLY_LINE_BYTES])
-{
-	char command[REPLY_WORD_BYTES];
-	unsigned at;
-
-	if (q->script < 0 || !reply_denied_line(q->reply->str, &at) ||
-	    !script_command((enum script_id)q->script, q->store->redis7, at, command, sizeof(command)))
-		return reply_explain(q->reply->str, line);
-	return reply_explain_script(q->reply->str, command, line);
-}
-
-static void query_take_error(struct query *q)
-{
-	struct store *s = q->store;
-	char line[REPLY_LINE_BYTES];
-
-	switch (query_explain(q, line)) {
-	case REPLY_ERROR_NOSCRIPT:
-		if (query_send_whole(q))
-			return;
-		break;
-	case REPLY_ERROR_UNREACHABLE:
-		store_reject(s, "%s", line);
-		query_end(q, STORE_UNREACHABLE, line);
-		return;
-	case REPLY_ERROR_HERE:
-		break;
-	}
-	query_end(q, STORE_ERROR, line);
-}
-
-/* Frees the query, unless it is sent again. */
-static void query_take_reply(struct query *q)
-{
-	if (q->reply->type == REDIS_REPLY_ERROR) {
-		query_take_error(q);
-		return;
-	}
 	query_count(q, STORE_OK);
-	q->done(q, q->reply, STORE_OK, NULL);
+	q->done(q, reply, STORE_OK, NULL);
 	query_free(q);
-}
-
-static void query_on_reply(void *arg, const redisReply *reply)
-{
-	struct query *q = arg;
-
-	if (!reply) {
-		if (q->binding)
-			acks_forget(&q->store->acks, &q->entry);
-		query_end(q, STORE_UNREACHABLE, q->store->error);
-		return;
-	}
-	freeReplyObject(q->reply); /* that was NOSCRIPT */
-	q->reply = link_keep_reply(q->store->commands);
-	if (!q->binding)
-		query_take_reply(q);
-}
-
-static int query_transmit(struct query *q)
-{
-	struct link *link = q->store->commands; /* NULL: an earlier reply of the same read has brought the store down */
-	int ret = link ? link_send(link, q->argc, (const char *const *)q->argv, query_on_reply, q) : -ENOTCONN;
-
-	if (ret == 0 && !q->sent_ns) { /* NOSCRIPT: it is sent again, and is the same question */
-		q->sent_ns = uv_hrtime();
-		q->store->counts.asked[q->script < 0 ? SCRIPTS : q->script]++;
-	}
-	if (ret == 0 && q->binding)
-		acks_await(&q->store->acks, &q->entry);
-	return ret;
 }
 
 const char *query_nonsense(struct query *q)
@@ -312,43 +221,6 @@ const char *store_operation_name(size_t operation)
 
 _Static_assert(STORE_OPERATIONS == SCRIPTS + 1, "one for each script, and one for all commands");
 
-/* ---- the replicas ---- */
-
-static void query_acknowledged(struct acks_entry *entry, bool enough)
-{
-	struct query *q = (struct query *)((char *)entry - offsetof(struct query, entry));
-
-	if (enough)
-		query_take_reply(q);
-	else
-		query_end(q, STORE_UNREACHABLE, q->store->error);
-}
-
-/* `reply` NULL: the link is being closed. The queries without a reply have had their NULL before this one. */
-static void query_on_acks(void *arg, const redisReply *reply)
-{
-	struct store *s = arg;
-	char line[REPLY_LINE_BYTES];
-	bool enough = reply && acks_are_enough(s->config, reply, line);
-
-	if (reply && !enough)
-		store_reject(s, "%s", line);
-	acks_answered(&s->acks, enough);
-}
-
-static void query_ask_acks(void *arg)
-{
-	struct store *s = arg;
-	char count[16], limit[24];
-
-	snprintf(count, sizeof(count), "%d", config_acknowledgements(s->config));
-	snprintf(limit, sizeof(limit), "%lld", (long long)acks_limit_ms(s->config));
-	/* The scripts have gone out, so only memory can be missing, and without this WAIT their answers would be waited
-	 * for for ever. */
-	if (link_send(s->commands, 3, (const char *const[]){"WAIT", count, limit}, query_on_acks, s) != 0)
-		store_need(NULL);
-}
-
 /* ---- sending ---- */
 
 static void query_clear(struct query_list *list)
@@ -359,9 +231,6 @@ static void query_clear(struct query_list *list)
 
 void query_init(struct store *s)
 {
-	static const struct acks_events events = {.ask = query_ask_acks, .acknowledged = query_acknowledged};
-
-	acks_init(&s->acks, &events, s);
 	query_clear(&s->refused);
 }
 
@@ -399,15 +268,13 @@ void query_refuse(struct query *q, query_done *done, enum store_status status, c
 void query_send_early(struct query *q, query_done *done)
 {
 	q->done = done;
-	int ret = query_transmit(q);
-	if (ret)
+	int ret = q->store->engine->ask(q);
+	if (ret) {
 		query_refuse(q, done, STORE_UNREACHABLE, uv_strerror(ret));
-}
-
-struct link_shot *query_prepare(struct query *q, query_done *done)
-{
-	q->done = done;
-	return link_shot_new(q->argc, (const char *const *)q->argv, query_on_reply, q);
+		return;
+	}
+	q->sent_ns = uv_hrtime();
+	q->store->counts.asked[q->script < 0 ? SCRIPTS : q->script]++;
 }
 
 void query_send(struct query *q, query_done *done)

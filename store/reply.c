@@ -8,45 +8,6 @@
 
 #include "store/words.h"
 
-#define MAX_ELEMENTS (1 << 20)
-#define MAX_DEPTH    7
-
-/* ---- the reader ---- */
-
-/*
- * hiredis 0.14 has no limit for the number of elements, and 1.x has none for the depth (freeing a reply is recursive).
- * So its function that makes arrays is wrapped.
- */
-#if HIREDIS_MAJOR >= 1
-#define ELEMENTS size_t
-#else
-#define ELEMENTS int
-#endif
-static redisReplyObjectFunctions bounded;
-static void *(*create_array)(const redisReadTask *task, ELEMENTS elements);
-
-static void *create_bounded_array(const redisReadTask *task, ELEMENTS elements)
-{
-	int depth = 1;
-
-	for (const redisReadTask *t = task->parent; t; t = t->parent)
-		depth++;
-	return depth > MAX_DEPTH || elements > MAX_ELEMENTS ? NULL : create_array(task, elements);
-}
-
-redisReader *reply_reader_new(void)
-{
-	redisReader *reader = redisReaderCreate();
-
-	if (reader) {
-		bounded = *reader->fn;
-		create_array = bounded.createArray;
-		bounded.createArray = create_bounded_array;
-		reader->fn = &bounded;
-	}
-	return reader;
-}
-
 /* ---- pieces ---- */
 
 const char *reply_text(const redisReply *list, size_t i)

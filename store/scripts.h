@@ -1,10 +1,11 @@
 /*
- * The store's Lua scripts (rules/), embedded in the program. Each file's first lines are its contract.
+ * The rules (rules/), embedded in the program: what the store does, one Lua script for each operation. Each file's first lines are its
+ * contract. Whatever the engine, these texts are run, as Redis runs scripts.
  *
- * The text that is sent to the server consists of the script's "#!lua flags=..." line, rules/common.lua, rules/renew.lua (if
- * the script renews, or works on a lock), rules/take.lua or rules/give.lua (the simple cases of acquire and release),
- * rules/clashes.lua, rules/key.lua and rules/entries.lua (if the script works on a lock), and the script. Servers before Redis 7
- * do not know the flags and get the text without that line.
+ * The text of a script consists of its "#!lua flags=..." line, rules/common.lua, rules/renew.lua (if the script renews, or works on a
+ * lock), rules/take.lua or rules/give.lua (the simple cases of acquire and release), rules/clashes.lua, rules/key.lua and
+ * rules/entries.lua (if the script works on a lock), and the script. Servers before Redis 7 do not know the flags and get the text
+ * without that line.
  */
 #ifndef DFLOCK_STORE_SCRIPTS_H
 #define DFLOCK_STORE_SCRIPTS_H

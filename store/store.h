@@ -1,6 +1,6 @@
 /*
- * The store as the keeper sees it: where leases are recorded. The only implementation is Redis (internal.h lists its
- * files).
+ * The store as the keeper sees it: where leases are recorded, and by which hosts send each other messages. Which server that is,
+ * and how it is reached, is the matter of an engine (internal.h), which the configuration names.
  *
  * Asynchronous, single-threaded: everything here is called from the event loop, and every callback comes from the loop,
  * never from inside the call that asked (store_free() excepted). Each request's callback comes exactly once, also when
@@ -11,13 +11,11 @@
  * A connection or an answer that takes longer than connect_ms counts as broken: on_down. The process must ignore
  * SIGPIPE. A request for which there is no memory ends the process with a line.
  *
- * With sentinels, or nodes of a cluster, in the configuration the store asks them where the server is, before each
- * connection and now and then while it is up. With replicas, acquire, confirm, reclaim, beat and the incarnation record are answered only when
- * enough replicas have acknowledged; if they have not, the store counts as unreachable (acks.c says why).
+ * An answer binds: what it says was granted, renewed or begun is not lost, or the loss begins a new incarnation. A server that
+ * cannot promise that of an answer has not answered: the store counts as unreachable.
  *
- * on_up comes when both connections (commands, messages) stand, it was checked that this is a server that will do (fit.h),
- * the server has said that it is a master with enough replicas (of a cluster: with the whole slot, discover.c), the scripts are loaded, the subscription
- * stands, and the incarnation record was read or begun.
+ * on_up comes when requests can be sent, messages come, it was checked that this is a server that will do, and the incarnation record
+ * was read or begun.
  */
 #ifndef DFLOCK_STORE_STORE_H
 #define DFLOCK_STORE_STORE_H
@@ -32,9 +30,10 @@
 #include "wire/msg.h"
 #include "wire/range.h"
 
-#define STORE_KEY_BYTES    544 /* FORMAT KEY */
-#define STORE_CLIENT_BYTES 9   /* of a client's token, for people: printable */
-#define STORE_MAX_BLOCKERS 16  /* in one answer */
+#define STORE_KEY_BYTES     544 /* FORMAT KEY */
+#define STORE_CLIENT_BYTES  9   /* of a client's token, for people: printable */
+#define STORE_MAX_BLOCKERS  16  /* in one answer */
+#define STORE_VERSION_BYTES 64  /* store_version() */
 
 /* A job, as a host names it to other hosts. */
 #define JOB_COMMAND_BYTES 16 /* the kernel's name of a process: 15 bytes and NUL */
@@ -49,7 +48,7 @@ enum store_status {
 	STORE_WAIT,        /* acquire: queued; the blockers were told */
 	STORE_BUSY,        /* acquire with `ask`: others wait already; not queued */
 	STORE_REST,        /* acquire: the name rests (at_least_ms); queued, with `ask` not */
-	STORE_TAKEN,       /* acquire: a Redis client has the key of the name (redis_key); ditto */
+	STORE_TAKEN,       /* acquire: a client of the server has the key of the name; ditto */
 	STORE_GONE,        /* confirm, shrink, reclaim: the lease stands no more. sweep: the host is not silent */
 	STORE_GRACE,       /* acquire: the shard is in grace, nothing new is granted */
 	STORE_INCARNATION, /* the store is another than it was; on_incarnation follows */
@@ -60,7 +59,7 @@ enum store_status {
 			of memory, no permission. `error` says which */
 };
 
-/* What a beat found of the keys of this host's leases (redis_key). */
+/* What a beat found of the keys of this host's leases (store_acquire's `key`). */
 enum store_key_state {
 	STORE_KEY_BACK,  /* it was gone, and was put back */
 	STORE_KEY_EXTRA, /* nothing; but the host may not know of this lease */
@@ -81,8 +80,7 @@ struct store_reply {
 	enum store_status status;
 	uint64_t fence;      /* STORE_OK of acquire, confirm, reclaim */
 	enum wire_mode mode; /* the same: the mode that is recorded */
-	const char *
-		key; /* STORE_OK of confirm, reclaim: the key of the lease (redis_key), valid during the callback; NULL: none */
+	const char *key; /* STORE_OK of confirm, reclaim: the key of the lease, valid during the callback; NULL: none */
 	int64_t from, to; /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
 	uint64_t
 		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
@@ -104,11 +102,11 @@ enum store_message_kind {
 	STORE_MSG_RECALL,  /* `asker` waits for `range`, of which the lease `token` covers a part; with `ask` it only
 			      asks,  and waits no longer than its probe_ms */
 	STORE_MSG_GRANTED, /* by hand-over: `token` is now a lease, with `fence` */
-	STORE_MSG_AGAIN, /* `token` would be granted if no client had its key (redis_key): its host should ask for it again */
-	STORE_MSG_CHASE,  /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
-	STORE_MSG_IN_USE, /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
-	STORE_MSG_BREAK,  /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
-	STORE_MSG_BROKEN, /* the answer of the host `holder`: what became of it */
+	STORE_MSG_AGAIN,   /* `token` would be granted if no client had its key: its host should ask for it again */
+	STORE_MSG_CHASE,   /* between keepers: a search for a cycle of waiters (keeper/callers/deadlock.h) */
+	STORE_MSG_IN_USE,  /* the answer to a recall with `ask`: `token` (the asker's) will not be granted now */
+	STORE_MSG_BREAK,   /* an operator on the host `asker` wants the lease `fence` of this host to be taken away */
+	STORE_MSG_BROKEN,  /* the answer of the host `holder`: what became of it */
 	STORE_MSG_WHO, /* between keepers: which processes of this host hold locks of `name`? `asker` wants to know, and
 			      calls its question `token` */
 	STORE_MSG_HOLDER,  /* one answer to that question: one lock of one process. No name */
@@ -144,7 +142,7 @@ struct store_message {
 	uint64_t question;                   /* BREAK, BROKEN: the asker's number for it */
 	enum store_broken broken;            /* BROKEN */
 	int pid;                             /* BROKEN: the process that is the reason; 0: none is */
-	bool provisional;         /* GRANTED: perhaps not acknowledged by replicas; acquire with the same token asks */
+	bool provisional;         /* GRANTED: what was granted may still be lost; acquire with the same token asks */
 	struct store_chase chase; /* CHASE */
 	struct store_job job;     /* HOLDER: of `holder`, with `range` */
 	uint64_t count;           /* HOLDERS: how many locks `holder` has found; not all may have been told */
@@ -203,10 +201,10 @@ struct store_counts {
 	uint64_t asked[STORE_OPERATIONS]; /* that were sent, by store_operation_name(); PING, WAIT and the steps of a
 					   * connection do not count */
 	uint64_t errors;                  /* of these: the server answered with an error */
-	uint64_t unanswered;              /* of these: the connection broke before, or too few replicas acknowledged */
-	struct histogram took; /* of these: all that were answered, errors too; with replicas, until they have it */
-	uint64_t connected;    /* on_up */
-	uint64_t broken;       /* on_down after on_up */
+	uint64_t unanswered;              /* of these: the connection broke before, or the answer did not bind */
+	struct histogram took;            /* of these: all that were answered, errors too; until the answer bound */
+	uint64_t connected;               /* on_up */
+	uint64_t broken;                  /* on_down after on_up */
 };
 const struct store_counts *store_counts(const struct store *s);
 /* "acquire", "beat", ...; operation < STORE_OPERATIONS. */
@@ -223,7 +221,7 @@ const char *store_operation_name(size_t operation);
  * `rest_ms` this lease is for one lock of one caller: it excludes other leases of its own owner, too, and for so long
  *          after its grant nothing of the name and space is granted to anybody, this host included. 0: it is a lease as
  *          others. The range must be the whole one, exclusive
- * `key`    "string KEY" or "redisson KEY": the lease is also the lock of this key, for clients of such a format; it excludes
+ * `key`    "FORMAT KEY": the lease is also the lock of this key, for clients of the server that take it in such a format; it excludes
  *          other leases of its own owner with the key, too. The range must be the whole one, exclusive. NULL: none
  * `job`    which program asks; "" or job_format()'s text. Recorded with the lease, for people
  * `dead`   hosts whose beat this keeper has watched unchanged for a whole ttl, or that did not answer and were silent for
@@ -296,11 +294,11 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
  * or `holder`. No reply; it may be lost, and is not sent if the store is away or a field is malformed: the question that it is
  * about ends by the asker's own time limit. */
 void store_tell(struct store *s, const char *host, const struct store_message *message);
-/* Asks whether the store would write something new now. It would not while it is out of memory, cannot save, or lacks
- * replicas. Writes nothing. STORE_OK; STORE_ERROR with what to do; or STORE_UNREACHABLE. */
+/* Asks whether the store would write something new now. It would not while it is full or
+ * may only be read. Writes nothing. STORE_OK; STORE_ERROR with what to do; or STORE_UNREACHABLE. */
 void store_try_write(struct store *s, store_reply_cb *cb, void *arg);
 /* In its callback: settings of the server by which it could refuse all writes, and so stop all jobs: one line that says when, and what to
- * do; "": none. NULL: they cannot be seen (no right CONFIG GET, which dflock does not need, or before Redis 7). */
+ * do; "": none. NULL: they cannot be seen (it takes a right that dflock does not need). */
 const char *store_risk(const struct store *s);
 /* This host ends: removes its beat. Send it last. */
 void store_leave(struct store *s, store_reply_cb *cb, void *arg);
@@ -321,7 +319,7 @@ void store_give_up(struct store *s, const struct store_blocker *host, store_repl
  * is STORE_OK. `key` is that of the caller's rule ("FORMAT KEY", NULL: none). */
 struct store_aside {
 	int64_t rest_ms[WIRE_SPACES];    /* for how long its spaces still rest; 0: they do not */
-	char client[STORE_CLIENT_BYTES]; /* a Redis client has the key: the beginning of its token; "": none has it */
+	char client[STORE_CLIENT_BYTES]; /* a client has the key: the beginning of its token; "": none has it */
 	const char *key;                 /* ... this one; NULL: none has it */
 	int64_t client_ms;               /* ... for so long, unless it renews it; -1: for ever */
 };

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "config/config.h"
-#include "store/reply.h"
+#include "store/redis/explain.h"
 
 /* Part of the owner's struct; the owner keeps it until one of the two calls that end it. */
 struct acks_entry {

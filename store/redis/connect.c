@@ -3,7 +3,7 @@
  * messages, runs the other steps. One question follows the other, but for the scripts, which are sent all at once. Every error ends
  * in store_fail(), and life.c starts again after that.
  */
-#include "store/internal.h"
+#include "store/redis/redis.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -59,7 +59,7 @@ static int step_say_name(const struct store *s, const char **argv, char text[STE
 
 static int step_subscribe(const struct store *s, const char **argv, char text[STEP_TEXT_BYTES])
 {
-	snprintf(text, STEP_TEXT_BYTES, STORE_KEYS "host:%s", s->host);
+	snprintf(text, STEP_TEXT_BYTES, STORE_HOST_CHANNEL "%s", s->host);
 	argv[0] = text;
 	return 1;
 }
@@ -82,13 +82,13 @@ static bool step_accept_info(struct store *s, const redisReply *reply)
 		store_reject(s, "%s", why);
 		return false;
 	}
-	if (!step_field(s, reply, "run_id", s->run_id))
+	if (!step_field(s, reply, "run_id", redis_of(s)->run_id))
 		return false;
 	if (!s->config->cluster && fit_is_cluster(reply->str)) {
 		store_reject(s, "it is a node of a Redis Cluster: name nodes of it in cluster, instead of server");
 		return false;
 	}
-	fit_version(reply->str, s->version, &s->redis7);
+	fit_version(reply->str, s->version, &redis_of(s)->redis7);
 	return true;
 }
 
@@ -141,7 +141,7 @@ static bool step_accept_same_server(struct store *s, const redisReply *reply)
 
 	if (!step_field(s, reply, "run_id", run_id))
 		return false;
-	if (strcmp(run_id, s->run_id) == 0)
+	if (strcmp(run_id, redis_of(s)->run_id) == 0)
 		return true;
 	store_reject(s, "two connections to this address reached two servers: set the address of one");
 	return false;
@@ -186,13 +186,13 @@ static bool connect_refused_optional(struct store *s, const redisReply *reply)
 {
 	char line[REPLY_LINE_BYTES];
 
-	if (!s->connect.step->optional || !reply || reply->type != REDIS_REPLY_ERROR ||
+	if (!redis_of(s)->connect.step->optional || !reply || reply->type != REDIS_REPLY_ERROR ||
 	    strncmp(reply->str, "NOAUTH", 6) == 0)
 		return false;
 	reply_explain(reply->str, line);
-	if (!s->step_noted && s->callbacks.on_note)
+	if (!redis_of(s)->step_noted && s->callbacks.on_note)
 		s->callbacks.on_note(s->arg, line);
-	s->step_noted = true;
+	redis_of(s)->step_noted = true;
 	return true;
 }
 
@@ -216,19 +216,19 @@ static void connect_next_step(struct store *s);
 static void connect_on_step(void *arg, const redisReply *reply)
 {
 	struct store *s = arg;
-	const struct connect_step *step = s->connect.step;
+	const struct connect_step *step = redis_of(s)->connect.step;
 
 	if (!connect_refused_optional(s, reply) &&
 	    (!connect_usable(s, reply) || (step->accept && !step->accept(s, reply))))
 		return;
-	s->connect.step++;
+	redis_of(s)->connect.step++;
 	connect_next_step(s);
 }
 
 /* The step's command. 0: it is not needed. */
 static int connect_words(const struct store *s, const char *argv[STEP_ARGS], char text[STEP_TEXT_BYTES])
 {
-	const struct connect_step *step = s->connect.step;
+	const struct connect_step *step = redis_of(s)->connect.step;
 	int argc = 0, more;
 
 	while (argc < STEP_ARGS - 1 && step->words[argc]) {
@@ -245,16 +245,17 @@ static void connect_next_step(struct store *s)
 	const char *argv[STEP_ARGS];
 	int argc = 0;
 
-	for (; s->connect.step->words[0]; s->connect.step++) {
+	for (; redis_of(s)->connect.step->words[0]; redis_of(s)->connect.step++) {
 		argc = connect_words(s, argv, text);
 		if (argc > 0)
 			break;
 	}
 	if (argc > 0) {
-		int ret = link_send(s->messages ? s->messages : s->commands, argc, argv, connect_on_step, s);
+		int ret = link_send(redis_of(s)->messages ? redis_of(s)->messages : redis_of(s)->commands, argc, argv,
+				    connect_on_step, s);
 		if (ret)
 			store_fail(s, "cannot send: %s", uv_strerror(ret));
-	} else if (s->messages) {
+	} else if (redis_of(s)->messages) {
 		s->news->connected(s);
 	} else {
 		connect_load_scripts(s);
@@ -273,7 +274,8 @@ void connect_check(struct store *s)
 {
 	if (s->config->replicas == 0 && !s->config->cluster)
 		return;
-	int ret = link_send(s->commands, 2, (const char *const[]){"INFO", "replication"}, connect_on_check, s);
+	int ret =
+		link_send(redis_of(s)->commands, 2, (const char *const[]){"INFO", "replication"}, connect_on_check, s);
 	if (ret)
 		store_fail(s, "cannot send: %s", uv_strerror(ret));
 }
@@ -294,7 +296,8 @@ static void connect_on_message(void *arg, const char *channel, const char *text,
 {
 	struct store *s = arg;
 
-	s->news->message(s, channel, text, len);
+	if (s->state == STORE_UP && !keywatch_message(s, channel, text))
+		s->news->message(s, text, len);
 }
 
 static struct link *connect_open(struct store *s, const struct connect_step *steps)
@@ -303,8 +306,9 @@ static struct link *connect_open(struct store *s, const struct connect_step *ste
 					   .message = steps == connect_messages ? connect_on_message : NULL,
 					   .broken = connect_on_broken};
 
-	s->connect.step = steps;
-	return store_need(link_open(s->loop, &s->connect.target, (uint64_t)s->config->connect_ms, &events, s));
+	redis_of(s)->connect.step = steps;
+	return store_need(
+		link_open(s->loop, &redis_of(s)->connect.target, (uint64_t)s->config->connect_ms, &events, s));
 }
 
 static void connect_on_loaded(void *arg, const redisReply *reply)
@@ -318,17 +322,17 @@ static void connect_on_loaded(void *arg, const redisReply *reply)
 		store_reject(s, "SCRIPT LOAD was answered with something else: it is no Redis");
 		return;
 	}
-	strcpy(s->sha[s->connect.loaded++], reply->str);
-	if (s->connect.loaded == SCRIPTS)
-		s->messages = connect_open(s, connect_messages);
+	strcpy(redis_of(s)->sha[redis_of(s)->connect.loaded++], reply->str);
+	if (redis_of(s)->connect.loaded == SCRIPTS)
+		redis_of(s)->messages = connect_open(s, connect_messages);
 }
 
 static void connect_load_scripts(struct store *s)
 {
-	s->connect.loaded = 0;
+	redis_of(s)->connect.loaded = 0;
 	for (enum script_id id = 0; id < SCRIPTS; id++) {
-		char *text = script_text(id, s->redis7);
-		int ret = text ? link_send(s->commands, 3, (const char *const[]){"SCRIPT", "LOAD", text},
+		char *text = script_text(id, redis_of(s)->redis7);
+		int ret = text ? link_send(redis_of(s)->commands, 3, (const char *const[]){"SCRIPT", "LOAD", text},
 					   connect_on_loaded, s)
 			       : -ENOMEM;
 
@@ -343,15 +347,14 @@ static void connect_load_scripts(struct store *s)
 /* One address of a name for each attempt: both connections go to the same one. */
 void connect_to(struct store *s, const char *path, const char *host, int port)
 {
-	s->state = STORE_CONNECTING;
 	uv_timer_stop(&s->retry);
-	s->connect.target = (struct channel_target){
+	redis_of(s)->connect.target = (struct channel_target){
 		.path = path,
 		.host = host,
 		.port = port,
-		.attempt = s->connect.attempt++,
-		.tls = credentials_context(s->credentials),
+		.attempt = redis_of(s)->connect.attempt++,
+		.tls = credentials_context(redis_of(s)->credentials),
 		.name = s->config->tls.server_name ? s->config->tls.server_name : host,
 	};
-	s->commands = connect_open(s, connect_commands);
+	redis_of(s)->commands = connect_open(s, connect_commands);
 }

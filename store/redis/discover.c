@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/internal.h"
+#include "store/redis/redis.h"
 
 #define LIMIT_MIN_MS 100
 
@@ -101,6 +101,11 @@ enum slots_verdict slots_master(const redisReply *reply, const char *asked, char
 
 /* ---- rounds ---- */
 
+static struct discover *discover_of(const struct store *s)
+{
+	return &redis_of(s)->discover;
+}
+
 enum round_verdict round_heard(struct round *round, size_t count, bool up, bool named, bool here)
 {
 	if (!up && named)
@@ -131,19 +136,20 @@ static void discover_believe(struct store *s, const char *host, int port)
 			   at);
 		return;
 	}
-	snprintf(s->discover.host, sizeof(s->discover.host), "%s", host);
-	s->discover.port = port;
+	snprintf(discover_of(s)->host, sizeof(discover_of(s)->host), "%s", host);
+	discover_of(s)->port = port;
 	snprintf(s->server, sizeof(s->server), "%s at %s", discover_name(s->config), at);
-	connect_to(s, NULL, s->discover.host, port);
+	connect_to(s, NULL, discover_of(s)->host, port);
 }
 
 /* host NULL: it named no master. The question is over. */
 static void discover_heard(struct store *s, const char *host, int port)
 {
-	bool up = s->state == STORE_UP, here = host && strcmp(host, s->discover.host) == 0 && port == s->discover.port;
+	bool up = s->state == STORE_UP,
+	     here = host && strcmp(host, discover_of(s)->host) == 0 && port == discover_of(s)->port;
 
 	discover_cancel(s);
-	switch (round_heard(&s->discover.round, s->config->sentinel_count, up, host != NULL, here)) {
+	switch (round_heard(&discover_of(s)->round, s->config->sentinel_count, up, host != NULL, here)) {
 	case ROUND_BELIEVE:
 		discover_believe(s, host, port);
 		break;
@@ -155,7 +161,7 @@ static void discover_heard(struct store *s, const char *host, int port)
 			store_fail(s,
 				   s->config->cluster ? "no node of the cluster says where it is. %s"
 						      : "no sentinel says where it is. %s",
-				   s->discover.first_why);
+				   discover_of(s)->first_why);
 		break;
 	}
 }
@@ -163,16 +169,16 @@ static void discover_heard(struct store *s, const char *host, int port)
 /* What is wrong with the first one of the list is what is reported: always the same one, or the log would fill. */
 __attribute__((format(printf, 2, 3))) static void discover_fail(struct store *s, const char *format, ...)
 {
-	const struct config_address *asked = s->discover.asked;
+	const struct config_address *asked = discover_of(s)->asked;
 	char at[SENTINEL_HOST_BYTES + 32], what[REPLY_LINE_BYTES - sizeof(at) - 16];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
-	address_show(asked->host, asked->port, s->discover.target.tls != NULL, at, sizeof(at));
+	address_show(asked->host, asked->port, discover_of(s)->target.tls != NULL, at, sizeof(at));
 	if (asked == s->config->sentinels)
-		snprintf(s->discover.first_why, sizeof(s->discover.first_why), "%s %s: %s",
+		snprintf(discover_of(s)->first_why, sizeof(discover_of(s)->first_why), "%s %s: %s",
 			 s->config->cluster ? "node" : "sentinel", at, what);
 	discover_heard(s, NULL, 0);
 }
@@ -236,7 +242,7 @@ static void discover_on_slots(void *arg, const redisReply *reply)
 
 	if (!discover_usable(s, reply))
 		return;
-	switch (slots_master(reply, s->discover.asked->host, host, sizeof(host), &port)) {
+	switch (slots_master(reply, discover_of(s)->asked->host, host, sizeof(host), &port)) {
 	case SLOTS_FOUND:
 		discover_heard(s, host, port);
 		break;
@@ -258,9 +264,9 @@ static void discover_log_in(struct store *s)
 	const char *password = cluster ? s->config->password : s->config->sentinel_password;
 
 	if (user)
-		link_send(s->discover.link, 3, (const char *const[]){"AUTH", user, password}, discover_on_login, s);
+		link_send(discover_of(s)->link, 3, (const char *const[]){"AUTH", user, password}, discover_on_login, s);
 	else if (password)
-		link_send(s->discover.link, 2, (const char *const[]){"AUTH", password}, discover_on_login, s);
+		link_send(discover_of(s)->link, 2, (const char *const[]){"AUTH", password}, discover_on_login, s);
 }
 
 static void discover_on_connected(void *arg)
@@ -271,8 +277,8 @@ static void discover_on_connected(void *arg)
 	int ret;
 
 	discover_log_in(s); /* if the login cannot be sent, neither can the question */
-	ret = s->config->cluster ? link_send(s->discover.link, 2, slots, discover_on_slots, s)
-				 : link_send(s->discover.link, 3, question, discover_on_master, s);
+	ret = s->config->cluster ? link_send(discover_of(s)->link, 2, slots, discover_on_slots, s)
+				 : link_send(discover_of(s)->link, 3, question, discover_on_master, s);
 	if (ret)
 		discover_fail(s, "cannot send: %s", uv_strerror(ret));
 }
@@ -286,7 +292,7 @@ static void discover_ask(struct store *s)
 {
 	static const struct link_events events = {.connected = discover_on_connected, .broken = discover_on_broken};
 	const struct config_store *config = s->config;
-	struct discover *d = &s->discover;
+	struct discover *d = discover_of(s);
 	int64_t limit_ms = config->connect_ms / (int64_t)config->sentinel_count;
 
 	d->asked = &config->sentinels[d->next];
@@ -295,7 +301,7 @@ static void discover_ask(struct store *s)
 	d->target = (struct channel_target){
 		.host = d->asked->host,
 		.port = d->asked->port,
-		.tls = config->tls.only_server ? NULL : credentials_context(s->credentials),
+		.tls = config->tls.only_server ? NULL : credentials_context(redis_of(s)->credentials),
 		.name = config->tls.server_name ? config->tls.server_name : d->asked->host,
 	};
 	d->link = store_need(link_open(s->loop, &d->target,
@@ -304,25 +310,24 @@ static void discover_ask(struct store *s)
 
 void discover_start(struct store *s)
 {
-	s->state = STORE_ASKING;
 	snprintf(s->server, sizeof(s->server), "%s", discover_name(s->config));
-	s->discover.round = (struct round){.asked = 0};
+	discover_of(s)->round = (struct round){.asked = 0};
 	discover_ask(s);
 }
 
 void discover_check(struct store *s)
 {
-	if (s->config->sentinel_count == 0 || s->discover.link)
+	if (s->config->sentinel_count == 0 || discover_of(s)->link)
 		return;
-	s->discover.round = (struct round){.asked = 0};
+	discover_of(s)->round = (struct round){.asked = 0};
 	discover_ask(s);
 }
 
 void discover_cancel(struct store *s)
 {
-	struct link *link = s->discover.link;
+	struct link *link = discover_of(s)->link;
 
-	s->discover.link = NULL;
+	discover_of(s)->link = NULL;
 	if (link)
 		link_close(link);
 }

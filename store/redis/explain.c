@@ -1,5 +1,5 @@
-/* See reply.h: what the server says about itself (INFO), and its errors. */
-#include "store/reply.h"
+/* See explain.h. */
+#include "store/redis/explain.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +10,47 @@
 /* How the error of a command inside a script begins, before Redis 7.2 and since. */
 #define EXPLAIN_IN_SCRIPT     "The user executing the script can't"
 #define EXPLAIN_IN_SCRIPT_7_2 "ACL failure in script: "
+
+#define MAX_ELEMENTS (1 << 20)
+#define MAX_DEPTH    7
+
+/* ---- the reader ---- */
+
+/*
+ * hiredis 0.14 has no limit for the number of elements, and 1.x has none for the depth (freeing a reply is recursive).
+ * So its function that makes arrays is wrapped.
+ */
+#if HIREDIS_MAJOR >= 1
+#define ELEMENTS size_t
+#else
+#define ELEMENTS int
+#endif
+static redisReplyObjectFunctions bounded;
+static void *(*create_array)(const redisReadTask *task, ELEMENTS elements);
+
+static void *create_bounded_array(const redisReadTask *task, ELEMENTS elements)
+{
+	int depth = 1;
+
+	for (const redisReadTask *t = task->parent; t; t = t->parent)
+		depth++;
+	return depth > MAX_DEPTH || elements > MAX_ELEMENTS ? NULL : create_array(task, elements);
+}
+
+redisReader *reply_reader_new(void)
+{
+	redisReader *reader = redisReaderCreate();
+
+	if (reader) {
+		bounded = *reader->fn;
+		create_array = bounded.createArray;
+		bounded.createArray = create_bounded_array;
+		reader->fn = &bounded;
+	}
+	return reader;
+}
+
+/* ---- INFO ---- */
 
 bool reply_info_field(const char *info, const char *field, char *value, size_t size)
 {

@@ -100,7 +100,7 @@ bool fit_is_cluster(const char *info)
 	return fit_has_line(info, "cluster_enabled:1");
 }
 
-void fit_version(const char *info, char version[FIT_VERSION_BYTES], bool *redis7)
+void fit_version(const char *info, char version[STORE_VERSION_BYTES], bool *redis7)
 {
 	char redis[FIELD_BYTES] = "", valkey[FIELD_BYTES];
 	unsigned major;
@@ -108,9 +108,9 @@ void fit_version(const char *info, char version[FIT_VERSION_BYTES], bool *redis7
 	reply_info_field(info, "redis_version", redis, sizeof(redis));
 	*redis7 = sscanf(redis, "%u", &major) == 1 && major >= 7;
 	if (reply_info_field(info, "valkey_version", valkey, sizeof(valkey)))
-		snprintf(version, FIT_VERSION_BYTES, "%.16s (valkey %.16s)", redis, valkey);
+		snprintf(version, STORE_VERSION_BYTES, "%.16s (valkey %.16s)", redis, valkey);
 	else
-		snprintf(version, FIT_VERSION_BYTES, "%.60s", redis);
+		snprintf(version, STORE_VERSION_BYTES, "%.60s", redis);
 }
 
 bool fit_replication(const char *info, char why[REPLY_LINE_BYTES])

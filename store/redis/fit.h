@@ -12,9 +12,7 @@
 
 #include <stdbool.h>
 
-#include "store/reply.h"
-
-#define FIT_VERSION_BYTES 64
+#include "store/redis/explain.h"
 
 /* Does the answer to INFO show a server that will do? False: one line, for people, is in `why`. */
 bool fit_server(const char *info, char why[REPLY_LINE_BYTES]);
@@ -23,7 +21,7 @@ bool fit_server(const char *info, char why[REPLY_LINE_BYTES]);
 bool fit_is_cluster(const char *info);
 
 /* For people: "7.0.15", "7.2.4 (valkey 8.1.1)"; and whether it knows the flags of scripts. For an `info` that fits. */
-void fit_version(const char *info, char version[FIT_VERSION_BYTES], bool *redis7);
+void fit_version(const char *info, char version[STORE_VERSION_BYTES], bool *redis7);
 
 /* Does the answer to INFO show the replication id that an incarnation is made of? False: one line is in `why`. */
 bool fit_replication(const char *info, char why[REPLY_LINE_BYTES]);

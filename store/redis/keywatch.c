@@ -9,7 +9,7 @@
  * may have been released before. A watch stays in the list when it is not wanted any more, since answers may be under way;
  * there are no more than keys in the rules that this keeper has had.
  */
-#include "store/internal.h"
+#include "store/redis/redis.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static struct keywatch *keywatch_find(struct store *s, const char *key)
 {
 	struct keywatch *w;
 
-	DL_FOREACH (s->keywatches, w)
+	DL_FOREACH (redis_of(s)->keywatches, w)
 		if (strcmp(w->key, key) == 0)
 			return w;
 	return NULL;
@@ -48,7 +48,7 @@ static struct keywatch *keywatch_new(struct store *s, const char *key)
 	snprintf(w->channels[0], CHANNEL_BYTES, "__keyspace@%d__:%s", s->config->database, name);
 	if (strncmp(key, "redisson ", 9) == 0)
 		snprintf(w->channels[1], CHANNEL_BYTES, "redisson_lock__channel:%s%s%s", open, name, close);
-	DL_APPEND(s->keywatches, w);
+	DL_APPEND(redis_of(s)->keywatches, w);
 	return w;
 }
 
@@ -70,9 +70,9 @@ static void keywatch_on_answer(void *arg, const redisReply *reply)
 	snprintf(note, sizeof(note),
 		 "%s (callers that wait for a redis_key are not told that it is free, and ask again now and then)",
 		 line);
-	if (!s->key_noted && s->callbacks.on_note)
+	if (!redis_of(s)->key_noted && s->callbacks.on_note)
 		s->callbacks.on_note(s->arg, note);
-	s->key_noted = true;
+	redis_of(s)->key_noted = true;
 }
 
 static void keywatch_send(struct keywatch *w, const char *command)
@@ -82,13 +82,13 @@ static void keywatch_send(struct keywatch *w, const char *command)
 
 	for (int i = 0; i < CHANNELS && s->state == STORE_UP && ret == 0; i++)
 		if (*w->channels[i])
-			ret = link_send(s->messages, 2, (const char *const[]){command, w->channels[i]},
+			ret = link_send(redis_of(s)->messages, 2, (const char *const[]){command, w->channels[i]},
 					keywatch_on_answer, w);
 	if (ret)
 		store_fail(s, "cannot send: %s", uv_strerror(ret));
 }
 
-void store_watch_key(struct store *s, const char *key)
+void keywatch_begin(struct store *s, const char *key)
 {
 	struct keywatch *w = keywatch_find(s, key);
 
@@ -100,7 +100,7 @@ void store_watch_key(struct store *s, const char *key)
 	keywatch_send(w, "SUBSCRIBE");
 }
 
-void store_unwatch_key(struct store *s, const char *key)
+void keywatch_end(struct store *s, const char *key)
 {
 	struct keywatch *w = keywatch_find(s, key);
 
@@ -114,8 +114,8 @@ void keywatch_again(struct store *s)
 {
 	struct keywatch *w;
 
-	s->key_noted = false;
-	DL_FOREACH (s->keywatches, w)
+	redis_of(s)->key_noted = false;
+	DL_FOREACH (redis_of(s)->keywatches, w)
 		if (w->wanted)
 			keywatch_send(w, "SUBSCRIBE");
 }
@@ -135,7 +135,7 @@ bool keywatch_message(struct store *s, const char *channel, const char *text)
 {
 	struct keywatch *w;
 
-	DL_FOREACH (s->keywatches, w) {
+	DL_FOREACH (redis_of(s)->keywatches, w) {
 		bool by_client = strcmp(channel, w->channels[1]) == 0;
 
 		if (!by_client && strcmp(channel, w->channels[0]) != 0)
@@ -151,9 +151,9 @@ void keywatch_free(struct store *s)
 {
 	struct keywatch *w, *next;
 
-	DL_FOREACH_SAFE (s->keywatches, w, next) {
+	DL_FOREACH_SAFE (redis_of(s)->keywatches, w, next) {
 		free(w->key);
 		free(w);
 	}
-	s->keywatches = NULL;
+	redis_of(s)->keywatches = NULL;
 }

@@ -18,7 +18,7 @@
 #include <uv.h>
 
 #include "store/redis/channel.h"
-#include "store/reply.h"
+#include "store/redis/explain.h"
 
 struct link;
 struct link_shot;

@@ -12,7 +12,7 @@
 #include "store/redis/address.h"
 #include "store/redis/fit.h"
 #include "store/reply.h"
-#include "store/internal.h"
+#include "store/redis/redis.h"
 #include "store/words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -64,7 +64,7 @@ TEST_EACH(replication_ids, ROWS(ids))
 
 TEST(versions)
 {
-	char version[FIT_VERSION_BYTES];
+	char version[STORE_VERSION_BYTES];
 	bool redis7;
 
 	fit_version(REDIS, version, &redis7);

@@ -1,5 +1,5 @@
 /* store/reply.c, explain.c and message.c: what comes from the server is bounded and checked, or refused. */
-#include "store/reply.h"
+#include "store/redis/explain.h"
 #include "store/words.h"
 #include "tests/unit/suite.h"
 

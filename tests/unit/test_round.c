@@ -1,5 +1,5 @@
 /* store/redis/discover.c: which sentinel is asked, and when its answer counts. */
-#include "store/internal.h"
+#include "store/redis/redis.h"
 #include "tests/unit/suite.h"
 
 /* What each of `count` sentinels says: h: the master is here, e: elsewhere, n: nothing; and what follows. */

@@ -1,5 +1,5 @@
 /* store/redis/discover.c: the answer to CLUSTER SLOTS names the master of dflock's slot, or is refused. */
-#include "store/internal.h"
+#include "store/redis/redis.h"
 
 #include "tests/unit/suite.h"
 
