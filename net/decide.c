@@ -117,6 +117,9 @@ static void decide_count(const struct thread *t, const struct want *want, int re
 
 struct decision {
 	struct call call; /* first: it is what the operations get */
+	const struct thread *of;
+	const struct want *want;
+	bool told; /* which local processes are in the way */
 	int64_t until_ns;
 };
 
@@ -144,9 +147,21 @@ static int decide_learn(struct call *c, const struct wire_reply *granted)
 	return -ENOLCK;
 }
 
-static int decide_take_none(struct call *c)
+/*
+ * Takes nothing, too: the kernel does, after the supervisor's last look. With DFLOCK_VERBOSE, a line says which local processes the kernel
+ * will wait for, or fail because of. acquire() first takes as if the call did not wait (c->want), and then tells by itself.
+ */
+static int decide_take(struct call *c)
 {
-	(void)c;
+	struct decision *d = (struct decision *)c;
+
+	if (!c->want->nonblock || d->told || !blocker_tells() ||
+	    !want_is_taken(d->want, d->of)) /* mutant: net-verbose */
+		return 0;
+	d->told = true;
+	if (!d->want->intent.nonblock)
+		return -EWOULDBLOCK;
+	blocker_tell(c);
 	return 0;
 }
 
@@ -160,17 +175,19 @@ static int decide_error(int fd, int ret)
 	return -ENOLCK;
 }
 
-static int decide_take(struct thread *t, const struct lockcall *call, struct want *want, struct protect_look *look,
+static int decide_call(struct thread *t, const struct lockcall *call, struct want *want, struct protect_look *look,
 		       int64_t *until_ns)
 {
 	static const struct call_taking taking = {
-		.try = decide_try, .learn = decide_learn, .take = decide_take_none, .let_go = decide_let_go};
+		.try = decide_try, .learn = decide_learn, .take = decide_take, .let_go = decide_let_go};
 	struct decision d = {
 		.call = {.answer = acquire_answer,
 			 .taking = &taking,
 			 .fd = want->fd,
 			 .want = &want->intent,
 			 .look = look},
+		.of = t,
+		.want = want,
 	};
 	const int64_t since_ns = sys_clock_ns(CLOCK_MONOTONIC);
 	struct behalf behalf;
@@ -218,7 +235,7 @@ static int decide_look(struct caught *caught, struct thread *t, const struct loc
 		return protect_is_kernels(want->fd) ? DECIDE_CONTINUE : decide_error(want->fd, ret);
 	if (call->kind == LOCKCALL_TEST)
 		return decide_error(want->fd, decide_test(caught, t, call, want, &look));
-	return decide_take(t, call, want, &look, until_ns);
+	return decide_call(t, call, want, &look, until_ns);
 }
 
 static int decide_for(struct caught *caught, struct thread *t, const struct lockcall *call, int64_t *until_ns)

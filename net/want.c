@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "procfs/procfs.h"
 #include "shim/protect.h"
 #include "wire/sys.h"
 
@@ -108,4 +109,72 @@ bool want_is_same(const struct want *want, struct thread *t, const struct lockca
 
 	want_close(&now);
 	return same;
+}
+
+/* --- what is in the way on this machine --- */
+
+struct want_taken {
+	const struct intent *intent;
+	struct procfs_fdinfo info; /* of the copy */
+	uint64_t dev, ino;         /* the kernel's number of the file */
+	pid_t process;             /* of the thread */
+	int others;                /* locks in the way that are not the owner's */
+};
+
+static int want_find_device(void *arg, const struct procfs_mount *mount)
+{
+	struct want_taken *taken = arg;
+
+	if (mount->id != taken->info.mount_id)
+		return 0;
+	taken->dev = mount->dev;
+	return 1;
+}
+
+static bool want_conflicts(const struct want_taken *taken, const struct procfs_lock *lock)
+{
+	const struct intent *intent = taken->intent;
+
+	return lock->space == intent->space && lock->from < intent->to && intent->from < lock->to &&
+	       (lock->mode == WIRE_EXCLUSIVE || intent->mode == WIRE_EXCLUSIVE);
+}
+
+static int want_count(void *arg, const struct procfs_lock *lock)
+{
+	struct want_taken *taken = arg;
+	const bool own = lock->owner == WIRE_OWNER_PROCESS && taken->intent->owner == WIRE_OWNER_PROCESS &&
+			 lock->locker == taken->process; /* mutant: want-own */
+
+	taken->others += lock->dev == taken->dev && lock->ino == taken->ino && !own && want_conflicts(taken, lock);
+	return 0;
+}
+
+/* The description's own locks are in the list of all, too. */
+static int want_discount(void *arg, const struct procfs_lock *lock)
+{
+	struct want_taken *taken = arg;
+
+	taken->others -= want_conflicts(taken, lock); /* mutant: want-description */
+	return 0;
+}
+
+bool want_is_taken(const struct want *want, const struct thread *t)
+{
+	struct want_taken taken = {.intent = &want->intent};
+	struct procfs_status status;
+	struct stat st;
+	FILE *mounts;
+
+	if (fstat(want->fd, &st) < 0 || !procfs_status_read(t->tid, &status) ||
+	    procfs_fdinfo_of(want->fd, &taken.info, want_discount, &taken) != 0)
+		return false;
+	taken.process = status.process;
+	taken.dev = st.st_dev;
+	taken.ino = taken.info.ino ? taken.info.ino : st.st_ino;
+	mounts = procfs_mounts_open(0);
+	if (mounts) {
+		procfs_mounts(mounts, want_find_device, &taken);
+		fclose(mounts);
+	}
+	return procfs_locks(want_count, &taken) == 0 && taken.others > 0;
 }

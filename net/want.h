@@ -29,4 +29,8 @@ int want_resolve(struct want *want, const struct lockcall *call);
 /* Would a second look find the same file, and a lock that is not larger? Only after want_resolve(). */
 bool want_is_same(const struct want *want, struct thread *t, const struct lockcall *call);
 
+/* Has another owner a lock in the kernel that is in the way now? Only after want_resolve(). False also if that cannot be found out: it
+ * is for people. */
+bool want_is_taken(const struct want *want, const struct thread *t);
+
 #endif

@@ -76,7 +76,7 @@ static int acquire_take(struct call *c)
 	c->want = want;
 	if (!is_conflict(ret))
 		return ret;
-	ret = blocker_tell(c->fd, want, c->look);
+	ret = blocker_tell(c);
 	return ret < 0 ? ret : acquire_in_kernel(c, c->taking->take);
 }
 
@@ -225,7 +225,7 @@ int acquire(struct call *c)
 	if (ret < 0 && c->have)
 		c->taking->let_go(c);
 	if (is_conflict(ret) && c->want->nonblock)
-		blocker_tell(c->fd, c->want, c->look);
+		blocker_tell(c);
 	return ret == -ENOLCK ? acquire_refused(c) : ret;
 }
 

@@ -37,24 +37,29 @@ bool blocker_tells(void)
 }
 
 /* One attempt with one keeper: a keeper of an older version closes the connection. */
-int blocker_tell(int fd, const struct intent *want, struct protect_look *look)
+int blocker_tell(const struct call *c)
 {
 	struct wire_reply reply;
-	struct ask ask = {.thread = 0};
+	struct ask ask = {.thread = c->ask.thread,
+			  .call = c->ask.call,
+			  .command = c->ask.command,
+			  .connect = c->ask.connect,
+			  .over = c->ask.over,
+			  .as = c->ask.as};
 	int ret;
 
-	if (!blocker_tells() || blocker_is_early(look) || protect_ask(fd, look) != PROTECT_ASK)
+	if (!blocker_tells() || blocker_is_early(c->look) || protect_ask(c->fd, c->look) != PROTECT_ASK)
 		return 0;
-	ret = ask_open(&ask, &look->by, want, fd, 0);
+	ret = ask_open(&ask, &c->look->by, c->want, c->fd, 0);
 	if (ret < 0)
 		return ret == -EINTR ? ret : 0;
 	ask.deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + PATIENCE_NS;
 	ask.cancellable = false; /* nothing would close it */
-	ret = ask_send(&ask, &look->by, ask_request(WIRE_HELD, want, false), fd);
+	ret = ask_send(&ask, &c->look->by, ask_request(WIRE_HELD, c->want, false), c->fd);
 	if (ret == 0)
 		ret = ask_receive(&ask, &reply);
 	if (ret == 0 && reply.verdict == WIRE_OK && *reply.reason)
-		note_line(fd, reply.reason);
+		note_line(c->fd, reply.reason);
 	ask_close(&ask);
 	return ret == -EINTR ? ret : 0;
 }

@@ -37,7 +37,7 @@ static int call_question(struct call *c, struct wire_reply *reply)
 			note_debug(c->fd, "waiting for another host");
 			ret = c->taking->let_go(c);
 			if (ret == 0)
-				ret = blocker_tell(c->fd, c->want, c->look);
+				ret = blocker_tell(c);
 		}
 	}
 	return ret;

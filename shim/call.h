@@ -92,13 +92,14 @@ int blocker_ask(const struct ask *behalf, int fd, const struct intent *want, str
 		struct flock64 *found);
 
 /*
- * DFLOCK_VERBOSE: a line on standard error that says which processes hold the lock, on which hosts. A call that does not wait is about to
- * return EWOULDBLOCK or EAGAIN; one that waits begins to, and has taken no kernel lock. A file for which this was called within the last second gets no line: programs ask again and again.
+ * DFLOCK_VERBOSE: a line on standard error that says which processes hold the lock that *c wants, on which hosts. A call that does not wait
+ * is about to return EWOULDBLOCK or EAGAIN; one that waits begins to, and has taken no kernel lock. The question is asked on behalf of the
+ * same thread as the call's. A file for which this was called within the last second gets no line: programs ask again and again.
  *
  * Without DFLOCK_VERBOSE it costs a load and a branch, at a call that is refused or waits. With it, the call returns after a question
  * to the keeper, which takes two seconds at most, and five if the keeper hangs. 0, or -EINTR, which ends a call that waits.
  */
-int blocker_tell(int fd, const struct intent *want, struct protect_look *look);
+int blocker_tell(const struct call *c);
 
 /* With DFLOCK_VERBOSE. */
 bool blocker_tells(void);

@@ -2,6 +2,7 @@
 import errno
 import os
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -49,6 +50,38 @@ def test_two_of_one_host(two):
     assert b.silent(0.05)
     assert a.do("flock 0 un") == "ok"
     assert b.heard()[0] == "ok"
+
+
+def told(agent):
+    """What its supervisor has said on its standard error."""
+    wait_until(lambda: select.select([agent.process.stderr], [], [], 0)[0], "a line comes")
+    return agent.process.stderr.readline().decode()
+
+
+def test_verbose_tells_which_local_process_is_in_the_way(two):
+    """The kernel waits, or fails, after the supervisor's last look."""
+    verbose = {"options": ["--verbose"], "stderr": subprocess.PIPE}
+    holder, other = opened(two[0]), opened(two[0], name="g")
+    line = rf"dflock: {two[0].path('%s')}: held by this host, pid %d \(agent\), since \d\d:\d\d:\d\d\n"
+    assert holder.do("flock 0 ex") == "ok" and other.do("setlk 0 sh 0 10") == "ok"
+    waits, fails, converts = opened(two[0], **verbose), opened(two[0], **verbose), opened(two[0], name="g", **verbose)
+    waits.say("flock 0 ex")
+    assert re.fullmatch(line % ("f", holder.pid), told(waits)) and waits.silent(0.05)
+    assert fails.do("flock 0 ex nb") == "EAGAIN"
+    assert re.fullmatch(line % ("f", holder.pid), told(fails))
+    assert converts.do("setlk 0 sh 0 10") == "ok"  # its own lock is not in the way
+    converts.say("setlk 0 ex 5 10 w")
+    assert re.fullmatch(line % ("g", other.pid), told(converts)) and converts.silent(0.05)
+    assert holder.do("flock 0 un") == "ok" and other.do("setlk 0 un 0 10") == "ok"
+    assert waits.heard()[0] == "ok" and converts.heard()[0] == "ok"
+
+
+def test_verbose_says_nothing_of_the_callers_own_locks(two):
+    alone = opened(two[0], options=["--verbose"], stderr=subprocess.PIPE)
+    for first, then in (("flock 0 sh", "flock 0 ex"), ("setlk 0 sh 0 10", "setlk 0 ex 5 10 w"), ("setlk 0 sh 20 10 ofd", "setlk 0 ex 25 10 ofd w")):
+        assert alone.do(first) == "ok" and alone.do(then) == "ok"
+    alone.process.stdin.close()
+    assert alone.process.stderr.read() == b""
 
 
 @pytest.mark.parametrize("ofd", ["", " ofd"])

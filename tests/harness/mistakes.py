@@ -135,6 +135,11 @@ PROGRAMS = {
     "cluster/test_netted_deadlock.py::test_a_cycle_of_one_host": {
         "a thread is called back again and again": [put("calledback-pause", "now_ns - cb->all[at].at_ns < cb->all[at].pause_ns", "false"),
                                                     put("called-back-waits", "s->called_back && ", "false && ")]},
+    "cluster/test_netted.py::test_verbose_tells_which_local_process_is_in_the_way": {
+        "nothing is said of a lock that the kernel will wait for": [put("net-verbose", "!want_is_taken(d->want, d->of)", "true")]},
+    "cluster/test_netted.py::test_verbose_says_nothing_of_the_callers_own_locks": {
+        "a process's own lock is in its way": [put("want-own", "lock->locker == taken->process", "false")],
+        "a description's own lock is in its way": [skip("want-description")]},
     "cluster/test_netted.py::test_getlk_into_memory_that_may_only_be_read": {
         "memory that may only be read is written": [condition("thread-may-write", "map->from > w->at")]},
     "cli/test_report.py::test_what_the_net_catches": {

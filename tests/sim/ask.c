@@ -203,9 +203,9 @@ enum protect protect_again(int fd, const struct protect_look *look)
 }
 
 /* As without DFLOCK_VERBOSE. */
-int blocker_tell(int fd, const struct intent *want, struct protect_look *look)
+int blocker_tell(const struct call *c)
 {
-	(void)fd, (void)want, (void)look;
+	(void)c;
 	return 0;
 }
 
