@@ -1,6 +1,8 @@
 /* The frame of each unit test: its main(), and what suite.h declares. */
 #include "tests/unit/suite.h"
 
+#include <sys/prctl.h>
+
 /* The process that runs the tests: its number is in all names, which tests in processes of their own choose. */
 static pid_t suite_pid;
 static struct suite_item *items; /* in their order */
@@ -20,10 +22,17 @@ void suite_add(struct suite_item *item)
 	*at = item;
 }
 
+/* A test that hangs must not outlive the suite, which may be killed before Check ends the test. */
+static void end_with_suite(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 static void add_case(Suite *suite, const struct suite_item *variant)
 {
 	TCase *tests = tcase_create("tests");
 
+	tcase_add_checked_fixture(tests, end_with_suite, NULL);
 	for (struct suite_item *item = items; item; item = item->next) {
 		if (item->test)
 			_tcase_add_test(tests, item->test, 0, 0, 0, item->rounds);
