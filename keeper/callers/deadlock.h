@@ -7,7 +7,8 @@
  *
  * Which call gets EDEADLK: the one that closed the cycle, that is, the one that began to wait last. The store numbers
  * waiting calls; a chase collects the largest number on its way, and counts only for the call with that number. A call
- * sends its chase again each time it asks the store again, since messages may be lost.
+ * sends its chase again when the store was asked again for its lease, though not more often than a chase is followed (below): messages may
+ * be lost, but many calls may wait for one lease, and each of them has the store asked when it comes.
  *
  * What it sees: waits for other hosts, and waits in the local kernel, of programs with the preload and of those under the net. A cycle
  * that was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then

@@ -22,7 +22,7 @@
 #define PACE_LEAST_MS 50
 #define PACE_SAME_NS  (20 * NS_PER_MS) /* answers take now this long, now that */
 
-#define LIMIT_RETRY_MS 25 /* while unused ranges go back */
+#define LIMIT_RETRY_MS 25 /* the first time, while unused ranges go back */
 
 static void keep_blockers(struct lease *lease, const struct store_reply *reply)
 {
@@ -143,12 +143,13 @@ static void on_limit(struct lease *lease)
 	const struct config_lease *config = &lease_keeper(lease)->config->lease;
 	int64_t soon_ms = config->linger_ms < config->probe_ms ? config->linger_ms : config->probe_ms;
 	int64_t patience_ms = waiters_block(lease) ? config->store_wait_ms : soon_ms;
+	int64_t waited_ms = (clock_now_ns() - lease->since_ns) / NS_PER_MS;
 
 	if (lease_is_part(lease))
 		return refuse_part(lease);
-	if (clock_now_ns() - lease->since_ns < patience_ms * NS_PER_MS) {
+	if (waited_ms < patience_ms) {
 		room_make_in(lease->lock);
-		lease_start_timer(lease, LIMIT_RETRY_MS);
+		lease_start_timer(lease, LIMIT_RETRY_MS + waited_ms / 2); /* mutant: limit-often */
 		return;
 	}
 	waiters_refuse(lease, REFUSAL_ROOM,
@@ -170,6 +171,18 @@ static void on_busy(struct lease *lease, const struct store_reply *reply)
 		waiters_in_use(lease); /* these callers are its last: it will be unwanted */
 }
 
+/* Each caller that may wait in a circle asks the store anew: not at each answer do all others send their chases again. */
+static bool tells_all(struct lease *lease)
+{
+	int64_t now = clock_now_ns();
+
+	if (now - lease->asking.told_ns <
+	    deadline_reask_ms(lease_keeper(lease)) * NS_PER_MS / 2) /* mutant: chase-all */
+		return false;
+	lease->asking.told_ns = now;
+	return true;
+}
+
 /* The store has it in its queue. */
 static void on_queued(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
@@ -178,7 +191,7 @@ static void on_queued(struct lease *lease, const struct store_reply *reply, int6
 	plan_reask(lease, !lease->asking.taken                                              ? reply->rest_ms
 			  : reply->taken_ms >= 0 && reply->taken_ms < lease->asking.pace_ms ? reply->taken_ms + 1
 											    : lease->asking.pace_ms);
-	waiters_queued(lease, sent_ns, reply->arrival);
+	waiters_queued(lease, sent_ns, reply->arrival, tells_all(lease));
 	answers_look(lease);
 }
 

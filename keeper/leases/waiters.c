@@ -155,14 +155,15 @@ void waiters_unpinned(struct lock *lock)
 	DL_FOREACH ((lease)->lock->waiters, w)                                                                         \
 		if ((w)->lease == (lease))
 
-void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival)
+void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival, bool again)
 {
 	struct waiter *w;
 
 	FOR_WAITERS (lease, w) {
+		if (again || !w->arrival)
+			queue_tell(w, WAITER_QUEUED);
 		if (!w->arrival && w->joined_ns <= asked_ns)
 			w->arrival = arrival;
-		queue_tell(w, WAITER_QUEUED);
 	}
 }
 

@@ -100,8 +100,8 @@ bool waiters_are_pinned(const struct lock *lock, const struct store_range *range
 void waiters_unpinned(struct lock *lock);
 
 /* Tells all that wait for an asking lease. Queued: sets this arrival for those that had joined the lease when the store
- * was asked. */
-void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival);
+ * was asked, and tells those that had none, or `again` all. */
+void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival, bool again);
 void waiters_in_use(struct lease *lease);
 void waiters_resting(struct lease *lease);
 void waiters_refuse(struct lease *lease, enum refusal refusal, const char *why);

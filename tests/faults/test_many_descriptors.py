@@ -150,6 +150,29 @@ def test_a_contended_range_is_no_search_of_all_processes(make_host, traced):
     assert f'"/proc/{one.pid}"' in calls and '"/proc/1"' not in calls
 
 
+CROWD = """
+import fcntl, os, signal, sys
+f = open(sys.argv[2], "a")
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        fcntl.lockf(f, fcntl.LOCK_EX, 10)
+        os._exit(0)
+print("ready", flush=True)
+signal.pause()
+"""
+
+
+def test_a_crowd_does_not_flood_the_store(make_host):
+    """Each call asks the store when it comes. If each answer had all others search for a deadlock, the messages would be half the square of
+    the calls."""
+    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
+    assert opened(b).do("setlk 0 ex 0 1") == "ok"
+    job = Job(a, "/usr/bin/python3", "-c", CROWD, "150", a.path("f"))
+    assert job.line() == "ready"
+    wait_until(lambda: value(a, "waiters", space="record") == 150, "all wait")
+    assert value(a, "store_requests_total", operation="other") < 150 * 150 / 4
+
+
 def waiting(keeper):
     """Threads of the keeper that are about to list a directory."""
     found = []

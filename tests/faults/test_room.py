@@ -6,6 +6,7 @@ from harness.host import CLI
 from harness.system import Place, SystemHost
 
 from common import leases, opened
+from harness.metrics import value
 
 # A keeper with 400 descriptors has room for so many leases.
 FEW = ["prlimit", "--nofile=400"]
@@ -88,6 +89,26 @@ def test_ranges_of_one_name(make_host):
         assert agent.do(f"setlk 0 ex {10 * i} 1") == "ok", i
         assert agent.do(f"setlk 0 un {10 * i} 1") == "ok"
     assert other.do("setlk 0 ex 4000000 1") == "EAGAIN"
+
+
+ALL_RANGES = """
+local lock, inc = {l = {}, q = {}}, redis.call('HGET', 'dflock:{0}:store', 'inc')
+for i = 1, 1000 do
+    lock.l[i] = {token = string.format('%032x', i), host = 'other', file = '1:1', space = 'record', mode = 'exclusive',
+        from = string.format('%019d', 10 * i), to = string.format('%019d', 10 * i + 1), fence = i, job = ''}
+end
+redis.call('SET', KEYS[1], cmsgpack.pack(lock))
+redis.call('HSET', 'dflock:{0}:store', KEYS[1], inc)
+"""
+
+
+def test_ranges_that_are_all_in_use(make_host, redis):
+    """A caller that finds no room waits for it, and is refused. It asks less and less often: each such question costs the server as much as
+    all the ranges."""
+    host = make_host("a", lease="ttl_ms = 20000; store_wait_ms = 3000;")
+    redis.command("EVAL", ALL_RANGES, 1, "dflock:{0}:lock:t/f")
+    assert opened(host, "f").do("setlk 0 ex 5 1 w") == "ENOLCK"
+    assert value(host, "store_requests_total", operation="acquire") < 30
 
 
 @pytest.fixture

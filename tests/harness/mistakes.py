@@ -117,6 +117,10 @@ PAST = {
 
 # Found by the test that is named: harness/test_program_mistakes.py.
 PROGRAMS = {
+    "faults/test_room.py::test_ranges_that_are_all_in_use": {
+        "callers without room ask the store again and again": [put("limit-often", " + waited_ms / 2", "")]},
+    "faults/test_many_descriptors.py::test_a_crowd_does_not_flood_the_store": {
+        "at each answer all callers search for a deadlock": [condition("chase-all", "false")]},
     "cluster/test_netted.py::test_supervisors_are_no_holders": {
         "a copy of a lock is a lock": [put("holders-net", " || holders_is_net(look)", "")]},
     "cluster/test_calls_under_way.py::test_the_lease_stays_until_it_was_seen_out": {

@@ -136,15 +136,20 @@ TEST(those_that_waited_when_the_store_was_asked_have_its_number)
 
 	waiters_join(&waits, &asking);
 	asked = clock_now_ns();
-	waiters_queued(&asking, asked, 7);
+	waiters_queued(&asking, asked, 7, false);
 	ck_assert_uint_eq(waits.arrival, 7);
-	waiters_queued(&asking, asked, 9);
+	ck_assert_uint_eq(waits.news, WAITER_QUEUED);
+	queue_untell(&waits);
+	waiters_queued(&asking, asked, 9, false);
 	ck_assert_uint_eq(waits.arrival, 7);
 	waiters_join(&asks, &asking);
 	asks.joined_ns = asked + 1;
-	waiters_queued(&asking, asked, 9);
+	waiters_queued(&asking, asked, 9, false);
 	ck_assert_uint_eq(asks.arrival, 0);
 	ck_assert_uint_eq(asks.news, WAITER_QUEUED);
+	ck_assert(!waits.news);
+	waiters_queued(&asking, asked, 9, true);
+	ck_assert_uint_eq(waits.news, WAITER_QUEUED);
 }
 
 TEST(only_its_waiters_hear_of_a_lease)
