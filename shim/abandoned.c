@@ -75,7 +75,7 @@ void abandoned_note(struct ask *ask)
 {
 	unsigned int flags = alternate_stack();
 
-	ask->identity = ask_identity(ask->sock);
+	ask->identity = ask_identity(ask->sock, 0);
 	if (!ask->identity)
 		return;
 	for (unsigned int i = 0; i < ABANDONED_NOTED; i++) {

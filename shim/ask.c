@@ -162,14 +162,17 @@ static int ask_connect(struct ask *ask, const char *dir, uid_t euid)
 	return (int)ret;
 }
 
-/* 100, 200, 400, 800 ms, in which the keeper's parent, or a service manager, restarts it. Signals do not shorten the pause, since this code
- * cannot tell a handler with SA_RESTART from one without. */
-static void ask_pause_before(int attempt)
+/* 100, 200, 400, 800 ms, in which the keeper's parent, or a service manager, restarts it. 0 or -EINTR. */
+static int ask_pause_before(struct ask *ask, int attempt)
 {
 	struct timespec left = {.tv_nsec = 100000000l << (attempt < 3 ? attempt : 3)};
+	const int ret = ask->nonblock ? -EPERM : await_pause(ask, left.tv_nsec);
 
-	while (sys(nanosleep, &left, &left) == -EINTR)
-		;
+	/* Where there is no timer, signals do not shorten the pause: nanosleep() does not tell a handler with SA_RESTART from one without. */
+	if (ret < 0 && ret != -EINTR)
+		while (sys(nanosleep, &left, &left) == -EINTR)
+			;
+	return ret == -EINTR ? ret : 0;
 }
 
 static bool ask_is_absent(int ret)
@@ -189,13 +192,11 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 	if (ask->fd != NOTE_JOB && netted_is_on())
 		return ASK_NETTED;
 	started = start_keeper(by, ask->nonblock, why, sizeof(why));
+	/* A keeper ran here, and this process cannot start another one: the keeper's parent will. */
+	if (started == -EPERM && ret != -ENOENT && attempt < ASK_ATTEMPTS - 1 && !ask->told)
+		started = ask_pause_before(ask, attempt);
 	if (started == -EINTR)
 		return started;
-	/* A keeper ran here, and this process cannot start another one: the keeper's parent will. */
-	if (started == -EPERM && ret != -ENOENT && attempt < ASK_ATTEMPTS - 1 && !ask->told) {
-		ask_pause_before(attempt);
-		started = 0;
-	}
 	if (ask->fd == NOTE_JOB) /* a new keeper has as long as one that was there */
 		ask->deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + ASK_JOB_PATIENCE_NS;
 	/* The keeper may have made the directory. */
@@ -324,9 +325,7 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 		return ask_failed(ask, "no answer from the keeper", (int)ret);
 	if (ret == 0)
 		return -ECONNRESET;
-	ret = ask_check_form(ask, reply, (size_t)ret);
-	ask->waited |= ret == 0 && reply->verdict == WIRE_WAITING;
-	return (int)ret;
+	return ask_check_form(ask, reply, (size_t)ret);
 }
 
 /*
@@ -334,7 +333,7 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
  * does not; and the timers of await.c have an interval that no program sets, with a number in it. The two kinds differ in the
  * highest bit.
  */
-uint64_t ask_identity(int fd)
+uint64_t ask_identity(int fd, uint64_t unknown)
 {
 	struct itimerspec timer;
 	uint64_t cookie;
@@ -342,6 +341,8 @@ uint64_t ask_identity(int fd)
 
 	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &size) == 0)
 		return cookie;
+	if (errno != ENOTSOCK)
+		return errno == EBADF ? 0 : unknown;
 	if (sys(timerfd_gettime, fd, &timer) == 0 && timer.it_interval.tv_sec == ASK_TIMER_MARK_S)
 		return UINT64_C(1) << 63 | (uint64_t)timer.it_interval.tv_nsec;
 	return 0;
@@ -349,7 +350,7 @@ uint64_t ask_identity(int fd)
 
 void ask_hang_up(int sock, uint64_t identity)
 {
-	if (identity && ask_identity(sock) != identity)
+	if (identity && ask_identity(sock, identity) != identity)
 		return;
 	/* A child that another thread or a signal handler forked may have a copy of the socket; the keeper must see the end
 	 * now. */
@@ -362,7 +363,7 @@ void ask_close(struct ask *ask)
 	if (ask->sock < 0)
 		return;
 	abandoned_forget(ask);
-	/* While it waited, another thread may have closed all descriptors of the program, and opened its own. */
-	ask_hang_up(ask->sock, ask->waited ? ask->identity : 0);
+	/* Meanwhile another thread may have closed all descriptors of the program, and opened its own. */
+	ask_hang_up(ask->sock, ask->identity);
 	ask->sock = -1;
 }

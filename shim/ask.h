@@ -45,7 +45,6 @@ struct ask {
 	int64_t deadline_ns; /* CLOCK_MONOTONIC; nonblock only */
 	uint64_t cookie;     /* abandoned.c; 0: the conversation is not noted there */
 	uint64_t identity;   /* ask_identity() of sock when it was opened; 0: not looked up */
-	bool waited;         /* since then so much time may have passed that the program has closed it */
 	/* These stay from one ask_open() to the next; all false before the first. */
 	bool patient; /* a keeper has said that the file's rule has on_refused = "wait" */
 	bool told;    /* the person was told that this call waits */
@@ -99,9 +98,9 @@ bool ask_is_answered(const char *dir);
 /* Closes the connection, if it is open: this cancels a wait and ends a pin. */
 void ask_close(struct ask *ask);
 
-/* What tells a socket, or a timer of await_keeper(), from all other descriptors that this process has, had or will have. 0: it is
- * neither. */
-uint64_t ask_identity(int fd);
+/* What tells a socket, or a timer of await.c, from all other descriptors that this process has, had or will have. 0: it is neither;
+ * `unknown`: that cannot be found out. */
+uint64_t ask_identity(int fd, uint64_t unknown);
 /* The interval of these timers, 59 years; the rest of it, in ns, is a number of each timer's own. */
 #define ASK_TIMER_MARK_S 1876543211
 /* Closes `sock`, also for other processes that have a copy, unless it is something else by now. */
@@ -118,6 +117,9 @@ void ask_hang_up(int sock, uint64_t identity);
  * cancellation point where ask_receive() is one; a cancelled thread leaves `ask` open. Wakes up once a second.
  */
 int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries);
+
+/* A pause for a caller that waits. 0; -EINTR as above; or another -errno: there was none. No cancellation point. */
+int await_pause(struct ask *ask, int64_t ns);
 
 /*
  * --- abandoned.c ---

@@ -51,8 +51,9 @@ static int await_look(const char *dir)
 }
 
 /* Opens the timer in the place of the socket: so ask_close() and abandoned.c close it. */
-static int await_open(struct ask *ask, const struct itimerspec *second)
+static int await_open(struct ask *ask, struct itimerspec *timer, int64_t ns)
 {
+	static uint32_t number;
 	int ret;
 
 	if (start_is_restricted())
@@ -60,8 +61,14 @@ static int await_open(struct ask *ask, const struct itimerspec *second)
 	ask->sock = sys_above_stdio((int)sys(timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC));
 	if (ask->sock < 0)
 		return ask->sock;
-	ask->waited = true;
-	ret = (int)sys(timerfd_settime, ask->sock, 0L, second, NULL);
+	/* The interval is a mark, and does not come: ask_identity(). */
+	*timer = (struct itimerspec){
+		.it_interval.tv_sec = ASK_TIMER_MARK_S,
+		.it_interval.tv_nsec = __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED) % 1000000000,
+		.it_value.tv_sec = ns / 1000000000,
+		.it_value.tv_nsec = ns % 1000000000,
+	};
+	ret = (int)sys(timerfd_settime, ask->sock, 0L, timer, NULL);
 	abandoned_note(ask);
 	return ret;
 }
@@ -78,18 +85,24 @@ static int await_second(const struct ask *ask, const struct itimerspec *second)
 	return n < 0 ? -errno : 0;
 }
 
+int await_pause(struct ask *ask, int64_t ns)
+{
+	struct itimerspec timer;
+	uint64_t passed;
+	int ret = await_open(ask, &timer, ns);
+
+	if (ret >= 0)
+		ret = (int)sys(read, ask->sock, &passed, (long)sizeof(passed));
+	ask_close(ask);
+	return ret < 0 ? ret : 0;
+}
+
 int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries)
 {
 	const unsigned most = ask->absent ? ABSENT_DOUBLED : SERVED_DOUBLED;
-	static uint32_t number;
-	/* The interval is a mark, and does not come: ask_identity(). */
-	const struct itimerspec second = {
-		.it_interval.tv_sec = ASK_TIMER_MARK_S,
-		.it_interval.tv_nsec = __atomic_add_fetch(&number, 1, __ATOMIC_RELAXED) % 1000000000,
-		.it_value.tv_sec = 1,
-	};
 	unsigned seconds = 1u << (tries < most ? tries : most);
-	int ret = await_open(ask, &second), found = 0;
+	struct itimerspec second;
+	int ret = await_open(ask, &second, 1000000000), found = 0;
 
 	for (; ret >= 0 && !found && seconds > 0; seconds--) {
 		ret = await_second(ask, &second);

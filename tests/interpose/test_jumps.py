@@ -80,12 +80,14 @@ def test_it_closes_what_is_its_own(world, script, waits_for, how, left):
     assert end(process) == []
 
 
+@pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("kind", ["epoll", "timer", "socket"])
-def test_another_thread_closes_all_while_a_call_waits(world, script, kind):
+def test_another_thread_closes_all_while_a_call_waits(world, script, kind, told):
     process = world.start("jumps", "thread-" + kind, world.lock, f"{world.lock}2", env=world.environment(DFLOCK_LOG="debug"))
     connection, question = script.next()
-    connection.send(fk.WAITING)
-    assert "waiting for another host" in process.stderr.readline()
+    if told:
+        connection.send(fk.WAITING)
+        assert "waiting for another host" in process.stderr.readline()
     wait_in_recv(process)
     os.kill(process.pid, signal.SIGALRM)
     assert process.stdout.readline() == "the program's: 5\n"
