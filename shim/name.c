@@ -10,7 +10,7 @@
 
 /* Was the file made by O_TMPFILE? The flags of its description say so, or, if it was opened again through /proc, the
  * name "#INODE" that the kernel gives such a file. */
-static bool name_is_temporary(int fd, const char *name, ino_t inode)
+static bool name_is_temporary(int fd, const char *name, uint64_t inode)
 {
 	const char *base = strrchr(name, '/');
 	char made[32];
@@ -34,7 +34,7 @@ int name_read(int fd, char name[PATH_MAX])
 {
 	const size_t cut = sizeof(DELETED) - 1;
 	const long n = name_link(fd, name, PATH_MAX);
-	struct stat st;
+	struct statx st;
 
 	if (n == -ENAMETOOLONG || n == PATH_MAX)
 		return NAME_NONE;
@@ -43,13 +43,13 @@ int name_read(int fd, char name[PATH_MAX])
 	name[n] = '\0';
 	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
 		return 0;
-	/* The file's own name may end like that. */
-	if (sys_fstat(fd, &st) < 0)
+	/* The file's own name may end like that. Its server is asked, since another machine may have deleted it. */
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_INO, &st) < 0)
 		return -errno;
-	if (st.st_nlink > 0)
+	if (st.stx_nlink > 0)
 		return 0;
 	name[(size_t)n - cut] = '\0';
-	return name_is_temporary(fd, name, st.st_ino) ? NAME_NONE : 0;
+	return name_is_temporary(fd, name, st.stx_ino) ? NAME_NONE : 0;
 }
 
 bool name_is_none(int fd)

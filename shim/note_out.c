@@ -8,11 +8,6 @@
 #include "shim/settings.h"
 #include "wire/sys.h"
 
-static void add_signal(struct sys_signals *set, int sig)
-{
-	set->bits[(size_t)(sig - 1) / (8 * sizeof(long))] |= 1ul << ((size_t)(sig - 1) % (8 * sizeof(long)));
-}
-
 /* Removes a signal that our write raised. One that was pending before is the program's, and stays. */
 static void consume(int sig, const struct sys_signals *before)
 {
@@ -21,7 +16,7 @@ static void consume(int sig, const struct sys_signals *before)
 
 	if (sys_has_signal(before, sig))
 		return;
-	add_signal(&one, sig);
+	sys_add_signal(&one, sig);
 	sys(rt_sigtimedwait, &one, NULL, &now, (long)SYS_SIGNALS_BYTES);
 }
 
@@ -36,9 +31,9 @@ void note_out_write(const char *line, size_t len)
 
 	if (sys(ppoll, &out, 1L, &now, NULL, 0L) != 1)
 		return;
-	add_signal(&block, SIGPIPE);
-	add_signal(&block, SIGXFSZ);
-	add_signal(&block, SIGTTOU);
+	sys_add_signal(&block, SIGPIPE);
+	sys_add_signal(&block, SIGXFSZ);
+	sys_add_signal(&block, SIGTTOU);
 	if (sys(rt_sigprocmask, SIG_BLOCK, &block, &mask, (long)SYS_SIGNALS_BYTES) < 0)
 		return;
 	sys(rt_sigpending, &before, (long)SYS_SIGNALS_BYTES);

@@ -69,20 +69,45 @@ static _Noreturn void start_give_up(const char *what, const char *detail, long e
 	errno = (int)-err;
 	text_print(line, sizeof(line), "%s%s: %m", what, detail);
 	sys(write, REPORT_FD, line, strlen(line));
+	sys(shutdown, REPORT_FD, SHUT_RDWR);
 	_exit(1);
 }
 
-static void start_close_from(unsigned int first)
+static void start_close(unsigned int first, unsigned int last)
 {
 	struct rlimit limit;
 
-	if (sys(close_range, first, ~0u, 0u) == 0)
+	if (sys(close_range, first, last, 0u) == 0)
 		return;
 	/* Before Linux 5.9. */
 	if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur > 1u << 20)
 		limit.rlim_cur = 1u << 20;
-	for (unsigned int fd = first; fd < limit.rlim_cur; fd++)
+	for (unsigned int fd = first; fd <= last && fd < limit.rlim_cur; fd++)
 		sys(close, fd);
+}
+
+/* Closes all but `kept`. A close may wait for a file server without end; the descriptor has left the table by then. So children that share the
+ * table close, each until it hangs. They hold what they hang in, and nothing else of the program's. */
+static void start_close_but(unsigned int kept)
+{
+	const struct sigaction plain = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT};
+	const struct timespec patience = {.tv_sec = 1};
+	struct sys_signals ended = {{0}};
+	long pid;
+
+	sigaction(SIGCHLD, &plain, NULL);
+	sys_add_signal(&ended, SIGCHLD);
+	do {
+		pid = start_fork(CLONE_UNTRACED | CLONE_FILES | SIGCHLD);
+		if (pid <= 0) {
+			start_close(0, kept - 1);
+			start_close(kept + 1, ~0u);
+		}
+		if (pid == 0)
+			_exit(0);
+	} while (pid > 0 && sys(rt_sigtimedwait, &ended, NULL, &patience, (long)SYS_SIGNALS_BYTES) < 0);
+	/* One that goes on later must close nothing of what follows. */
+	sys(unshare, CLONE_FILES);
 }
 
 /* The program may have limited itself; the keeper serves other programs, too. */
@@ -104,12 +129,14 @@ static void start_raise_limits(void)
 /* Closes all descriptors, but makes `report` REPORT_FD, and opens /dev/null as 0, 1 and 2. */
 static void start_settle_descriptors(int report)
 {
-	long null, ret;
+	long null, kept = sys_fcntl(report, F_DUPFD_CLOEXEC, REPORT_FD + 1L);
 
-	ret = sys_fcntl(report, F_DUPFD_CLOEXEC, REPORT_FD + 1L);
-	if (ret < 0 || sys(dup3, ret, REPORT_FD, O_CLOEXEC) < 0)
+	if (kept < 0)
 		_exit(1);
-	start_close_from(REPORT_FD + 1);
+	start_close_but((unsigned int)kept);
+	if (sys(dup3, kept, REPORT_FD, O_CLOEXEC) < 0)
+		_exit(1);
+	sys(close, kept);
 	null = sys(openat, AT_FDCWD, "/dev/null", O_RDWR);
 	if (null < 0)
 		start_give_up("the keeper needs ", "/dev/null", null);
@@ -166,7 +193,7 @@ static _Noreturn void start_become_keeper(const struct start_plan *plan, int rea
 	long ret;
 
 	sys(dup3, ready, REPORT_FD, 0);
-	start_close_from(REPORT_FD + 1);
+	start_close(REPORT_FD + 1, ~0u);
 	sys_raw(SYS_setsid);
 	sys(chdir, "/");
 	umask(022);

@@ -1,6 +1,6 @@
 """
 A FUSE server by hand, whose answers to chosen requests are held back: the kernel's side of them waits, in state D once the server has
-read the request. Run as a program: python3 hanging.py DIR. Lines on standard input:
+read the request. Run as a program: python3 hanging.py DIR [SECONDS], for so long the kernel knows attributes. Lines on standard input:
 
   hold OPCODE ...   from now on these are not answered        let OPCODE ...   they are again, with all that was held back
 
@@ -26,7 +26,8 @@ def mount(fd, where):
 
 
 class Server:
-    def __init__(self, where):
+    def __init__(self, where, valid=3600):
+        self.valid = int(valid)
         self.fd = os.open("/dev/fuse", os.O_RDWR)
         mount(self.fd, where)
         self.names, self.hold, self.held = {}, set(), []
@@ -48,9 +49,9 @@ class Server:
             self.answer(unique, struct.pack("<4I2H2I2H8I", 7, 31, 4096, 0, 64, 48, 4096, 1, 0, 0, 0, *[0] * 7))
         elif opcode == LOOKUP:
             found = self.names.setdefault(body.rstrip(b"\0"), len(self.names) + 2)
-            self.answer(unique, struct.pack("<4Q2I", found, 0, 3600, 3600, 0, 0) + self.attributes(found))
+            self.answer(unique, struct.pack("<4Q2I", found, 0, 3600, self.valid, 0, 0) + self.attributes(found))
         elif opcode == GETATTR:
-            self.answer(unique, struct.pack("<QII", 3600, 0, 0) + self.attributes(node))
+            self.answer(unique, struct.pack("<QII", self.valid, 0, 0) + self.attributes(node))
         elif opcode == OPEN:
             self.answer(unique, struct.pack("<QII", 0, 0, 0))
         elif opcode in (RELEASE, FLUSH):
@@ -99,4 +100,4 @@ class Server:
 
 
 if __name__ == "__main__":
-    Server(sys.argv[1]).run()
+    Server(*sys.argv[1:]).run()

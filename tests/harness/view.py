@@ -9,10 +9,10 @@ from . import hanging
 
 
 class View:
-    def __init__(self, path, request):
+    def __init__(self, path, request, valid=3600):
         self.path, self.request = path, request
         os.mkdir(self.path)
-        self.server = subprocess.Popen([sys.executable, hanging.__file__, self.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.server = subprocess.Popen([sys.executable, hanging.__file__, self.path, str(valid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.lines = queue.Queue()
         threading.Thread(target=lambda: [self.lines.put(line.strip()) for line in self.server.stdout], daemon=True).start()
         self.hears("ok")

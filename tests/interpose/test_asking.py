@@ -1,6 +1,7 @@
 """Lock calls on protected files, against a keeper that answers late, early, wrongly or not at all."""
 import fcntl
 import os
+import pathlib
 import signal
 import socket
 import subprocess
@@ -9,7 +10,8 @@ import threading
 import pytest
 
 import fake_keeper as fk
-from harness import wait_until
+from harness import hanging as fuse, wait_until
+from harness.view import View
 from scripted import Local, Script, finish, result
 from world import wait_in_recv
 
@@ -295,6 +297,10 @@ def test_the_connection_is_no_standard_descriptor(world, script):
     assert "flock: 0 -\n" in process.communicate()[0]
 
 
+def refusal(connection):
+    return connection.receive() and connection.send(fk.REFUSED, reason="no")
+
+
 def raw(**fields):
     return lambda connection: connection.receive() and connection.send(fk.GRANTED, 1 << 62, **fields)
 
@@ -319,6 +325,23 @@ def test_answers_that_no_keeper_gives(world, handler, line):
         done = world.run("waits", "restart", "x", world.lock)
     assert "flock: -1 ENOLCK" in done.stdout and "open: 0 1 2 3\n" in done.stdout
     assert line in done.stderr and done.stderr.count("\n") == 1 and str(world.lock) in done.stderr
+
+
+@pytest.mark.parametrize("rules, handler, expected", [([], None, ("flock: 0 -", "")), (None, refusal, ("flock: -1 ENOLCK", "dflock: no\n"))])
+def test_a_file_whose_server_does_not_answer(world, rules, handler, expected):
+    """The keeper finds that out, if it must know something of the file. The program itself never asks the server."""
+    view = View(str(world.folder / "view"), fuse.GETATTR, valid=0)
+    world.lock = pathlib.Path(view.path) / "f"
+    try:
+        with world.keeper(handler or fk.grant_all, rules=rules):
+            view.do("hold")
+            process = world.start("waits", "restart", "xn", world.lock)
+            limit = threading.Timer(20, process.kill)
+            limit.start()
+            assert (result(process), finish(process)) == expected
+            limit.cancel()
+    finally:
+        view.end()
 
 
 def test_descriptors_in_an_answer_do_not_arrive(world):

@@ -1,12 +1,19 @@
 """The shim starts a keeper when there is none, and the program sees nothing of it."""
+import contextlib
+import ctypes
+import glob
 import os
 import signal
+import socket
 import subprocess
+import threading
 
 import pytest
 
 import fake_keeper as fk
-from harness import wait_until
+from harness import hanging as fuse, wait_until
+from harness.view import View
+from scripted import result
 
 QUIET = "mask same\nchildren: -1 ECHILD\nchildren of all kinds: -1 ECHILD\nopen: 0 1 2 3\n"
 
@@ -96,6 +103,60 @@ def test_the_starter_keeps_no_copy_of_the_programs_descriptors(world):
     process.kill()
     process.communicate()
     wait_until(lambda: not os.path.exists(starter), "the starter ends with the program")
+
+
+def with_the_lock_file(world):
+    return {int(name.split("/")[2]) for name in glob.glob("/proc/[0-9]*/fd/*") if is_link_to(name, str(world.lock))}
+
+
+def is_link_to(name, path):
+    try:
+        return os.readlink(name) == path
+    except OSError:  # closed meanwhile
+        return False
+
+
+def test_a_close_that_hangs_is_no_ones_but_its_own(world):
+    """The program has a file open whose server hangs: the starter must close its copy of that, and the server would answer to that."""
+    world.own_shim()
+    view = View(str(world.folder / "view"), fuse.FLUSH)
+    hung = os.open(f"{view.path}/f", os.O_RDWR)
+    try:
+        view.do("hold")
+        process = subprocess.Popen(world.command("waits", "restart", "xn", world.lock), env=world.environment(), pass_fds=(hung,),
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: with_the_lock_file(world) == {process.pid} and world.started(), "the starter has no copy of the lock's description")
+        assert result(process) == "flock: 0 -"
+        view.do("let")
+        process.communicate()
+    finally:
+        view.end()
+        with contextlib.suppress(OSError):  # the end of its server
+            os.close(hung)
+
+
+@pytest.mark.parametrize("how, expected", [("interrupt", "flock: -1 EINTR"), ("restart", "flock: -1 ENOLCK")])
+def test_signals_while_it_waits_for_the_next_keeper(world, how, expected):
+    """A keeper ran here, and this process must not start another one."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listened:
+        listened.bind(f"{world.runtime}/keeper.sock")
+    prctl, subreaper = ctypes.CDLL(None).prctl, 36
+    process = subprocess.Popen(world.command("waits", how, "x", world.lock), env=world.environment(), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: prctl(subreaper, 1, 0, 0, 0))
+    wait_until(lambda: with_the_lock_file(world), "it has opened the file")
+    over = threading.Event()
+
+    def send():
+        while not over.wait(0.01):
+            process.send_signal(signal.SIGUSR1)
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        assert result(process) == expected
+    finally:
+        over.set()
+        thread.join()
+        process.communicate()
 
 
 def test_a_signal_ends_the_start(world):
