@@ -84,7 +84,10 @@ $(BUILD)/dflock-net: $(NET_OBJ) $(SAN_OBJ) $(CORE)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -pthread
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map. Each program maps it when it starts: in
 # two pieces, instead of four that would keep read-only data from being executable. Functions of wire/ that it does not call are left out.
-SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize%,$(CFLAGS)) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -ffunction-sections
+# musl lacks what distributions' flags add on their own: functions that check sizes, and on arm64 the stack protector's variable, which
+# is in glibc's dynamic linker (shim/oldlibc.h).
+SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize% -Wp%,$(CFLAGS)) -U_FORTIFY_SOURCE $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),-fno-stack-protector) \
+               -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -ffunction-sections
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
 	$(call say,LD)
 	$(Q)$(CC) $(SHIM_CFLAGS) $(LDFLAGS) -shared -Wl,--version-script=shim/exports.map -Wl,-z,now,-z,relro,-z,defs \
@@ -196,6 +199,18 @@ PARALLEL = { $(LIMITED) --durations=25 -o cache_dir=$(abspath $(BUILD))/pytest -
 	  $(LIMITED) -o cache_dir=$(abspath $(BUILD))/pytest --last-failed --last-failed-no-failures none $(1); }; }
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
 	$(if $(T),cd tests && $(PYTEST) -p no:cacheprovider $(T),for part in beside punctual alone faults; do $(MAKE) -s check-$$part || exit 1; done)
+# The tests of the shim, with programs of musl, in a folder that has these and links to the rest. Kernel headers are not musl's.
+MUSL     := $(BUILD)/musl
+PROGRAMS := $(filter $(BUILD)/tests/agents/% $(BUILD)/tests/interpose/%,$(AGENTS))
+.PHONY: check-musl check-interpose programs
+programs: $(PROGRAMS)
+check-musl: all ## run the tests of the shim with programs that musl-gcc builds (T="..." runs these)
+	@mkdir -p $(MUSL)/include
+	@ln -sf $(filter-out %.o %.a,$(wildcard $(abspath $(BUILD))/*dflock*)) $(MUSL)
+	@ln -sfn /usr/include/linux /usr/include/asm-generic /usr/include/$(shell musl-gcc -print-multiarch)/asm $(MUSL)/include
+	@CPPFLAGS="-idirafter $(MUSL)/include -include tests/musl.h" $(MAKE) -s BUILD=$(MUSL) CC=musl-gcc LDFLAGS= programs check-interpose
+check-interpose: programs
+	cd tests && $(LIMITED) -p no:cacheprovider -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(or $(T),interpose)
 check-beside: all agents
 	cd tests && $(call PARALLEL,-m "not alone and not punctual" --ignore=nemesis)
 check-punctual: all agents

@@ -222,7 +222,8 @@ static void examine_dynamic(const char *path, const struct elf *elf, const struc
 	    "%s is dynamically linked (%s): the preload reaches it%s; system calls without libc, and what it starts, do "
 	    "not show in its file: `dflock run --report` and `--require=taken` tell",
 	    path, elf->interpreter, elf->by_number ? ", and sees locks by syscall(), which it imports" : "");
-	if (ask->deep)
+	/* musl's linker has nothing to add: libdflock.so needs no version of anything there. */
+	if (ask->deep && !strstr(elf->interpreter, "/ld-musl-"))
 		ask_linker(path, elf->interpreter, ask);
 }
 
@@ -244,11 +245,6 @@ static void examine_elf(const char *path, const struct elf *elf, const struct ex
 		    "%s is statically linked, so nothing can be preloaded into it: its locks are not protected; " NET
 		    "use a dynamically linked build, or take the lock with flock(1) around it",
 		    path);
-	else if (strstr(elf->interpreter, "ld-musl"))
-		say(ask->out, REACH_NO,
-		    "%s runs with musl (%s), and libdflock.so is built for glibc: it may not start with the preload; " NET
-		    "build dflock with musl for it, or take the lock with flock(1) around it",
-		    path, elf->interpreter);
 	else if ((what = is_secure(elf->fd)))
 		say(ask->out, REACH_NO,
 		    "%s is %s, so the dynamic linker ignores the preload: its locks are not protected; start it with "

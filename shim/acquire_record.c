@@ -24,10 +24,9 @@
  *
  * Cancellation acts while this call waits for an answer, or in the kernel. The cleanup handler closes the connection
  * and puts back, also the lock that the kernel may have given at the moment of the cancellation. It is registered with
- * the thread (the classic form of pthread_cleanup_push(), which needs libc alone). A program that jumps out of a signal
- * handler in the middle of a call leaves the handler registered, and a later cancellation would run it on a stack frame
- * that is gone. Programs that do so have one thread, so the handler is not registered where there is only one thread;
- * there the end of the thread is the end of the process.
+ * the thread (oldlibc.h). At a jump out of a signal handler in the middle of a call, glibc runs it, too; musl leaves it
+ * registered, and a later cancellation would run it on a stack frame that is gone. Programs that do so have one thread, so the
+ * handler is not registered where there is only one thread; there the end of the thread is the end of the process.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -39,9 +38,8 @@
 #include "wire/sys.h"
 
 OLDLIBC(pthread_testcancel, OLDLIBC_FIRST);
-OLDLIBC(__pthread_register_cancel, OLDLIBC_NPTL);
-OLDLIBC(__pthread_unregister_cancel, OLDLIBC_NPTL);
-OLDLIBC(__pthread_unwind_next, OLDLIBC_NPTL);
+OLDLIBC(_pthread_cleanup_push, OLDLIBC_FIRST);
+OLDLIBC(_pthread_cleanup_pop, OLDLIBC_FIRST);
 
 struct record_call {
 	struct call call; /* first: it is what the operations get */
@@ -314,6 +312,7 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 							  .take = reclock_take,
 							  .let_go = reclock_put_back,
 							  .finish = reclock_finish};
+	struct oldlibc_cleanup cleanup;
 	struct record_call r;
 	struct flock64 lock;
 	int ret;
@@ -327,12 +326,12 @@ int acquire_record(int fd, const struct intent *want, struct protect_look *look)
 			       .ask.sock = -1};
 	r.learnt = r.taken.any = false;
 	own_init(&r.own, want->first, want->last);
-	if (want->nonblock || want->raw || !__pthread_register_cancel || real_single_threaded()) {
+	if (want->nonblock || want->raw || !_pthread_cleanup_push || real_single_threaded()) {
 		ret = acquire(&r.call);
 	} else {
-		pthread_cleanup_push(reclock_abandon, &r);
+		_pthread_cleanup_push(&cleanup, reclock_abandon, &r);
 		ret = acquire(&r.call);
-		pthread_cleanup_pop(0);
+		_pthread_cleanup_pop(&cleanup, 0);
 	}
 	own_release(&r.own);
 	if (ret != ASK_NETTED)

@@ -28,11 +28,13 @@ bool intent_flock(int op, struct intent *want)
 static int64_t intent_base(int fd, int whence)
 {
 	struct statx stx;
+	long ret;
 
 	if (whence == SEEK_CUR) {
 #ifdef SYS__llseek
 		int64_t offset;
-		long ret = sys(_llseek, fd, 0L, 0L, &offset, SEEK_CUR);
+
+		ret = sys(_llseek, fd, 0L, 0L, &offset, SEEK_CUR);
 
 		return ret < 0 ? ret : offset;
 #else
@@ -42,9 +44,8 @@ static int64_t intent_base(int fd, int whence)
 	if (whence != SEEK_END)
 		return 0;
 	/* DONT_SYNC: the size that this kernel knows, by which it also goes in fcntl(). */
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &stx) < 0)
-		return -errno;
-	return (int64_t)stx.stx_size;
+	ret = sys(statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &stx);
+	return ret < 0 ? ret : (int64_t)stx.stx_size;
 }
 
 /* The order of the checks is that of flock64_to_posix_lock() in Linux' fs/locks.c. */

@@ -10,6 +10,7 @@
 #include "wire/sys.h"
 
 OLDLIBC(dlsym, OLDLIBC_FIRST);
+OLDLIBC(dlerror, OLDLIBC_FIRST);
 
 #ifdef SYS_fcntl64
 #define SYS_FCNTL SYS_fcntl64
@@ -128,4 +129,10 @@ void real_init(void)
 #if __SIZEOF_POINTER__ == 4
 	RESOLVE(__fcntl_time64);
 #endif
+	/* musl has fcntl() alone, which is a cancellation point, too. */
+	if (real_fcntl64 == raw_fcntl)
+		__atomic_store_n(&real_fcntl64, real_fcntl, __ATOMIC_RELAXED);
+	/* What was not found is no error of the program's, which may look for one after a dlsym() of its own. */
+	if (dlerror)
+		dlerror();
 }

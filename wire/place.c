@@ -39,7 +39,7 @@ static bool place_is_there(const char *path)
 /* DONT_SYNC: a user may have mounted a file system there whose server hangs; it also says what it likes of owner and size. */
 static int place_check_page(int fd, const char *dir, uid_t euid, struct statx *st, const char **why)
 {
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st) < 0)
+	if (sys(statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, st) < 0)
 		*why = "it cannot be examined";
 	else if (!S_ISREG(st->stx_mode))
 		*why = "it is no regular file";

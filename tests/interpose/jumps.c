@@ -4,6 +4,7 @@
  *   deeper     from further down the stack
  *   unlock     unlocks OTHER
  *   record     waited with fcntl(); unlocks a range of OTHER
+ *   beside     the same, beside another thread
  *   alternate  the handler ran on an alternate stack; locks OTHER
  * Or the handler does not jump:
  *   nested     it locks OTHER, and returns: the wait goes on
@@ -73,11 +74,23 @@ static void *other_thread(void *arg)
 	return NULL;
 }
 
+static void *idle_thread(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+static bool is_record(void)
+{
+	return strcmp(how, "record") == 0 || strcmp(how, "beside") == 0;
+}
+
 static void wait_for_lock(void)
 {
 	struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
 
-	if (strcmp(how, "record") == 0)
+	if (is_record())
 		CALL("lock", fcntl(lock, F_SETLKW, &range));
 	else
 		CALL("lock", flock(lock, LOCK_EX));
@@ -91,7 +104,7 @@ static void call_again(void)
 		lock_deeper(4);
 	else if (strcmp(how, "unlock") == 0 || strncmp(how, "closed", 6) == 0)
 		CALL("other", flock(other, LOCK_UN));
-	else if (strcmp(how, "record") == 0)
+	else if (is_record())
 		CALL("other", fcntl(other, F_SETLK, &range));
 	else
 		CALL("other", flock(other, LOCK_EX));
@@ -114,11 +127,13 @@ int main(int argc, char **argv)
 	sigaction(SIGALRM, &action, NULL);
 	lock = must_open(argv[2], O_RDWR | O_CREAT);
 	other = must_open(argv[3], O_RDWR | O_CREAT);
-	if (strncmp(how, "thread", 6) == 0) {
-		sigaddset(&alarm_only, SIGALRM);
+	sigaddset(&alarm_only, SIGALRM);
+	if (strncmp(how, "thread", 6) == 0 || strcmp(how, "beside") == 0) {
 		sigprocmask(SIG_BLOCK, &alarm_only, NULL);
-		pthread_create(&thread, NULL, other_thread, &alarm_only);
+		pthread_create(&thread, NULL, *how == 't' ? other_thread : idle_thread, &alarm_only);
 	}
+	if (strcmp(how, "beside") == 0)
+		sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
 	if (sigsetjmp(out, 1) == 0) {
 		wait_for_lock();
 	} else {

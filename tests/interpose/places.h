@@ -17,10 +17,12 @@ static const char *path;
 static void lock_all(const char *who); /* takes and gives up locks on `path`, and prints each call */
 static long lock_in_thread(int fd);    /* the same on fd, without printing; how many calls failed */
 
-__attribute__((constructor)) static void at_start(int argc, char **argv)
+__attribute__((constructor)) static void at_start(void)
 {
-	if (argc == 3 && strcmp(argv[1], "constructor") == 0) {
-		path = argv[2];
+	const char *file = started_for("constructor");
+
+	if (file) {
+		path = file;
 		lock_all("constructor");
 	}
 }

@@ -95,10 +95,12 @@ static void early(int argc, char **argv, char **envp)
 }
 __attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char **, char **) = early;
 
-__attribute__((constructor)) static void at_start(int argc, char **argv)
+__attribute__((constructor)) static void at_start(void)
 {
-	if (argc == 3 && strcmp(argv[1], "constructor") == 0) {
-		path = argv[2];
+	const char *file = started_for("constructor");
+
+	if (file) {
+		path = file;
 		all("constructor");
 	}
 }

@@ -1,4 +1,5 @@
 """Programs behave the same with the shim as without it, wherever they call from."""
+import glob
 import json
 import os
 import pathlib
@@ -10,25 +11,26 @@ import pytest
 
 import fake_keeper as fk
 from harness import wait_until
-from world import BUILD, ROOT, SHIM
+from world import BUILD, ROOT, SHIM, not_with_musl
 
-# What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's.
+# What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's; and nothing that one of glibc
+# and musl lacks, or has with other structures (shim/oldlibc.h).
 ALLOWED = set("""
-    __errno_location _exit clock_gettime dladdr dlsym fstatfs getauxval getpid getrlimit getsockopt
+    __errno_location _exit clock_gettime dladdr dlerror dlsym fstatfs getauxval getpid getrlimit getsockopt
     bcmp memchr memcmp memcpy memmove memset mkdir mmap munmap prctl sched_yield secure_getenv setrlimit setsockopt
-    sigaction statfs statx strchr strcmp strcpy strcspn strlen strncmp strrchr strstr sysconf umask unsetenv
+    sigaction statfs strchr strcmp strcpy strcspn strlen strncmp strrchr strstr sysconf umask unsetenv
     environ __environ
-    __cxa_finalize __gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable
-    __stack_chk_fail __memcpy_chk __memset_chk
+    __cxa_finalize __stack_chk_fail
 """.split())
 # F_SETLKW is a cancellation point: a wait for the keeper is libc's recv(), or read() of a timer, with a clean-up handler. All are libc's own.
-ALLOWED |= set("""
-    recv read pthread_testcancel __pthread_register_cancel __pthread_unregister_cancel __pthread_unwind_next __sigsetjmp
-""".split())
+ALLOWED |= set("recv read pthread_testcancel _pthread_cleanup_push _pthread_cleanup_pop".split())
+# Every shared library asks for these, weakly.
+NOBODYS = set("__gmon_start__ _ITM_deregisterTMCloneTable _ITM_registerTMCloneTable".split())
+MUSL = glob.glob("/lib/ld-musl-*.so.1")
 
 
-def symbols(which):
-    out = subprocess.run(["nm", "-D", which, SHIM], capture_output=True, text=True, check=True).stdout
+def symbols(which, file=SHIM):
+    out = subprocess.run(["nm", "-D", which, file], capture_output=True, text=True, check=True).stdout
     return {line.split()[-1].split("@")[0] for line in out.splitlines()}
 
 
@@ -41,11 +43,17 @@ def test_exports_are_those_of_the_map():
 
 
 def test_nothing_but_the_libc_functions_that_may_be_used():
-    assert symbols("--undefined-only") - ALLOWED == set()
+    assert symbols("--undefined-only") - NOBODYS - ALLOWED == set()
     needed = subprocess.run(["readelf", "-d", SHIM], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"NEEDED.*\[(.*)\]", needed) == ["libc.so.6"]
 
 
+@pytest.mark.skipif(not MUSL, reason="musl is not installed")
+def test_musl_has_them_too():
+    assert ALLOWED - symbols("--defined-only", MUSL[0]) == set()
+
+
+@not_with_musl("about the keeper's objects")
 def test_the_keepers_threads_fork_only_what_is_async_signal_safe():
     """A child of one thread of many has libc's locks as another thread had them. These files fork before there are threads."""
     def lacks(file):
@@ -85,8 +93,7 @@ def test_another_system_call_is_a_jump_and_writes_nothing():
 
 
 # Names that a process has with glibc before 2.34 only if it has libdl or libpthread.
-ELSEWHERE_BEFORE = ("dlsym", "dladdr", "pthread_testcancel", "__pthread_register_cancel", "__pthread_unregister_cancel",
-                    "__pthread_unwind_next")
+ELSEWHERE_BEFORE = ("dlsym", "dladdr", "dlerror", "pthread_testcancel", "_pthread_cleanup_push", "_pthread_cleanup_pop")
 
 
 @pytest.mark.parametrize("case", [("flock_calls", "{lock}", "{folder}/data"), ("fcntl_calls", "{lock}"),
@@ -198,6 +205,10 @@ def test_a_report_goes_by_what_the_keeper_says(world, program, space, protected)
     assert row["taken"] + row["taken_unprotected"] > 0 == row["taken_unprotected" if protected else "taken"], row
 
 
+PREINIT = not_with_musl("musl calls no .preinit_array: nothing runs before it knows the environment")
+
+
+@PREINIT
 def test_before_libc_knows_the_environment_a_lock_is_refused(world):
     with world.keeper() as keeper:
         result = run(world, ("places", "preinit", "{lock}"))
@@ -206,6 +217,7 @@ def test_before_libc_knows_the_environment_a_lock_is_refused(world):
         assert run(world, ("places", "constructor", "{lock}")).stdout.startswith("constructor: 0 -") and keeper.requests
 
 
+@PREINIT
 def test_so_is_a_lock_by_syscall(world):
     with world.keeper() as keeper:
         lines = run(world, ("syscall_calls", "preinit", "{lock}")).stdout

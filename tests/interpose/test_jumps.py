@@ -6,7 +6,7 @@ import pytest
 
 import fake_keeper as fk
 from harness import wait_until
-from world import wait_in_pause, wait_in_recv
+from world import not_with_musl, wait_in_pause, wait_in_recv
 from test_asking import Script
 
 
@@ -41,6 +41,20 @@ def test_the_next_call_ends_it(world, script, how):
     assert process.stdout.readline() == "other: 0 -\n"
     assert process.stdout.readline() == "open: 0 1 2 3 4\n"
     wait_until(lambda: waiting.sock.fileno() < 0, "the keeper hears that nobody waits any more")
+    assert end(process) == []
+
+
+@not_with_musl("longjmp() of musl runs no cleanup handler, and the next call ends it")
+def test_a_jump_beside_other_threads_ends_a_record_call_at_once(world, script):
+    """glibc runs the handler that is for cancelled threads."""
+    process = start(world, "beside")
+    waiting, _ = script.next()
+    wait_in_recv(process)
+    os.kill(process.pid, signal.SIGALRM)
+    assert process.stdout.readline() == "open: 0 1 2 3 4\n"
+    wait_until(lambda: waiting.sock.fileno() < 0, "the keeper hears that nobody waits any more")
+    assert process.stdout.readline() == "other: 0 -\n"
+    assert process.stdout.readline() == "open: 0 1 2 3 4\n"
     assert end(process) == []
 
 

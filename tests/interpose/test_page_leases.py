@@ -216,6 +216,8 @@ int fcntl64(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, struct flock *);
 	va_end(ap);
+	if (!next) /* musl */
+		next = (int (*)(int, int, ...))dlsym(RTLD_NEXT, "fcntl");
 	rc = next(fd, cmd, arg);
 	return (cmd == F_SETLK || cmd == F_OFD_SETLK) && arg->l_type != F_UNLCK ? taken(rc) : rc;
 }

@@ -139,11 +139,11 @@ def calls_of_the_lock(world, call):
             continue
         name = match[1]
         counts[name] = counts.get(name, 0) + 1
-        if name == "write" and '"second: ' in line:
+        if name in ("write", "writev") and '"second: ' in line:
             break
         if inside and name not in NOT_FAILED:
             found.append((name, counts[name]))
-        inside |= name == "write" and '"first: ' in line
+        inside |= name in ("write", "writev") and '"first: ' in line
     assert len(found) > 8, found
     return found
 

@@ -7,6 +7,8 @@ import shutil
 import signal
 import subprocess
 
+import pytest
+
 import fake_keeper as fk
 from harness import wait_until
 
@@ -14,8 +16,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("DFLOCK_BUILD", ROOT / "build"))
 SHIM = BUILD / "libdflock.so"
 PROGRAMS = BUILD / "tests" / "interpose"
+MUSL = b"/ld-musl-" in (PROGRAMS / "places").read_bytes()  # `make check-musl`
 RECVFROM = {"x86_64": "45", "aarch64": "207"}[os.uname().machine]
 READ = {"x86_64": "0", "aarch64": "63"}[os.uname().machine]
+
+
+def not_with_musl(reason):
+    return pytest.mark.skipif(MUSL, reason=reason)
 
 
 class World:
