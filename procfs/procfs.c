@@ -161,55 +161,58 @@ ssize_t procfs_head(int dirfd, const char *name, char *text, size_t size)
 
 int procfs_walk(struct procfs_walk *walk, int dirfd, const char *name)
 {
-	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
-
-	walk->dir = NULL;
-	if (fd < 0)
-		return -errno;
-	walk->dir = fdopendir(fd);
-	ret = walk->dir ? 0 : -errno;
-	if (ret < 0)
-		close(fd);
-	return ret;
+	walk->fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	walk->at = walk->next = walk->len = 0;
+	return walk->fd < 0 ? -errno : 0;
 }
 
 int procfs_next(struct procfs_walk *walk)
 {
-	struct dirent *d;
+	for (;;) {
+		const struct sys_dirent *entry;
 
-	/* The kernel's numbers are no larger than an int; "self" and "irq" begin with a letter. */
-	while ((d = readdir(walk->dir)))
-		if (isdigit((unsigned char)d->d_name[0]))
-			return (int)strtol(d->d_name, NULL, 10);
-	return -1;
+		if (walk->next >= walk->len) {
+			walk->len = syscall(SYS_getdents64, walk->fd, walk->entries, sizeof(walk->entries));
+			walk->next = 0;
+		}
+		if (walk->len <= 0)
+			return -1;
+		entry = (const struct sys_dirent *)(walk->entries + walk->next);
+		walk->next += entry->length;
+		walk->at = (long)entry->off;
+		/* The kernel's numbers are no larger than an int; "self" and "irq" begin with a letter. */
+		if (isdigit((unsigned char)entry->name[0]))
+			return (int)strtol(entry->name, NULL, 10);
+	}
 }
 
 int procfs_walk_fd(const struct procfs_walk *walk)
 {
-	return dirfd(walk->dir);
+	return walk->fd;
 }
 
 long procfs_walk_at(const struct procfs_walk *walk)
 {
-	return telldir(walk->dir);
+	return walk->at;
 }
 
 void procfs_walk_to(struct procfs_walk *walk, long at)
 {
-	seekdir(walk->dir, at);
+	walk->next = walk->len = 0;
+	lseek(walk->fd, at, SEEK_SET);
 }
 
 void procfs_walk_end(struct procfs_walk *walk)
 {
-	if (walk->dir)
-		closedir(walk->dir);
-	walk->dir = NULL;
+	if (walk->fd >= 0)
+		close(walk->fd);
+	walk->fd = -1;
 }
 
 /* One call: an entry of a number of up to 12 digits takes at most 32 bytes here. */
 static bool procfs_lists_few(const char *path, unsigned most)
 {
-	char entries[PROCFS_FEW_MAX * 32 + 1024];
+	_Alignas(struct sys_dirent) char entries[PROCFS_FEW_MAX * 32 + 1024];
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	unsigned count = 0;
 	long bytes;
@@ -219,7 +222,7 @@ static bool procfs_lists_few(const char *path, unsigned most)
 	bytes = syscall(SYS_getdents64, fd, entries, sizeof(entries));
 	close(fd);
 	for (long at = 0; at < bytes; count++)
-		at += *(const unsigned short *)(entries + at + 16); /* d_reclen */
+		at += ((const struct sys_dirent *)(entries + at))->length;
 	return count <= most;
 }
 

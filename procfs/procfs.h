@@ -13,7 +13,6 @@
 #ifndef DFLOCK_PROCFS_PROCFS_H
 #define DFLOCK_PROCFS_PROCFS_H
 
-#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +20,7 @@
 #include <sys/types.h>
 
 #include "wire/msg.h"
+#include "wire/sys.h"
 
 /* A text that is read again and again into the same memory. Begin with {0}; procfs_free() at the end. */
 struct procfs_text {
@@ -47,7 +47,11 @@ ssize_t procfs_head(int dirfd, const char *name, char *text, size_t size);
  *	procfs_walk_end(&walk);
  */
 struct procfs_walk {
-	DIR *dir;
+	int fd;
+	long at;        /* where the entry that was returned last ends */
+	long next, len; /* of `entries` */
+	/* Enough for most processes. The kernel makes an inode for each descriptor that it lists, so more would take long. */
+	_Alignas(struct sys_dirent) char entries[2048];
 };
 
 /* Begins a walk. 0 or -errno: -ENOENT, -ESRCH: the process has ended; -EACCES: it may not be looked into. dirfd as for

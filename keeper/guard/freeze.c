@@ -48,6 +48,8 @@ void freeze_ask(struct freeze *f, int64_t now_ns)
 		return;
 	family_free(&f->targets);
 	relying_find_unshown(&f->relying, &f->targets, FREEZE_ASKED_SLOTS, NULL);
+	if (clock_now_ns() < slots_freeze_at_ns(t)) /* the search took long, and the leases are sure again */
+		return;
 	if (family_count(&f->targets) && !f->killed) /* one that waits in the kernel is found again and again */
 		deeds_add(
 			t, EVENT_HOLDERS_KILLED, FREEZE_ASKED_SLOTS, &f->targets, family_count(&f->targets),

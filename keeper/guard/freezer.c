@@ -38,6 +38,7 @@
 #define FREEZER_SEIZE_NS  (10 * NS_PER_MS)  /* time for PTRACE_SEIZE to return */
 #define FREEZER_STOP_NS   (100 * NS_PER_MS) /* time for stopping them; then they are killed, stopped or not */
 #define FREEZER_REPRIEVES 10                /* looks in which holders are only stopped */
+#define FREEZER_SEARCHES  4                 /* a look may search for this part of the time that the leases have left */
 
 /* An outage may last for hours, and a look reads every process of the machine. A process that gets a kernel lock past
  * the deadline was granted nothing: if it is found later, it has done no harm. */
@@ -213,12 +214,14 @@ static int freezer_others(struct freeze *f, int64_t now_ns, int64_t freeze_at_ns
 int freezer_look(struct freeze *f, int max_ms)
 {
 	struct table *table = f->table;
-	int64_t now = clock_now_ns(), freeze_at = slots_freeze_at_ns(table);
+	int64_t now = clock_now_ns(), freeze_at = slots_freeze_at_ns(table), deadline = slots_deadline_ns(table);
 	bool leases = slots_any(table, SLOTS_SURE_UNTIL);
 	bool due = freeze_at && now >= freeze_at && leases, late;
 
 	if (due)
 		freeze_begin(f, now);
+	f->relying.due = due;
+	f->relying.until_ns = deadline > now ? now + (deadline - now) / FREEZER_SEARCHES : 0;
 	freezer_find_first(f, due, freeze_at);
 	slots_set(table, SLOTS_IN(TABLE_LOST) | SLOTS_AS(ON_LOST_WARN), TABLE_FREE);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)))

@@ -15,6 +15,8 @@
 #define WATCHDOG_MOST_US (INT64_MAX / NS_PER_US)
 #define WATCHDOG_PARTS   4 /* it is told so often in the time that it grants */
 
+static struct manager *manager_ours; /* NULL: none, or it was ended */
+
 /* A path, or with "@" an abstract name. False: neither, or too long. */
 static bool manager_address(struct manager *m, const char *name)
 {
@@ -61,6 +63,7 @@ void manager_begin(struct manager *m, bool ours)
 	const char *name = ours ? getenv(names[0]) : NULL;
 
 	*m = (struct manager){.fd = -1};
+	manager_ours = m;
 	if (name && manager_address(m, name)) {
 		m->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 		m->watchdog_ns = manager_watchdog_ns();
@@ -74,6 +77,7 @@ void manager_end(struct manager *m)
 	if (m->fd >= 0)
 		close(m->fd);
 	m->fd = -1;
+	manager_ours = NULL;
 }
 
 static bool manager_tell(const struct manager *m, const char *what)
@@ -105,6 +109,12 @@ void manager_alive(struct manager *m, int64_t now_ns)
 {
 	if (m->watchdog_ns && now_ns - m->told_ns >= m->watchdog_ns / WATCHDOG_PARTS && manager_tell(m, "WATCHDOG=1"))
 		m->told_ns = now_ns;
+}
+
+void manager_tick(void)
+{
+	if (manager_ours)
+		manager_alive(manager_ours, clock_now_ns());
 }
 
 int manager_wait_ms(const struct manager *m, int wait_ms)

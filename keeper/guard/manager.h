@@ -37,6 +37,8 @@ void manager_stopping(struct manager *m);
 
 /* This process runs: tells so if a quarter of watchdog_ns is over. now_ns: clock_now_ns(). */
 void manager_alive(struct manager *m, int64_t now_ns);
+/* The same, from work that may take long: of the manager that was begun last, if it was not ended. */
+void manager_tick(void);
 /* How long this process may wait before it calls manager_alive() again: at most wait_ms. */
 int manager_wait_ms(const struct manager *m, int wait_ms);
 

@@ -28,6 +28,8 @@
 #include "keeper/guard/deeds.h"
 #include "keeper/guard/farewell.h"
 #include "keeper/guard/lastwords.h"
+#include "keeper/guard/manager.h"
+#include "keeper/guard/slots.h"
 #include "keeper/kernel/holders.h"
 #include "keeper/log.h"
 
@@ -41,6 +43,7 @@ struct order_target {
 };
 
 struct order_look {
+	const struct orders *all;
 	const struct order *order;
 	struct family *family;
 };
@@ -54,16 +57,27 @@ static int order_on_holder(void *arg, const struct holder *h)
 	return family_add(look->family, h->pid) < 0 ? -ENOMEM : HOLDERS_LATER;
 }
 
+/* A search that takes long must not delay a freeze: what was found so far counts. */
+static int order_on_turn(void *arg)
+{
+	const struct order_look *look = arg;
+	int64_t freeze_at = slots_freeze_at_ns(look->all->table);
+
+	manager_tick();
+	return freeze_at && clock_now_ns() >= freeze_at ? -ECANCELED : 0;
+}
+
 /* Adds the processes that have the lock of the order. Are there any? */
 static bool order_find(const struct orders *all, const struct order *o, struct family *family)
 {
-	struct order_look look = {.order = o, .family = family};
+	struct order_look look = {.all = all, .order = o, .family = family};
 
 	holders_search(&(struct holders_search){.files = &o->file,
 						.count = 1,
 						.ignore_pid = all->keeper,
 						.how = HOLDERS_AT_ONCE,
 						.cb = order_on_holder,
+						.turn = order_on_turn,
 						.arg = &look});
 	return family_count(family) > 0;
 }

@@ -7,11 +7,15 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "keeper/clock.h"
+#include "keeper/guard/manager.h"
 #include "keeper/guard/slots.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_words.h"
 #include "keeper/kernel/census.h"
 #include "keeper/log.h"
+
+#define LOOK_KIN_PART 4 /* one in so many parts of a long search looks for what the holders have started */
 
 /* --- one look --- */
 
@@ -104,6 +108,40 @@ void look_end(struct look *look)
 	free(look->beyond);
 }
 
+/* What the holders that were found so far have started need not wait for the end of the search. */
+static int look_add_kin(struct look *look)
+{
+	size_t count = family_count(look->family);
+	int ret = family_add_descendants(look->family, look->keeper);
+
+	for (; look->found && count < family_count(look->family); count++)
+		look->found->cb(look->found->arg, family_at(look->family, count));
+	return ret;
+}
+
+static bool look_is_over(const struct look *look, int64_t now_ns)
+{
+	return look->due && (now_ns < slots_freeze_at_ns(look->table) || (look->until_ns && now_ns > look->until_ns));
+}
+
+/* What is left are processes with so many descriptors that the search may take minutes. */
+static int look_on_turn(void *arg)
+{
+	struct look *look = arg;
+	int64_t now = clock_now_ns(), passed_ns;
+	int ret;
+
+	manager_tick();
+	if (look_is_over(look, now)) /* mutant: look-over */
+		return -ECANCELED;
+	if (now < look->kin_ns)
+		return 0;
+	ret = look_add_kin(look); /* mutant: look-kin */
+	passed_ns = clock_now_ns() - now;
+	look->kin_ns = now + passed_ns + LOOK_KIN_PART * passed_ns;
+	return ret;
+}
+
 static struct holders_search look_ask(struct look *look)
 {
 	return (struct holders_search){.files = look->claims.files,
@@ -111,6 +149,7 @@ static struct holders_search look_ask(struct look *look)
 				       .ignore_pid = look->keeper,
 				       .how = HOLDERS_AT_ONCE,
 				       .cb = look_holder,
+				       .turn = look_on_turn,
 				       .arg = look};
 }
 
@@ -182,17 +221,20 @@ static void relying_run(struct relying *r, struct family *family, unsigned which
 {
 	struct look look = {.table = r->table,
 			    .keeper = r->keeper,
+			    .due = r->due && which & SLOTS_SURE_UNTIL,
+			    .until_ns = r->until_ns,
 			    .first = r->first_known ? &r->first : NULL,
 			    .found = found,
 			    .family = family};
-	int ret = slots_claims(look.table, which, &look.claims);
+	int ret = slots_claims(look.table, which, &look.claims), kin = 0;
 
 	if (ret == 0)
 		ret = search(&look);
 	look_end(&look);
-	if (ret == 0)
-		ret = family_add_descendants(family, r->keeper);
-	if (ret < 0 && !r->blind)
+	if (ret == 0 || ret == -ECANCELED)
+		kin = family_add_descendants(family, r->keeper);
+	ret = kin < 0 ? kin : ret;
+	if (ret < 0 && ret != -ECANCELED && !r->blind)
 		log_event(LINE_SEARCH_FAILED, "the processes that hold locks cannot be searched for: %s; tried again",
 			  strerror(-ret));
 	r->blind = ret < 0;
@@ -249,6 +291,7 @@ bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const
 	}
 	if (r->first_known || !(due || slots_any(r->table, SLOTS_IN(TABLE_LOST))))
 		return false;
+	family_free(&r->first); /* of a search that was ended early */
 	relying_find_calls(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found); /* mutant: first-calls */
 	relying_find(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
 	r->first_known = !r->blind;

@@ -47,6 +47,9 @@ struct look {
 	struct claims claims;           /* slots_claims() */
 	pid_t last;                     /* the process that was found last */
 	bool *beyond;                   /* of each claim: a lock on it has a holder that cannot be stopped */
+	bool due;                       /* it ends when the leases are sure again, ... */
+	int64_t until_ns;               /* ... or then: relying->until_ns */
+	int64_t kin_ns;                 /* when to add again what the processes have started */
 };
 
 struct relying {
@@ -55,7 +58,11 @@ struct relying {
 	struct family first;
 	bool first_known;
 	int64_t first_freeze_at; /* the table's freeze_at when they were searched for */
-	bool blind;              /* the last search failed, and the log says so */
+	/* Set by freezer.c: a freeze is due. A search for its holders ends when the leases are sure again, and, unless it is 0, at until_ns:
+	 * then without those that only the last of very many descriptors would show. It is repeated. */
+	bool due;
+	int64_t until_ns;
+	bool blind; /* the last search failed or was ended early, and the log says so if it failed */
 };
 
 /* Begin with {.table = ...}. */

@@ -134,6 +134,13 @@ static int census_on_seen(void *arg, const struct procfs_lock *lock)
 	return ret < 0 ? ret : 0;
 }
 
+static int census_on_turn(void *arg)
+{
+	const struct census *c = arg;
+
+	return c->ask->turn(c->ask->arg);
+}
+
 static int census_search(struct census *c, bool again)
 {
 	struct holders_search search = *c->ask;
@@ -142,6 +149,7 @@ static int census_search(struct census *c, bool again)
 	search.cb = again && !(search.how & HOLDERS_AT_ONCE) ? census_on_known : census_on_holder;
 	search.how |= again ? HOLDERS_AT_ONCE : 0;
 	search.seen = census_on_seen;
+	search.turn = c->ask->turn ? census_on_turn : NULL;
 	search.arg = c;
 	ret = holders_search(&search);
 	if (!again)

@@ -26,7 +26,7 @@
 #include "procfs/procfs.h"
 #include "wire/msg.h"
 
-#define TURN_NS (5 * NS_PER_MS) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go */
+#define TURN_NS (NS_PER_MS / 10) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go, at first */
 
 /* A descriptor table that has not been read to its end: of the process, or of a thread that has its own. */
 struct holders_rest {
@@ -41,6 +41,7 @@ struct holders_state {
 	struct procfs_text text;
 	UT_array found; /* struct holder: of the process that is being looked at, unless HOLDERS_AT_ONCE */
 	UT_array rests; /* struct holders_rest */
+	int64_t turn_ns;
 	size_t unseen;
 	int error;
 };
@@ -176,7 +177,7 @@ static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, 
 			      const struct holders_rest *rest)
 {
 	bool at_once = s->ask->how & HOLDERS_AT_ONCE;
-	int64_t end = at_once ? clock_now_ns() + TURN_NS : 0;
+	int64_t end = at_once ? clock_now_ns() + s->turn_ns : 0;
 	bool known = rest->known;
 	int ret = 0, fd;
 
@@ -191,7 +192,7 @@ static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, 
 		known = known || look.enough;
 		if (look.enough && !s->ask->seen)
 			return 0;
-		if (ret || !at_once || (known ? rest->known : clock_now_ns() <= end))
+		if (ret || !at_once || (known == rest->known && clock_now_ns() <= end))
 			continue;
 		left.at = procfs_walk_at(fds);
 		left.known = known;
@@ -326,6 +327,11 @@ static int holders_look_at_process(struct holders_state *s, const struct holders
 	return ret;
 }
 
+static int holders_on_turn(const struct holders_state *s)
+{
+	return s->ask->turn && utarray_len(&s->rests) ? s->ask->turn(s->ask->arg) : 0;
+}
+
 /* One turn for each kept table: of processes that were found before, or of those that were not. False: there were
  * none. */
 static bool holders_take_turns(struct holders_state *s, bool known, int *ret)
@@ -342,6 +348,8 @@ static bool holders_take_turns(struct holders_state *s, bool known, int *ret)
 		}
 		any = true;
 		*ret = holders_look_at_process(s, &rest);
+		if (!*ret)
+			*ret = holders_on_turn(s);
 	}
 	/* Tables that were kept again come after these. */
 	if (count > kept)
@@ -373,15 +381,17 @@ static int holders_search_these(struct holders_state *s)
 
 int holders_search(struct holders_search *ask)
 {
-	struct holders_state s = {.ask = ask};
+	struct holders_state s = {.ask = ask, .turn_ns = TURN_NS};
 	int ret;
 
 	ask->unseen = 0;
 	ret = file_index_build(&s.index, ask->files, ask->count);
 	if (!ret)
 		ret = ask->pids ? holders_search_these(&s) : holders_search_all(&s);
+	if (!ret)
+		ret = holders_on_turn(&s);
 	while (!ret && (holders_take_turns(&s, false, &ret) || holders_take_turns(&s, true, &ret)))
-		;
+		s.turn_ns *= 2;
 	ask->unseen = s.unseen;
 	file_index_free(&s.index);
 	procfs_free(&s.text);

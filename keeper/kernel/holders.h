@@ -83,9 +83,10 @@ typedef int holders_seen_cb(void *arg, const struct procfs_lock *lock);
 enum holders_how {
 	/*
 	 * cb is called as soon as a lock is found, in any order; a lock with several descriptors comes several times;
-	 * started and start_ticks are 0. No process takes more than its turn: the search goes on with a process that
-	 * has very many descriptors, or locks, after it has looked at all others. Without this flag: all locks of a
-	 * process together, each once.
+	 * started and start_ticks are 0. No process takes more than its turn: the search goes on with processes that
+	 * have many descriptors, or locks, after it has looked at all others. A turn is short at first, and then twice as
+	 * long each time: so it does not matter to a process how many others have more than it. Without this flag: all
+	 * locks of a process together, each once.
 	 */
 	HOLDERS_AT_ONCE = 1 << 0,
 	HOLDERS_COMMANDS = 1 << 1, /* not with HOLDERS_AT_ONCE */
@@ -100,6 +101,9 @@ struct holders_search {
 	unsigned how;
 	holders_cb *cb;
 	holders_seen_cb *seen; /* or NULL */
+	/* With HOLDERS_AT_ONCE; or NULL. Called when all processes were looked at but for those that have more than their
+	 * first turn, and then after each turn. A result other than 0 ends the search, which returns it. */
+	int (*turn)(void *arg);
 	void *arg;
 	size_t unseen; /* result: processes that could not be looked into */
 };

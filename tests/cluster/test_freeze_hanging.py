@@ -4,6 +4,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 
 import pytest
 from harness import Job, wait_until
@@ -96,9 +97,9 @@ def times(path):
         return [int(line) for line in f.read().split("\n")[:-1]]
 
 
-def clock_job(host, name):
+def clock_job(host, name, *how):
     path = host.path(name + ".out")
-    process = host.popen("flock", host.path(name), "/usr/bin/python3", "-c", CLOCK_JOB, path)
+    process = host.popen("flock", *how, host.path(name), "/usr/bin/python3", "-c", CLOCK_JOB, path)
     wait_until(lambda: size(path), "the job runs")
     return process, path
 
@@ -154,6 +155,50 @@ def test_it_delays_the_stop_of_no_other_process(ground, proxy, count):
     assert f"{2 + 1 + count} processes that hold locks" in a.log()
     assert "could not be stopped in time" not in a.log()
     assert all(state(p) == "D" for p in pids)
+    other.kill()
+    process.kill()
+
+
+# Many processes with one table of as many descriptors as they may have: that costs the user next to nothing.
+CROWD = """
+import ctypes, os, resource, signal, sys
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+os.setuid(12345)
+a, b = os.pipe()
+for _ in range(min(hard, 500000) - 100):
+    os.dup(a)
+for i in range(int(sys.argv[1])):
+    if ctypes.CDLL(None).syscall({"x86_64": 56, "aarch64": 220}[os.uname().machine], 0x400 | signal.SIGCHLD, 0, 0, 0, 0) == 0:  # CLONE_FILES
+        signal.pause()
+print("there", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def crowd():
+    with subprocess.Popen([sys.executable, "-c", CROWD, "100"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout.readline() == "there\n"
+        yield
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
+def test_a_crowd_with_millions_of_descriptors_delays_nobody(ground, proxy, crowd):
+    """Neither the stop of a process that has not the lock itself, nor its going on when the store answers again."""
+    a, b, _ = ground
+    process, path = clock_job(a, "f", "-o")
+    cut(proxy)
+    wait_until(lambda: is_frozen(path), "it is frozen")
+    proxy.accepting = True
+    grows(path)
+    cut(proxy)
+    other, other_path = clock_job(b, "f")
+    wait_until(lambda: size(other_path) > 1000, "the other job runs")
+    first = times(other_path)[0]
+    late = [t for t in times(path) if t >= first]
+    assert not late, f"{len(late)} lines of the first job after the second one began"
     other.kill()
     process.kill()
 
