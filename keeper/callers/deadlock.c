@@ -44,7 +44,8 @@ struct deadlock_followed {
 
 struct deadlock {
 	struct chases chases;
-	UT_array next; /* struct deadlock_followed: for the next search */
+	UT_array next;     /* struct deadlock_followed: for the next search */
+	uint64_t followed; /* how many chases were */
 	bool searching;
 };
 
@@ -62,8 +63,8 @@ struct deadlock_search {
 	struct claims claims;
 	UT_array pids;      /* pid_t */
 	bool may_wait_here; /* some of them may wait in this kernel */
-	UT_array rows;      /* struct deadlock_row: those of a process one after the other */
-	UT_array waits;     /* struct procfs_lock */
+	UT_array rows;  /* struct deadlock_row: those of a process one after the other; at the end those of a chase */
+	UT_array waits; /* struct procfs_lock */
 };
 
 int deadlock_init(struct keeper *k)
@@ -144,44 +145,82 @@ static bool deadlock_goes_on(const struct session *s, uint64_t youngest)
 static void deadlock_search_for(struct keeper *k, const struct file *file, const struct store_range *range,
 				const struct store_chase *chase);
 
-/* The process holds what the chase is after: sends the chase on to the hosts for which the process itself waits. */
-static void deadlock_follow_out(struct keeper *k, pid_t pid, const struct store_chase *chase)
+static int deadlock_by_pid(const void *a, const void *b)
 {
-	struct session *s;
+	pid_t x = ((const struct deadlock_row *)a)->pid, y = ((const struct deadlock_row *)b)->pid;
 
-	DL_FOREACH (k->sessions->all, s)
-		if (s->peer.pid == pid && deadlock_goes_on(s, chase->youngest))
-			deadlock_send_on(s->waiter.lease, chase);
+	return x < y ? -1 : x > y;
 }
 
-/* ... and to the local processes for which it waits in the kernel. */
-static void deadlock_follow_here(const struct deadlock_search *search, pid_t pid, const struct store_chase *chase)
+/* By chase, and then by process. */
+static int deadlock_by_chase(const void *a, const void *b)
+{
+	uint64_t x = ((const struct deadlock_row *)a)->chase, y = ((const struct deadlock_row *)b)->chase;
+
+	return x < y ? -1 : x > y ? 1 : deadlock_by_pid(a, b);
+}
+
+/* The processes that hold what one chase is after, but not the one that sent it. */
+struct deadlock_holders {
+	const struct deadlock_row *rows; /* by pid */
+	size_t count;
+	pid_t sender; /* 0: it is on another host */
+};
+
+static bool deadlock_holds(const struct deadlock_holders *h, pid_t pid)
+{
+	const struct deadlock_row row = {.pid = pid};
+
+	return pid != h->sender && bsearch(&row, h->rows, h->count, sizeof(row), deadlock_by_pid);
+}
+
+/* Sends the chase on to the hosts for which these processes wait: once for all that wait for one lease. */
+static void deadlock_follow_out(struct keeper *k, const struct deadlock_holders *h, const struct store_chase *chase)
+{
+	uint64_t number = ++k->deadlock->followed;
+	struct session *s;
+
+	DL_FOREACH (k->sessions->all, s) {
+		if (!deadlock_goes_on(s, chase->youngest) || s->waiter.lease->asking.chased == number ||
+		    !deadlock_holds(h, s->peer.pid)) /* mutant: chase-each */
+			continue;
+		s->waiter.lease->asking.chased = number;
+		deadlock_send_on(s->waiter.lease, chase);
+	}
+}
+
+/* ... and to the local processes for which they wait in the kernel. */
+static void deadlock_follow_here(const struct deadlock_search *search, const struct deadlock_holders *h,
+				 const struct store_chase *chase)
 {
 	const struct procfs_lock *waits = array_items(&search->waits);
 
 	for (size_t i = 0; i < utarray_len(&search->waits); i++) {
 		const struct procfs_lock *w = &waits[i];
 		const struct store_range range = {.space = WIRE_RECORD, .mode = w->mode, .from = w->from, .to = w->to};
-		const struct file *file = w->locker == pid ? file_find_by_id(search->keeper, w->dev, w->ino) : NULL;
+		const struct file *file =
+			deadlock_holds(h, w->locker) ? file_find_by_id(search->keeper, w->dev, w->ino) : NULL;
 
 		if (file)
 			deadlock_search_for(search->keeper, file, &range, chase);
 	}
 }
 
-static void deadlock_follow(const struct deadlock_search *search, const struct deadlock_row *row)
+/* The rows of one chase. */
+static void deadlock_follow(const struct deadlock_search *search, const struct deadlock_row *rows, size_t count)
 {
-	struct store_chase next = ((const struct deadlock_followed *)array_at(&search->chases, row->chase))->chase;
+	struct store_chase next = ((const struct deadlock_followed *)array_at(&search->chases, rows->chase))->chase;
 	struct keeper *k = search->keeper;
+	struct deadlock_holders h = {.rows = rows, .count = count};
 
-	if (row->pid == next.pid && strcmp(next.host, k->host) == 0) {
+	if (strcmp(next.host, k->host) == 0 && deadlock_holds(&h, next.pid)) {
+		h.sender = next.pid;
 		deadlock_came_around(k, &next);
-		return;
 	}
 	if (++next.hops >= DEADLOCK_HOPS)
 		return;
-	deadlock_follow_out(k, row->pid, &next);
-	deadlock_follow_here(search, row->pid, &next);
+	deadlock_follow_out(k, &h, &next);
+	deadlock_follow_here(search, &h, &next);
 }
 
 /* --- the search --- */
@@ -257,8 +296,17 @@ static void deadlock_searched(struct work *work)
 	struct deadlock_search *search = (struct deadlock_search *)work;
 	struct keeper *k = search->keeper;
 
-	for (size_t i = 0; i < utarray_len(&search->rows); i++)
-		deadlock_follow(search, array_at(&search->rows, i));
+	const struct deadlock_row *rows = array_items(&search->rows);
+	size_t count = utarray_len(&search->rows), first = 0;
+
+	if (count)
+		qsort(array_items(&search->rows), count, sizeof(*rows), deadlock_by_chase);
+	for (size_t i = 1; i <= count; i++) {
+		if (i < count && rows[i].chase == rows[first].chase)
+			continue;
+		deadlock_follow(search, &rows[first], i - first);
+		first = i;
+	}
 	deadlock_search_free(search);
 	k->deadlock->searching = false;
 	deadlock_search_next(k);

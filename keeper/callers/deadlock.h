@@ -14,7 +14,8 @@
  * that was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then
  * fails instead. So is one with a call that waits in the kernel since before its keeper was replaced (preload), when it asks again. OFD locks and
  * flock have no EDEADLK, in the kernel as here. At most DEADLOCK_HOPS edges are followed, and each host follows a chase once in half the
- * time after which it is repeated (chases.h), with one search at a time (deadlock.c).
+ * time after which it is repeated (chases.h), with one search at a time (deadlock.c). It goes on once for all processes here that wait for
+ * one lease.
  *
  * Loop only.
  */

@@ -72,6 +72,7 @@ struct lease_asking {
 	struct store_blocker *blockers;  /* the hosts in the way at the last answer; blocker_count */
 	size_t blocker_count;
 	struct answers *answers; /* what holders said is in the way; NULL: none has said anything yet */
+	uint64_t chased;         /* deadlock.c: the last chase that was sent on from here */
 };
 
 /* What other hosts want of it: recall.c. */

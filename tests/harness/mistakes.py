@@ -321,6 +321,7 @@ UNIT = {
         "those for which nobody waits may have all threads": [become("seeout-part", "unsigned part = 1;")],
         "other users may have root's threads": [put("seeout-room", "(uid ? SEEOUT_MAX - SEEOUT_USER_MAX : SEEOUT_MAX)", "SEEOUT_MAX")]},
     "test_deadlock": {
+        "a chase goes on from each process": [put("chase-each", "s->waiter.lease->asking.chased == number ||", "")],
         "a search does not wait for the one before": [put("chase-one", "d->searching || ", "")],
         "what has gone is searched for": [put("chase-over", " || !deadlock_is_ours(&file->locks[WIRE_RECORD], range)", "")],
         "a younger call is searched for": [put("chase-younger", "s->waiter.arrival <= youngest", "true")]},

@@ -20,7 +20,7 @@ static struct lease held, asking;
 static struct store_blocker blocker = {.host = "b-2"};
 static struct work *running;
 static unsigned searches, sent;
-static pid_t holder; /* what the search finds */
+static unsigned waiting; /* processes, each of which holds what is searched for */
 
 int workers_start(struct workers *workers, uint64_t dev, struct work *work)
 {
@@ -32,15 +32,17 @@ int workers_start(struct workers *workers, uint64_t dev, struct work *work)
 
 int holders_search(struct holders_search *ask)
 {
-	ck_assert_uint_eq(ask->pid_count, 1);
+	ck_assert_uint_eq(ask->pid_count, waiting);
 	ck_assert_int_eq(ask->pids[0], waits.peer.pid);
 	searches++;
-	return holder ? ask->cb(ask->arg, &(struct holder){.pid = holder,
-							   .space = WIRE_RECORD,
-							   .owner = WIRE_OWNER_PROCESS,
-							   .mode = WIRE_EXCLUSIVE,
-							   .to = WIRE_EOF})
-		      : 0;
+	for (unsigned i = 0; i < waiting; i++)
+		ck_assert_int_eq(ask->cb(ask->arg, &(struct holder){.pid = ask->pids[i],
+								    .space = WIRE_RECORD,
+								    .owner = WIRE_OWNER_PROCESS,
+								    .mode = WIRE_EXCLUSIVE,
+								    .to = WIRE_EOF}),
+				 0);
+	return 0;
 }
 
 int procfs_waits(procfs_lock_cb *cb, void *arg)
@@ -128,7 +130,7 @@ static void setup(void)
 				 .waiter = {.lease = &asking, .arrival = 10}};
 	sessions = (struct sessions){0};
 	DL_APPEND(sessions.all, &waits);
-	holder = waits.peer.pid;
+	waiting = 1;
 	ck_assert_int_eq(deadlock_init(&k), 0);
 }
 
@@ -197,4 +199,24 @@ TEST(what_is_over_is_dropped)
 	waits.state = SESSION_READING; /* it waits no more: the chase ends with it */
 	finish();
 	ck_assert(searches == 2 && sent == 1);
+}
+
+TEST(one_message_for_all_that_wait_for_one_lease)
+{
+	struct session others[3];
+
+	for (int i = 0; i < 3; i++) {
+		others[i] = waits;
+		others[i].peer.pid = 8 + i;
+		DL_APPEND(sessions.all, &others[i]);
+	}
+	waiting = 4;
+	chased(11, 0);
+	chased(11, 1);
+	chased(11, 2);
+	finish();
+	ck_assert_uint_eq(sent, 1);
+	finish();
+	ck_assert_uint_eq(sent, 3); /* each of the two that came meanwhile */
+	ck_assert_ptr_null(running);
 }
