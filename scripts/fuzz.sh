@@ -49,7 +49,7 @@ fuzz() {
 
 	mkdir "$corpus" "$work/$name.tmp" && seeds "$name" "$corpus" || return 1
 	# shellcheck disable=SC2046,SC2086 # lists of flags
-	"$CC" $flags -fsanitize=fuzzer,$sanitizers -std=gnu11 -Wall -Wextra -Werror -D_GNU_SOURCE -I. \
+	"$CC" $flags -fsanitize=fuzzer,$sanitizers -std=gnu11 -Wall -Wextra -Werror -Wno-unused-parameter -D_GNU_SOURCE -I. \
 		$(pkg-config --cflags $pkgs) -o "$build/$name" "tests/fuzz/$name.c" $build/libcore.a \
 		$(pkg-config --libs $pkgs) -pthread || return 1
 	if ! TMPDIR=$work/$name.tmp "$build/$name" -max_total_time="$seconds" -max_len=8192 -timeout=10 -verbosity=1 \

@@ -38,10 +38,7 @@ static void answer_word(const char *word)
 	fflush(stdout);
 }
 
-static void answer(int ret, int err)
-{
-	answer_word(ret >= 0 ? "ok" : strerrorname_np(err));
-}
+static void answer(int ret, int err) { answer_word(ret >= 0 ? "ok" : strerrorname_np(err)); }
 
 static int *slot(const char *word)
 {
@@ -79,10 +76,7 @@ static int flock_op(void)
 	return op;
 }
 
-static void on_alarm(int sig)
-{
-	(void)sig;
-}
+static void on_alarm(int sig) {}
 
 static void set_alarm(const char *word, int flags)
 {

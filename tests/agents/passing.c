@@ -49,10 +49,7 @@ static int pass(int sock, ssize_t (*how)(int, struct msghdr *, int))
 	return 0;
 }
 
-static ssize_t send_it(int sock, struct msghdr *msg, int flags)
-{
-	return sendmsg(sock, msg, flags);
-}
+static ssize_t send_it(int sock, struct msghdr *msg, int flags) { return sendmsg(sock, msg, flags); }
 
 static int do_lock(const char *file)
 {

@@ -50,10 +50,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 		exit(0); /* the driver has ended */
 }
 
-static void answer(int ret)
-{
-	say("%s", ret >= 0 ? "ok" : strerrorname_np(errno));
-}
+static void answer(int ret) { say("%s", ret >= 0 ? "ok" : strerrorname_np(errno)); }
 
 static void answer_number(int ret)
 {
@@ -305,10 +302,7 @@ static void play(char *command)
 	die(word);
 }
 
-static void on_interrupt(int sig)
-{
-	(void)sig;
-}
+static void on_interrupt(int sig) {}
 
 int main(int argc, char **argv)
 {

@@ -52,10 +52,7 @@ struct visit {
 	uint64_t ticks[WORKERS]; /* of the worker that it met; 0: none */
 };
 
-static unsigned dice(unsigned sides)
-{
-	return (unsigned)rand_r(&seed) / 7 % sides;
-}
+static unsigned dice(unsigned sides) { return (unsigned)rand_r(&seed) / 7 % sides; }
 
 static void wrong(const char *what, int zone)
 {
@@ -124,10 +121,7 @@ static int64_t now_us(void)
 	return t.tv_sec * 1000000ll + t.tv_nsec / 1000;
 }
 
-static void tick(void)
-{
-	__atomic_add_fetch(&self->ticks, 1, __ATOMIC_SEQ_CST);
-}
+static void tick(void) { __atomic_add_fetch(&self->ticks, 1, __ATOMIC_SEQ_CST); }
 
 /* As short as possible, or for as long as a lease may need to go to another host. */
 static void work(bool longer)

@@ -85,10 +85,7 @@ static void spend(unsigned max_us)
 	nanosleep(&t, NULL);
 }
 
-static void on_alarm(int sig)
-{
-	(void)sig;
-}
+static void on_alarm(int sig) {}
 
 static void set_alarm(unsigned us)
 {

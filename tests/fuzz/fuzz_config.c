@@ -16,10 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__lsan_default_suppressions(void);
 
 /* libconfig 1.5 loses the string that it was reading when it finds a syntax error. */
-const char *__lsan_default_suppressions(void)
-{
-	return "leak:libconfig.so\n";
-}
+const char *__lsan_default_suppressions(void) { return "leak:libconfig.so\n"; }
 
 static void check(int ok, const char *what)
 {

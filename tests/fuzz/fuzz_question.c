@@ -175,10 +175,7 @@ static bool on_entry(void *arg, const struct table_entry *e)
 	return true;
 }
 
-static void close_table(void)
-{
-	table_close(&table);
-}
+static void close_table(void) { table_close(&table); }
 
 static void open_table(int may_complain)
 {
@@ -307,7 +304,6 @@ static void clean_up(void)
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	const char *tmp = getenv("TMPDIR");
-	(void)argc, (void)argv;
 	snprintf(folder, sizeof(folder), "%s/dflock-fuzz-XXXXXX", tmp ? tmp : "/tmp");
 	check(mkdtemp(folder) != NULL, "no folder");
 	dir_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -231,7 +231,6 @@ static void read_files(const uint8_t *data, size_t size)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	(void)argc, (void)argv;
 	ca = tls_identify(NULL, "The fuzzer's authority", NULL, -DAY_S, DAY_S);
 	leaf = tls_identify(&ca, HOST, "DNS:" HOST ",IP:10.0.0.1", -DAY_S, DAY_S);
 	trusting = tls_client(&ca, NULL);

@@ -211,9 +211,6 @@ UNIT = {
         "the loop does not wait for a thread that fires": [skip("fire-disarmed")],
         "the probe sends, and the table does not say so": SIMULATOR["the probe sends, and the table does not say so"],
     },
-    "test_act": {
-        "the probe sends what is not to go back any more": SIMULATOR["the probe sends what is not to go back any more"],
-    },
     "test_probe_threads": {
         "each local test has a thread": [condition("probe-at-once", "true")],
         "all threads are parked": [put("probe-parked", "probes->parked < PARKED_MAX && ", "")],
@@ -297,7 +294,9 @@ UNIT = {
         "a lease is put back without its key": [put("key-back", "may_put", "false")],
         "a lease that its host does not know keeps its key": [put("key-extra", "redis.call('HLEN', held) - 1 > tonumber(ARGV[4])", "false")],
     },
-    "test_act": {"the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"]},
+    "test_act": {
+        "the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"],
+        "the probe sends what is not to go back any more": SIMULATOR["the probe sends what is not to go back any more"]},
     "test_serve": {
         "callers are granted while their lease is taken away": [condition("serve-breaking", "false")],
         "every caller passes those that wait elsewhere": [condition("newcomer", "true")],

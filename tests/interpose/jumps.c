@@ -42,7 +42,6 @@ static __attribute__((noinline)) void lock_deeper(int depth)
 
 static void on_alarm(int number)
 {
-	(void)number;
 	if (strncmp(how, "nested", 6) != 0)
 		siglongjmp(out, 1);
 	CALL("other", flock(other, LOCK_EX));
@@ -81,10 +80,7 @@ static void *idle_thread(void *arg)
 	return arg;
 }
 
-static bool is_record(void)
-{
-	return strcmp(how, "record") == 0 || strcmp(how, "beside") == 0;
-}
+static bool is_record(void) { return strcmp(how, "record") == 0 || strcmp(how, "beside") == 0; }
 
 static void wait_for_lock(void)
 {

@@ -23,7 +23,6 @@ static long lock_in_thread(int fd)
 /* Runs before the constructor of any library. */
 static void early(int argc, char **argv, char **envp)
 {
-	(void)envp;
 	if (argc == 3 && strcmp(argv[1], "preinit") == 0) {
 		path = argv[2];
 		lock_all("preinit");

@@ -27,11 +27,7 @@ __attribute__((constructor)) static void at_start(void)
 	}
 }
 
-static void handler(int sig)
-{
-	(void)sig;
-	lock_all("handler");
-}
+static void handler(int sig) { lock_all("handler"); }
 
 static void in_handler(void)
 {

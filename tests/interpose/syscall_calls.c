@@ -87,7 +87,6 @@ static void all(const char *who)
 /* Runs before the constructor of any library. */
 static void early(int argc, char **argv, char **envp)
 {
-	(void)envp;
 	if (argc == 3 && strcmp(argv[1], "preinit") == 0) {
 		path = argv[2];
 		all("preinit");
@@ -105,11 +104,7 @@ __attribute__((constructor)) static void at_start(void)
 	}
 }
 
-static void handler(int sig)
-{
-	(void)sig;
-	all("handler");
-}
+static void handler(int sig) { all("handler"); }
 
 static void in_child(pid_t pid, const char *who)
 {

@@ -65,10 +65,7 @@ struct net_program {
 	unsigned short length;
 };
 
-static inline void net_emit(struct net_program *p, struct sock_filter insn)
-{
-	p->code[p->length++] = insn;
-}
+static inline void net_emit(struct net_program *p, struct sock_filter insn) { p->code[p->length++] = insn; }
 
 #define NET_LOAD(p, field)                                                                                             \
 	net_emit(p, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field)))

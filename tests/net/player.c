@@ -23,11 +23,7 @@ static const char *kind;
 static unsigned seed; /* of rand_r(), whose numbers are not negative */
 static long had, shared, converted, busy, interrupted, refused, deadlocks, unlocked_again;
 
-static void handler(int signal)
-{
-	(void)signal;
-	signals++;
-}
+static void handler(int signal) { signals++; }
 
 static int lock(int fd, bool exclusive, bool wait)
 {

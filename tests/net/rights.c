@@ -24,10 +24,7 @@ struct shared {
 
 static struct shared *shared;
 
-static int result(long ret)
-{
-	return ret < 0 ? -errno : 1;
-}
+static int result(long ret) { return ret < 0 ? -errno : 1; }
 
 static int await(void)
 {
@@ -74,7 +71,6 @@ static int own_job(void *arg)
 {
 	int fd = open(shared->path, O_RDWR);
 
-	(void)arg;
 	shared->done = install_own(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
 	NET_UNTIL(shared->done == 0);
 	install_own(SECCOMP_RET_ALLOW, 0);
@@ -113,7 +109,6 @@ static int calling_job(void *arg)
 {
 	int fd = open(shared->path, O_RDWR);
 
-	(void)arg;
 	for (;;) {
 		shared->done = result(flock(fd, LOCK_EX));
 		NET_UNTIL(shared->done == 0);
@@ -166,7 +161,6 @@ static void show_survivor(void)
 
 static void *apart_thread(void *arg)
 {
-	(void)arg;
 	unshare(CLONE_FILES);
 	dup2(open(shared->other, O_RDWR), 100);
 	shared->done = result(flock(100, LOCK_EX | LOCK_NB));
@@ -178,7 +172,6 @@ static int apart_job(void *arg)
 {
 	pthread_t thread;
 
-	(void)arg;
 	dup2(open(shared->path, O_RDWR), 100);
 	pthread_create(&thread, NULL, apart_thread, NULL);
 	pause();
@@ -264,7 +257,6 @@ static int refused_job(void *arg)
 	struct sock_filter code = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	struct sock_fprog prog = {.len = 1, .filter = &code};
 
-	(void)arg;
 	if (setresuid(NOBODY, NOBODY, NOBODY) < 0)
 		return 1;
 	shared->done = result(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog));
@@ -291,7 +283,6 @@ static int dumpable_job(void *arg)
 {
 	int fd;
 
-	(void)arg;
 	fd = open(shared->path, O_RDWR);
 	flock(fd, LOCK_EX | LOCK_NB);
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
@@ -366,7 +357,6 @@ static int compat_job(void *arg)
 	int fd = open(shared->path, O_RDWR);
 	long ret;
 
-	(void)arg;
 	__asm__ volatile("int $0x80" : "=a"(ret) : "a"(NET_FLOCK_32), "b"(fd), "c"(LOCK_EX | LOCK_NB) : "memory");
 	shared->done = ret < 0 ? (int)ret : 1;
 	__asm__ volatile("int $0x80" : "=a"(ret) : "a"(NET_FLOCK_32), "b"(fd), "c"(LOCK_UN) : "memory");

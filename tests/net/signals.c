@@ -21,11 +21,7 @@ struct shared {
 
 static struct shared *shared;
 
-static void handler(int signal)
-{
-	(void)signal;
-	shared->handled++;
-}
+static void handler(int signal) { shared->handled++; }
 
 static void handle(int signal, int flags)
 {
@@ -34,10 +30,7 @@ static void handle(int signal, int flags)
 	sigaction(signal, &sa, NULL);
 }
 
-static int result(long ret)
-{
-	return ret < 0 ? -errno : 1;
-}
+static int result(long ret) { return ret < 0 ? -errno : 1; }
 
 static void begin(void)
 {
@@ -85,7 +78,6 @@ static int early_job(void *arg)
 	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int fd = open(shared->path, O_RDWR);
 
-	(void)arg;
 	handle(SIGUSR1, 0);
 	shared->done[0] = result(flock(fd, LOCK_EX | LOCK_NB));
 	shared->done[0] = result(fcntl(fd, F_SETLK, &l));
@@ -134,7 +126,6 @@ static int received_job(void *arg)
 {
 	int fd = open(shared->path, O_RDWR);
 
-	(void)arg;
 	handle(SIGUSR1, 0);
 	shared->done[0] = result(flock(fd, LOCK_EX | LOCK_NB));
 	shared->done[0] = result(flock(fd, LOCK_EX));
@@ -180,7 +171,6 @@ static void *leak_thread(void *arg)
 {
 	int fd = open(shared->path, O_RDWR);
 
-	(void)arg;
 	shared->done[1] = result(flock(fd, LOCK_EX));
 	shared->done[1] = result(flock(fd, LOCK_EX));
 	return NULL;
@@ -191,7 +181,6 @@ static int leak_job(void *arg)
 	int fd = open("/dev/shm", O_RDONLY);
 	pthread_t thread;
 
-	(void)arg;
 	handle(SIGUSR1, 0);
 	pthread_create(&thread, NULL, leak_thread, NULL);
 	while (shared->next == 0)
@@ -251,7 +240,6 @@ static void *storm_thread(void *arg)
 	char path[64];
 	int fd = net_file(path), ret;
 
-	(void)arg;
 	unlink(path);
 	for (int i = 0; i < STORM_CALLS; i++) {
 		ret = result(flock(fd, LOCK_EX));
@@ -273,7 +261,6 @@ static int storm_job(void *arg)
 	pthread_t threads[STORM_THREADS];
 	sigset_t alarm;
 
-	(void)arg;
 	handle(SIGALRM, 0);
 	for (int i = 0; i < STORM_THREADS; i++)
 		pthread_create(&threads[i], NULL, storm_thread, NULL);
@@ -406,7 +393,6 @@ static int waiting_job(void *arg)
 	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int fd = open(shared->path, O_RDWR);
 
-	(void)arg;
 	handle(SIGUSR1, 0);
 	handle(SIGCONT, SA_RESTART);
 	shared->done[0] = result(flock(fd, LOCK_EX));
@@ -501,7 +487,6 @@ static int elsewhere_job(void *arg)
 	int poll = epoll_create1(0), ends[2];
 	char byte;
 
-	(void)arg;
 	if (pipe(ends) < 0)
 		return 1;
 	shared->next = 1;

@@ -14,10 +14,7 @@ struct shared {
 
 static struct shared *shared;
 
-static int result(long ret)
-{
-	return ret < 0 ? -errno : 1;
-}
+static int result(long ret) { return ret < 0 ? -errno : 1; }
 
 static int await(void)
 {
@@ -68,7 +65,6 @@ static void *serve_page(void *arg)
 		.src = (uintptr_t)content, .dst = (uintptr_t)fault_page, .len = (size_t)sysconf(_SC_PAGESIZE)};
 	struct uffd_msg message;
 
-	(void)arg;
 	memcpy(content, &l, sizeof(l));
 	if (read(fault_fd, &message, sizeof(message)) != sizeof(message))
 		DIE("no page fault");
@@ -85,7 +81,6 @@ static int fault_job(void *arg)
 	int fd = open(shared->path, O_RDWR);
 	pthread_t thread;
 
-	(void)arg;
 	fault_page = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	fault_fd = syscall(SYS_userfaultfd, O_CLOEXEC);
 	range.range.start = (uintptr_t)fault_page;
@@ -150,7 +145,6 @@ static int wait_job(void *arg)
 {
 	int fd = open(shared->path, O_RDWR);
 
-	(void)arg;
 	for (int i = 0; i < 3; i++)
 		shared->done = result(flock(fd, LOCK_EX));
 	pause();
@@ -194,7 +188,6 @@ static struct flock replaced_lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l
 
 static void *replacing_thread(void *arg)
 {
-	(void)arg;
 	NET_UNTIL(shared->replace);
 	dup2(open(shared->other, O_RDWR), replaced_fd);
 	replaced_lock.l_start = 100;
@@ -209,7 +202,6 @@ static int replacing_job(void *arg)
 {
 	pthread_t thread;
 
-	(void)arg;
 	replaced_fd = open(shared->path, O_RDWR);
 	pthread_create(&thread, NULL, replacing_thread, NULL);
 	shared->done = result(flock(replaced_fd, LOCK_EX | LOCK_NB));
@@ -260,7 +252,6 @@ static int left_job(void *arg)
 {
 	int fd = open(shared->path, O_RDWR);
 
-	(void)arg;
 	shared->done = result(flock(fd, LOCK_EX | LOCK_NB));
 	while (!shared->serve)
 		;

@@ -47,7 +47,6 @@ int ask_open(struct ask *ask, const struct protect_by *by, const struct intent *
 	struct program *p = program_of_task();
 	int rc;
 
-	(void)by;
 	program_sleep(p, rng_delay(&p->rng, 20 * MS));
 	*ask = (struct ask){.sock = -1, .fd = fd, .nonblock = want->nonblock};
 	ask->deadline_ns = want->nonblock ? sys_clock_ns(CLOCK_MONOTONIC) + ASK_PATIENCE_NS : 0;
@@ -119,30 +118,20 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 }
 
 /* No rule here has on_refused. */
-bool ask_is_patient(const struct ask *ask)
-{
-	(void)ask;
-	return false;
-}
+bool ask_is_patient(const struct ask *ask) { return false; }
 
 int ask_unserved(struct ask *ask, const char *what, bool absent)
 {
-	(void)absent;
 	note_refused(ask->fd, "%s", what);
 	return -ENOLCK;
 }
 
 int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries)
 {
-	(void)ask, (void)by, (void)tries;
 	sim_fail("a program waits for a keeper");
 }
 
-enum wire_on_refused protect_on_refused(int fd)
-{
-	(void)fd;
-	return WIRE_ON_REFUSED_REFUSE;
-}
+enum wire_on_refused protect_on_refused(int fd) { return WIRE_ON_REFUSED_REFUSE; }
 
 void ask_close(struct ask *ask)
 {
@@ -158,23 +147,9 @@ void ask_close(struct ask *ask)
 
 /* --- shim/protect.h --- */
 
-bool protect_is_kernels(int fd)
-{
-	(void)fd;
-	return false;
-}
-
-bool protect_kernel_refuses(int fd)
-{
-	(void)fd;
-	return false;
-}
-
-bool protect_page_is_near(const struct protect_look *look)
-{
-	(void)look;
-	return true;
-}
+bool protect_is_kernels(int fd) { return false; }
+bool protect_kernel_refuses(int fd) { return false; }
+bool protect_page_is_near(const struct protect_look *look) { return true; }
 
 struct protect_by sim_by(const struct host *host)
 {
@@ -189,27 +164,14 @@ enum protect protect_ask(int fd, struct protect_look *look)
 {
 	struct host *host = program_of_task()->host;
 
-	(void)fd;
 	look->by = sim_by(host);
 	if (!look->page && rng_chance(&program_of_task()->rng, 500))
 		look->page = host_page(host);
 	return PROTECT_ASK;
 }
 
-enum protect protect_again(int fd, const struct protect_look *look)
-{
-	(void)fd, (void)look;
-	return PROTECT_ASK;
-}
+enum protect protect_again(int fd, const struct protect_look *look) { return PROTECT_ASK; }
 
 /* As without DFLOCK_VERBOSE. */
-int blocker_tell(const struct call *c)
-{
-	(void)c;
-	return 0;
-}
-
-bool blocker_tells(void)
-{
-	return false;
-}
+int blocker_tell(const struct call *c) { return 0; }
+bool blocker_tells(void) { return false; }

@@ -171,24 +171,17 @@ struct seenout_one {
 	enum seeout_answer answer;
 };
 
-static bool lives(const struct seeouts *all)
-{
-	return all->host->keeper && all->host->life == all->life;
-}
+static bool lives(const struct seeouts *all) { return all->host->keeper && all->host->life == all->life; }
 
 static void answer_item(void *arg, uint64_t number)
 {
 	struct seenout_one one = *(struct seenout_one *)arg;
 
-	(void)number;
 	free(arg);
 	one.all->cb(one.all->arg, one.tag, one.answer);
 }
 
-static void wake_receiver(void *arg, uint64_t nap)
-{
-	program_wake(arg, nap);
-}
+static void wake_receiver(void *arg, uint64_t nap) { program_wake(arg, nap); }
 
 /* What waits begins anew: in the kernel, or with the supervisor, which sees that the thread was woken. */
 static void call_back(struct program *p)
@@ -206,7 +199,6 @@ static void look(void *arg, uint64_t number)
 	struct seenout_one *one = arg;
 	struct program *p = one->p;
 
-	(void)number;
 	if (!lives(one->all)) {
 		free(one);
 		return;
@@ -240,16 +232,12 @@ struct seeouts *seeouts_new(uv_loop_t *loop, seeout_cb *cb, void *arg)
 }
 
 /* An answer may be under way: it stays. */
-void seeouts_free(struct seeouts *all)
-{
-	all->life = 0;
-}
+void seeouts_free(struct seeouts *all) { all->life = 0; }
 
 int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag)
 {
 	struct seenout_one *one = malloc(sizeof(*one));
 
-	(void)started, (void)uid;
 	if (!one)
 		abort();
 	*one = (struct seenout_one){.all = all, .p = caught_find(tid), .how = how, .tag = tag};
@@ -259,24 +247,17 @@ int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_h
 }
 
 /* It may come too late at any time. */
-void seeout_cancel(struct seeouts *all, size_t tag)
-{
-	(void)all, (void)tag;
-}
+void seeout_cancel(struct seeouts *all, size_t tag) {}
 
 /* --- keeper/kernel/onbehalf.h, family.h --- */
 
 int onbehalf_look(const struct ucred *peer, pid_t thread, struct onbehalf *out)
 {
-	(void)peer;
 	*out = (struct onbehalf){.thread = thread, .pid = thread, .started = 1};
 	return 0;
 }
 
-const char *onbehalf_why(int ret)
-{
-	sim_fail("a question for a thread was not believed: %s", strerror(-ret));
-}
+const char *onbehalf_why(int ret) { sim_fail("a question for a thread was not believed: %s", strerror(-ret)); }
 
 uint64_t family_started(pid_t pid)
 {
@@ -285,10 +266,7 @@ uint64_t family_started(pid_t pid)
 	return p && p->state != PROGRAM_ENDED;
 }
 
-bool family_has_ended(pid_t tid, uint64_t started)
-{
-	return family_started(tid) != started;
-}
+bool family_has_ended(pid_t tid, uint64_t started) { return family_started(tid) != started; }
 
 /* In the window a stop is pending, and no more. */
 bool family_is_stopped(pid_t pid)

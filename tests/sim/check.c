@@ -173,10 +173,7 @@ void check_forget(void)
 	check_forget_rests();
 }
 
-void check_forget_rests(void)
-{
-	memset(rests, 0, sizeof(rests));
-}
+void check_forget_rests(void) { memset(rests, 0, sizeof(rests)); }
 
 static void check_rest(const char *name, const struct entry *granted, bool put_back)
 {

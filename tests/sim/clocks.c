@@ -44,10 +44,7 @@ int __wrap_flock(int fd, int op);
 int __real_close(int fd);
 int __wrap_close(int fd);
 
-static bool is_keeper(void)
-{
-	return task_now && task_host(task_now) && task_host(task_now)->keeper == task_now;
-}
+static bool is_keeper(void) { return task_now && task_host(task_now) && task_host(task_now)->keeper == task_now; }
 
 /* Now and then a process does not run for a while, wherever it is. */
 static void hiccup(void)
@@ -126,10 +123,7 @@ ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags)
 /* A seed means the same after the next start of this machine. */
 unsigned __wrap_hostid_machine(void);
 
-unsigned __wrap_hostid_machine(void)
-{
-	return 0;
-}
+unsigned __wrap_hostid_machine(void) { return 0; }
 
 /* All programs are one process here. */
 int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *size)

@@ -25,10 +25,7 @@ struct fault {
 };
 
 /* No fault lasts longer than that. */
-static int64_t lasts(int64_t ns)
-{
-	return sim_now + ns < END ? ns : END > sim_now ? END - sim_now : 0;
-}
+static int64_t lasts(int64_t ns) { return sim_now + ns < END ? ns : END > sim_now ? END - sim_now : 0; }
 
 bool faults_dropped(char kind, int number)
 {
@@ -41,10 +38,7 @@ bool faults_dropped(char kind, int number)
 	return false;
 }
 
-unsigned faults_hiccups(void)
-{
-	return sim_now < END ? hiccups : 0;
-}
+unsigned faults_hiccups(void) { return sim_now < END ? hiccups : 0; }
 
 /* --- a host --- */
 
@@ -54,11 +48,7 @@ static void kill_keeper(struct fault *f)
 		host_kill_keeper(f->host, "by kill -9");
 }
 
-static void kill_parent(void *arg, uint64_t number)
-{
-	(void)arg;
-	host_kill_parent(&sim_hosts[number]);
-}
+static void kill_parent(void *arg, uint64_t number) { host_kill_parent(&sim_hosts[number]); }
 
 /* In the middle of something: at one of the next writes to its table of leases, the store, or a program. */
 static void kill_inside(struct fault *f)
@@ -80,7 +70,6 @@ static void boot_again(void *arg, uint64_t number)
 {
 	struct host *host = arg;
 
-	(void)number;
 	if (!host->up)
 		host_boot(host);
 }
@@ -141,7 +130,6 @@ static void cut(struct fault *f)
 
 static void cut_again(void *arg, uint64_t number)
 {
-	(void)number;
 	if (sim_now < END)
 		cut(arg);
 }
@@ -191,14 +179,12 @@ static void step_clock(struct fault *f)
 
 static void flush(struct fault *f)
 {
-	(void)f;
 	sim_trace("store: FLUSHALL");
 	server_flush();
 }
 
 static void flush_again(void *arg, uint64_t number)
 {
-	(void)number;
 	if (sim_now < END)
 		flush(arg);
 }
@@ -214,7 +200,6 @@ static void flush_twice(struct fault *f)
 
 static void save(void *arg, uint64_t number)
 {
-	(void)arg, (void)number;
 	sim_trace("store: takes a snapshot");
 	server_save();
 }
@@ -223,7 +208,6 @@ enum memory { KEEPS, FORGETS, OLD };
 
 static void server_back(void *arg, uint64_t memory)
 {
-	(void)arg;
 	if (memory == FORGETS)
 		server_flush();
 	if (memory == OLD)
@@ -259,10 +243,7 @@ static const struct {
 	{reset, 3, 1, 0},         {stop_server, 2, 0, 6 * SEC}, {step_clock, 2, 2, 0},        {flush, 3, 0, 0},
 	{restart, 5, 0, 5 * SEC}, {flush_twice, 2, 0, 0},       {flap, 3, 0, 5 * SEC},
 };
-static unsigned weight_of(size_t kind)
-{
-	return faults_mild ? kinds[kind].mild_weight : kinds[kind].weight;
-}
+static unsigned weight_of(size_t kind) { return faults_mild ? kinds[kind].mild_weight : kinds[kind].weight; }
 
 static void strike(void *arg, uint64_t kind)
 {
@@ -316,7 +297,6 @@ static void plan_parents(int others)
 
 static void no_more(void *arg, uint64_t number)
 {
-	(void)arg, (void)number;
 	net_loss = 0;
 	net_slow = false;
 	for (int i = 0; i < sim_host_count; i++)

@@ -75,24 +75,12 @@ void hosts_prepare(const char *dir)
 
 /* --- keeper/callers/configwatch.h --- */
 
-int configwatch_start(struct keeper *k)
-{
-	(void)k;
-	return 0;
-}
-
-void configwatch_close(struct keeper *k)
-{
-	(void)k;
-}
+int configwatch_start(struct keeper *k) { return 0; }
+void configwatch_close(struct keeper *k) {}
 
 void configwatch_wait(struct keeper *k, struct configwatch_wait *wait, bool contents, configwatch_cb *cb)
 {
-	(void)wait, (void)contents, (void)cb;
 	sim_fail("a program has another configuration than %s, or somebody has said reload", k->config->path);
 }
 
-void configwatch_leave(struct configwatch_wait *wait)
-{
-	(void)wait;
-}
+void configwatch_leave(struct configwatch_wait *wait) {}

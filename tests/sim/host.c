@@ -50,20 +50,14 @@ const struct page *host_page(struct host *host)
 
 /* --- time --- */
 
-int64_t host_clock(const struct host *host)
-{
-	return host->clock_base + (int64_t)((double)sim_now * host->rate);
-}
+int64_t host_clock(const struct host *host) { return host->clock_base + (int64_t)((double)sim_now * host->rate); }
 
 int64_t host_after(const struct host *host, int64_t own_ns)
 {
 	return sim_now + (int64_t)((double)own_ns / host->rate) + 1;
 }
 
-pid_t host_parent_pid(const struct host *host)
-{
-	return FIRST_PARENT + host->id;
-}
+pid_t host_parent_pid(const struct host *host) { return FIRST_PARENT + host->id; }
 
 /* --- the keeper --- */
 
@@ -376,10 +370,7 @@ void host_kill_parent(struct host *host)
 
 /* --- keeper/guard/supervise.h: no service manager waits for it --- */
 
-void supervise_serves(const struct table *table, uint32_t *serves)
-{
-	(void)table, (void)serves;
-}
+void supervise_serves(const struct table *table, uint32_t *serves) {}
 
 /* --- the machine --- */
 

@@ -40,21 +40,16 @@ static void answer_item(void *arg, uint64_t number)
 {
 	struct posted p = *(struct posted *)arg;
 
-	(void)number;
 	free(arg);
 	p.probe->cb(p.probe->arg, p.answer, p.error);
 }
 
-static bool lives(const struct probe *probe)
-{
-	return probe->host->keeper && probe->host->life == probe->life;
-}
+static bool lives(const struct probe *probe) { return probe->host->keeper && probe->host->life == probe->life; }
 
 static void post_item(void *arg, uint64_t number)
 {
 	struct posted *p = arg;
 
-	(void)number;
 	if (lives(p->probe))
 		host_post(p->probe->host, answer_item, p, 0);
 	else
@@ -144,7 +139,6 @@ static void stop(void *arg, uint64_t number)
 {
 	struct probe *probe = arg;
 
-	(void)number;
 	if (!probe->over && probe->waits && lives(probe))
 		post(probe, PROBE_STOPPED, 0, true);
 }
@@ -158,10 +152,7 @@ struct probes *probes_new(uv_loop_t *loop)
 	return probes;
 }
 
-void probes_free(struct probes *probes)
-{
-	free(probes);
-}
+void probes_free(struct probes *probes) { free(probes); }
 
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg)
 {
@@ -199,10 +190,7 @@ bool probe_arm(struct probe *probe, probe_fire_fn *fire, void *arg)
 	return true;
 }
 
-void probe_disarm(struct probe *probe)
-{
-	probe->fire = NULL;
-}
+void probe_disarm(struct probe *probe) { probe->fire = NULL; }
 
 void kernel_drop(struct host *host)
 {

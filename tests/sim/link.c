@@ -30,7 +30,6 @@ static void break_item(void *arg, uint64_t number)
 {
 	struct link *link = arg;
 
-	(void)number;
 	if (link->state >= LINK_BROKEN)
 		return;
 	link->state = LINK_BROKEN;
@@ -38,10 +37,7 @@ static void break_item(void *arg, uint64_t number)
 }
 
 /* Is there still the process that has it? */
-static bool lives(const struct link *link)
-{
-	return link && link->host->keeper && link->host->life == link->life;
-}
+static bool lives(const struct link *link) { return link && link->host->keeper && link->host->life == link->life; }
 
 void link_broke(struct link *link)
 {
@@ -92,7 +88,6 @@ static void connected_item(void *arg, uint64_t number)
 {
 	struct link *link = arg;
 
-	(void)number;
 	if (link->state != LINK_CONNECTING)
 		return;
 	link->state = LINK_OPEN;
@@ -121,7 +116,6 @@ struct link *link_open(uv_loop_t *loop, struct channel_target *target, uint64_t 
 	struct host *host = task_host(task_now);
 	struct link *link = calloc(1, sizeof(*link));
 
-	(void)loop, (void)target;
 	if (!link)
 		abort();
 	*link = (struct link){.host = host,
@@ -167,25 +161,10 @@ struct link_shot {
 	void *arg;
 };
 
-void link_gate_init(struct link_gate *gate)
-{
-	gate->link = NULL;
-}
-
-void link_gate_open(struct link_gate *gate, struct link *link)
-{
-	gate->link = link;
-}
-
-void link_gate_close(struct link_gate *gate)
-{
-	gate->link = NULL;
-}
-
-void link_gate_destroy(struct link_gate *gate)
-{
-	(void)gate;
-}
+void link_gate_init(struct link_gate *gate) { gate->link = NULL; }
+void link_gate_open(struct link_gate *gate, struct link *link) { gate->link = link; }
+void link_gate_close(struct link_gate *gate) { gate->link = NULL; }
+void link_gate_destroy(struct link_gate *gate) {}
 
 struct link_shot *link_shot_new(int argc, const char *const *argv, link_reply_cb *cb, void *arg)
 {

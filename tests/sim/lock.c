@@ -67,17 +67,8 @@ int (*real_flock)(int fd, int op) = sim_flock;
 real_fcntl_fn *real_fcntl64 = sim_fcntl;
 
 /* No simulated call comes by syscall(), and no thread is cancelled. */
-int real_syscall_fcntl(int fd, int cmd, ...)
-{
-	(void)fd;
-	(void)cmd;
-	abort();
-}
-
-bool real_single_threaded(void)
-{
-	return true;
-}
+int real_syscall_fcntl(int fd, int cmd, ...) { abort(); }
+bool real_single_threaded(void) { return true; }
 
 /* --- shim/note.h --- */
 
@@ -92,14 +83,5 @@ void note_refused(int fd, const char *format, ...)
 	note_line(fd, what);
 }
 
-void note_line(int fd, const char *line)
-{
-	(void)fd;
-	sim_trace("p%d: refused: %s", program_of_task()->id, line);
-}
-
-void note_debug(int fd, const char *what)
-{
-	(void)fd;
-	sim_trace("p%d: %s", program_of_task()->id, what);
-}
+void note_line(int fd, const char *line) { sim_trace("p%d: refused: %s", program_of_task()->id, line); }
+void note_debug(int fd, const char *what) { sim_trace("p%d: %s", program_of_task()->id, what); }

@@ -30,7 +30,6 @@ void log_event(enum event_kind kind, const char *format, ...)
 {
 	va_list args;
 
-	(void)kind;
 	va_start(args, format);
 	say(format, args);
 	va_end(args);
@@ -40,7 +39,6 @@ void log_about(enum event_kind kind, const struct log_about *about, const char *
 {
 	va_list args;
 
-	(void)kind, (void)about;
 	va_start(args, format);
 	say(format, args);
 	va_end(args);
@@ -50,27 +48,14 @@ void log_process(enum event_kind kind, pid_t pid, const char *format, ...)
 {
 	va_list args;
 
-	(void)kind, (void)pid;
 	va_start(args, format);
 	say(format, args);
 	va_end(args);
 }
 
-const char *log_event_name(enum event_kind kind)
-{
-	(void)kind;
-	return "";
-}
-
-void log_make_one_line(char *text)
-{
-	(void)text; /* no configuration has on_event */
-}
-
-void log_set_level(enum log_by by, int level)
-{
-	(void)by, (void)level;
-}
+const char *log_event_name(enum event_kind kind) { return ""; }
+void log_make_one_line(char *text) { (void)text; /* no configuration has on_event */ }
+void log_set_level(enum log_by by, int level) {}
 
 int log_level(enum log_by *by)
 {
@@ -79,43 +64,12 @@ int log_level(enum log_by *by)
 	return LOG_INFO;
 }
 
-const char *log_by_name(enum log_by by)
-{
-	(void)by;
-	return "";
-}
-
-uint64_t log_unwritten(void)
-{
-	return 0;
-}
-
-void log_set_host(const char *host)
-{
-	(void)host;
-}
-
-void log_init(bool foreground, const char *environment)
-{
-	(void)foreground, (void)environment;
-}
-
-void log_stay_resident(void)
-{
-}
-
-void log_begin_keeper(void)
-{
-}
-
-void log_keeper_ended(void)
-{
-}
-
-void log_tick(void)
-{
-}
-
-void log_flush(void)
-{
-}
+const char *log_by_name(enum log_by by) { return ""; }
+uint64_t log_unwritten(void) { return 0; }
+void log_set_host(const char *host) {}
+void log_init(bool foreground, const char *environment) {}
+void log_stay_resident(void) {}
+void log_begin_keeper(void) {}
+void log_keeper_ended(void) {}
+void log_tick(void) {}
+void log_flush(void) {}

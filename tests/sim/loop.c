@@ -90,11 +90,7 @@ int uv_loop_init(uv_loop_t *loop)
 	return 0;
 }
 
-int uv_loop_close(uv_loop_t *loop)
-{
-	(void)loop;
-	return 0;
-}
+int uv_loop_close(uv_loop_t *loop) { return 0; }
 
 void uv_walk(uv_loop_t *loop, uv_walk_cb cb, void *arg)
 {
@@ -137,26 +133,15 @@ void uv_close(uv_handle_t *handle, uv_close_cb cb)
 	l->closing = closing;
 }
 
-int uv_is_closing(const uv_handle_t *handle)
-{
-	(void)handle;
-	return 0; /* only asked in uv_walk() */
-}
+int uv_is_closing(const uv_handle_t *handle) { return 0; /* only asked in uv_walk() */ }
 
 int uv_is_active(const uv_handle_t *handle)
 {
 	return handle->type == UV_TIMER && find_timer(loop_of(handle->loop), (const uv_timer_t *)handle) != NULL;
 }
 
-void uv_ref(uv_handle_t *handle)
-{
-	(void)handle;
-}
-
-void uv_unref(uv_handle_t *handle)
-{
-	(void)handle;
-}
+void uv_ref(uv_handle_t *handle) {}
+void uv_unref(uv_handle_t *handle) {}
 
 static void run_closing(struct loop *l)
 {
@@ -254,17 +239,13 @@ int uv_timer_stop(uv_timer_t *timer)
 
 /* --- the loop --- */
 
-void uv_stop(uv_loop_t *loop)
-{
-	loop->stop_flag = 1;
-}
+void uv_stop(uv_loop_t *loop) { loop->stop_flag = 1; }
 
 int uv_run(uv_loop_t *loop, uv_run_mode mode)
 {
 	struct host *host = host_of(loop);
 	struct loop *l = loop_of(loop);
 
-	(void)mode;
 	for (;;) {
 		run_closing(l);
 		if (loop->stop_flag)

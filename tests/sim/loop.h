@@ -18,15 +18,8 @@ struct loop {
 };
 extern struct loop loops[SIM_HOSTS];
 
-static inline struct host *host_of(const uv_loop_t *loop)
-{
-	return loop->data;
-}
-
-static inline struct loop *loop_of(const uv_loop_t *loop)
-{
-	return &loops[host_of(loop)->id];
-}
+static inline struct host *host_of(const uv_loop_t *loop) { return loop->data; }
+static inline struct loop *loop_of(const uv_loop_t *loop) { return &loops[host_of(loop)->id]; }
 
 /* uv_close() of a poll handle. */
 void loop_forget_poll(struct loop *loop, const uv_poll_t *handle);

@@ -79,7 +79,6 @@ static void poll_item(void *arg, uint64_t number)
 	struct watched *due[8], *w;
 	int count = 0;
 
-	(void)number;
 	l->poll_posted = false;
 	for (w = l->watched; w && count < 8; w = w->next)
 		if (readable(w->fd))
@@ -121,7 +120,6 @@ static void work_done(void *arg, uint64_t number)
 	struct job *job = arg;
 	struct host *host = task_host(task_now);
 
-	(void)number;
 	host->works--;
 	job->done(job->work, 0);
 	free(job);

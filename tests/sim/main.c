@@ -44,10 +44,7 @@ static bool all_given_back(void)
 	return true;
 }
 
-static bool never(void)
-{
-	return false;
-}
+static bool never(void) { return false; }
 
 static void run(const char *dir, const char *socket)
 {
@@ -82,11 +79,7 @@ static int64_t real_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st, (void)flag, (void)ftw;
-	return remove(path);
-}
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw) { return remove(path); }
 
 /*
  * In a process and a folder of its own: nothing of a run may reach the next one. (A folder that all runs had kept the
@@ -342,7 +335,6 @@ static pid_t workers[MAX_JOBS]; /* 0: none */
 /* Their folders are to be removed when they have ended. */
 static void end_workers(int number)
 {
-	(void)number;
 	for (int i = 0; i < MAX_JOBS; i++)
 		if (workers[i] > 0)
 			kill(workers[i], SIGTERM);

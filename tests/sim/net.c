@@ -136,7 +136,6 @@ static void pump_up(void *arg, uint64_t number)
 	struct conn *conn = arg;
 	struct packet *p;
 
-	(void)number;
 	if (conn->gone || !conn->up.first || cut(conn->host->cut_up_until, pump_up, conn) ||
 	    cut(server_stopped_until, pump_up, conn))
 		return;
@@ -161,7 +160,6 @@ static void pump_down(void *arg, uint64_t number)
 	struct conn *conn = arg;
 	struct packet *p;
 
-	(void)number;
 	if (conn->gone || !conn->down.first || cut(conn->host->cut_down_until, pump_down, conn))
 		return;
 	while (!conn->gone && (p = take(&conn->down)))

@@ -112,7 +112,6 @@ static void ask_hosts(void *arg, uint64_t number)
 	struct giving_up *g = arg;
 	struct keeper *k = g->asked->k;
 
-	(void)number;
 	if (k && !k->leaving && store_is_up(k->store))
 		store_hosts(k->store, on_hosts, g);
 }
@@ -122,7 +121,6 @@ static void look_at_host(void *arg, uint64_t number)
 {
 	struct giving_up *g = arg;
 
-	(void)number;
 	if (g->silent->k)
 		memcpy(g->host, g->silent->k->host, sizeof(g->host));
 	if (*g->host)
@@ -131,10 +129,7 @@ static void look_at_host(void *arg, uint64_t number)
 		sim_after(SIM_TTL_MS * MS / 4, look_at_host, g, 0);
 }
 
-static void strike(void *arg, uint64_t number)
-{
-	host_post(arg, break_lease, arg, number);
-}
+static void strike(void *arg, uint64_t number) { host_post(arg, break_lease, arg, number); }
 
 void operator_plan(void)
 {

@@ -39,10 +39,7 @@ void program_wake(struct program *p, uint64_t nap)
 	task_resume(p->task);
 }
 
-static void wake_event(void *arg, uint64_t nap)
-{
-	program_wake(arg, nap);
-}
+static void wake_event(void *arg, uint64_t nap) { program_wake(arg, nap); }
 
 static void wake_soon(struct program *p)
 {
@@ -199,10 +196,7 @@ static void unlock(struct program *p)
 
 /* In one run of eight all programs lock the whole of one file and convert it: leases are shrunk all the time, so
  * that each fault also comes while one is. Of other runs few shrink a lease at all. */
-static bool all_convert(void)
-{
-	return sim_seed % 8 == 5;
-}
+static bool all_convert(void) { return sim_seed % 8 == 5; }
 
 static struct store_range choose(struct program *p)
 {

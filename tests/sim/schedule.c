@@ -33,10 +33,7 @@ int64_t rng_between(struct rng *rng, int64_t from, int64_t to)
 	return to <= from ? from : from + (int64_t)(rng_next(rng) % (uint64_t)(to - from));
 }
 
-bool rng_chance(struct rng *rng, unsigned per_mille)
-{
-	return rng_next(rng) % 1000 < per_mille;
-}
+bool rng_chance(struct rng *rng, unsigned per_mille) { return rng_next(rng) % 1000 < per_mille; }
 
 struct rng rng_of(const char *kind, uint64_t number)
 {
@@ -94,10 +91,7 @@ void sim_at(int64_t when, sim_fn *fn, void *arg, uint64_t number)
 	heap[i] = e;
 }
 
-void sim_after(int64_t ns, sim_fn *fn, void *arg, uint64_t number)
-{
-	sim_at(sim_now + ns, fn, arg, number);
-}
+void sim_after(int64_t ns, sim_fn *fn, void *arg, uint64_t number) { sim_at(sim_now + ns, fn, arg, number); }
 
 static struct event take_first(void)
 {
@@ -227,17 +221,6 @@ void task_yield(void)
 	errno = saved;
 }
 
-bool task_ended(const struct task *task)
-{
-	return task->ended;
-}
-
-struct host *task_host(const struct task *task)
-{
-	return task ? task->host : NULL;
-}
-
-struct rng *task_rng(const struct task *task)
-{
-	return task->rng;
-}
+bool task_ended(const struct task *task) { return task->ended; }
+struct host *task_host(const struct task *task) { return task ? task->host : NULL; }
+struct rng *task_rng(const struct task *task) { return task->rng; }

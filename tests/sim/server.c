@@ -90,10 +90,7 @@ void server_start(const char *socket)
 	server_new_identity();
 }
 
-void server_new_identity(void)
-{
-	identity = sim_seed * 1000003u + identity % 1000003u + 1;
-}
+void server_new_identity(void) { identity = sim_seed * 1000003u + identity % 1000003u + 1; }
 
 void server_set_clock(int64_t wrong_by_ns)
 {
@@ -221,15 +218,8 @@ static const char *name_of(const char *sha)
 }
 
 /* The keys of such a script are the store's two, the lock, and the fields of its rests. */
-static bool is_of_lock(char **argv)
-{
-	return atoi(argv[2]) > 2;
-}
-
-static const char *lock_name(char **argv)
-{
-	return argv[5] + strlen(STORE_LOCK_KEY);
-}
+static bool is_of_lock(char **argv) { return atoi(argv[2]) > 2; }
+static const char *lock_name(char **argv) { return argv[5] + strlen(STORE_LOCK_KEY); }
 
 static void trace(const char *name, int argc, char **argv, const redisReply *answer)
 {
@@ -296,7 +286,6 @@ static redisReply *run(int argc, char **argv, redisReply **owned)
 
 redisReply *server_execute(int argc, char **argv, const size_t *len, redisReply **owned)
 {
-	(void)len;
 	if (strcmp(argv[0], "EVALSHA") == 0)
 		return run(argc, argv, owned);
 	if (strcmp(argv[0], "SCRIPT") == 0)

@@ -50,10 +50,7 @@ void stopped_collect(struct stopped *s)
 			threads_remove(&s->threads, t);
 }
 
-void stopped_limit(struct stopped *s, int64_t limit_ns)
-{
-	(void)s, (void)limit_ns;
-}
+void stopped_limit(struct stopped *s, int64_t limit_ns) {}
 
 unsigned stopped_let_go(struct stopped *s)
 {
@@ -67,43 +64,21 @@ unsigned stopped_let_go(struct stopped *s)
 }
 
 /* No program here is stopped by a signal. */
-void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room)
-{
-	(void)s, (void)noted, (void)room;
-}
-
-bool signalled_continue_kin(struct signalled *signalled)
-{
-	(void)signalled;
-	return false;
-}
-
-void stopping_forget(struct host *host)
-{
-	host->freezer = NULL; /* it goes with the process */
-}
+void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room) {}
+bool signalled_continue_kin(struct signalled *signalled) { return false; }
+void stopping_forget(struct host *host) { host->freezer = NULL; /* it goes with the process */ }
 
 /* --- keeper/kernel/family.h: no program here has children --- */
 
 /* No program of the simulator is another user's, and dflock break is root's. */
 bool family_owner(pid_t pid, uid_t *owner)
 {
-	(void)pid;
 	*owner = 0;
 	return true;
 }
 
-bool family_stat(pid_t pid, struct procfs_stat *stat)
-{
-	(void)pid;
-	(void)stat;
-	return false;
-}
-
-int family_threads(pid_t pid, int (*each)(void *arg, pid_t pid, pid_t tid), void *arg)
-{
-	return each(arg, pid, pid);
-}
+bool family_stat(pid_t pid, struct procfs_stat *stat) { return false; }
+int family_threads(pid_t pid, int (*each)(void *arg, pid_t pid, pid_t tid), void *arg) { return each(arg, pid, pid); }
 
 char family_state(pid_t pid)
 {
@@ -119,15 +94,8 @@ bool family_is_held(pid_t pid)
 	return !p || p->state == PROGRAM_ENDED || p->frozen;
 }
 
-size_t family_count(const struct family *family)
-{
-	return utarray_len(&family->pids);
-}
-
-pid_t family_at(const struct family *family, size_t i)
-{
-	return *(pid_t *)array_at(&family->pids, i);
-}
+size_t family_count(const struct family *family) { return utarray_len(&family->pids); }
+pid_t family_at(const struct family *family, size_t i) { return *(pid_t *)array_at(&family->pids, i); }
 
 bool family_has(const struct family *family, pid_t pid)
 {
@@ -142,16 +110,8 @@ int family_add(struct family *family, pid_t pid)
 	return family_has(family, pid) ? 0 : array_push(&family->pids, &pid, sizeof(pid));
 }
 
-void family_show(struct family *family, pid_t pid, int fd, uint64_t tag)
-{
-	(void)family, (void)pid, (void)fd, (void)tag;
-}
-
-int family_add_descendants(struct family *family, pid_t except)
-{
-	(void)family, (void)except;
-	return 0;
-}
+void family_show(struct family *family, pid_t pid, int fd, uint64_t tag) {}
+int family_add_descendants(struct family *family, pid_t except) { return 0; }
 
 void family_free(struct family *family)
 {
@@ -161,21 +121,10 @@ void family_free(struct family *family)
 
 /* --- keeper/guard/farewell.h --- */
 
-int farewell_ms(const struct table *table)
-{
-	(void)table;
-	return 0;
-}
+int farewell_ms(const struct table *table) { return 0; }
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
-bool farewell(struct table *table, const struct family *family, enum farewell_end how, bool last)
-{
-	(void)last;
-	(void)table;
-	(void)family;
-	(void)how;
-	return true;
-}
+bool farewell(struct table *table, const struct family *family, enum farewell_end how, bool last) { return true; }
 
 /* --- keeper/kernel/census.h and keeper/leases/hidden.h: every program here has a descriptor of what it locks --- */
 
@@ -186,15 +135,8 @@ int census_take(const struct claims *claims, struct holders_search *ask)
 	return ask->count ? holders_search(ask) : 0;
 }
 
-enum sight __wrap_sight_of(pid_t pid)
-{
-	return find(pid) ? SIGHT_OPEN : SIGHT_GONE;
-}
-
-void hidden_due(struct lease *lease)
-{
-	(void)lease;
-}
+enum sight __wrap_sight_of(pid_t pid) { return find(pid) ? SIGHT_OPEN : SIGHT_GONE; }
+void hidden_due(struct lease *lease) {}
 
 /* --- keeper/kernel/holders.h --- */
 
@@ -224,10 +166,7 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 	return ret == HOLDERS_LATER ? 0 : ret;
 }
 
-static int read_locks(struct reading *r)
-{
-	return procfs_fdinfo_of(r->program->fd, NULL, on_lock, r);
-}
+static int read_locks(struct reading *r) { return procfs_fdinfo_of(r->program->fd, NULL, on_lock, r); }
 
 int __wrap_holders_search(struct holders_search *ask)
 {

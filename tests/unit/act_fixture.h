@@ -44,16 +44,12 @@ static struct lock *lock;
 
 static enum early_end early; /* what the probe's thread has done */
 
-void early_arm(struct lease *lease)
-{
-	(void)lease;
-}
+void early_arm(struct lease *lease) {}
 
 enum early_end early_disarm(struct lease *lease)
 {
 	enum early_end end = early;
 
-	(void)lease;
 	early = EARLY_NOT;
 	return end;
 }
@@ -62,48 +58,23 @@ enum early_end early_disarm(struct lease *lease)
 
 void table_share(struct table *table, uint32_t slot)
 {
-	(void)table;
 	ck_assert_uint_eq(slot, SLOT);
 	say("table: shared");
 }
 
-void table_return(struct table *table, uint32_t slot)
-{
-	(void)table, (void)slot;
-	say("table: returned");
-}
-
-void table_doubt(struct table *table, uint32_t slot)
-{
-	(void)table, (void)slot;
-	say("table: unsure");
-}
-
-void table_hold(struct table *table, uint32_t slot)
-{
-	(void)table, (void)slot;
-	say("table: held");
-}
+void table_return(struct table *table, uint32_t slot) { say("table: returned"); }
+void table_doubt(struct table *table, uint32_t slot) { say("table: unsure"); }
+void table_hold(struct table *table, uint32_t slot) { say("table: held"); }
 
 void table_lose(struct table *table, uint32_t slot, enum table_why why)
 {
-	(void)table;
 	ck_assert_uint_eq(slot, SLOT);
 	ck_assert_int_eq(why, TABLE_WHY_TAKEN);
 	say("table: lost");
 }
 
-uint64_t table_generation(const struct table *table, uint32_t slot)
-{
-	(void)table;
-	return slot;
-}
-
-void table_vacate(struct table *table, uint32_t slot)
-{
-	(void)table;
-	say(slot == TABLE_NO_SLOT ? "table: no slot" : "table: free");
-}
+uint64_t table_generation(const struct table *table, uint32_t slot) { return slot; }
+void table_vacate(struct table *table, uint32_t slot) { say(slot == TABLE_NO_SLOT ? "table: no slot" : "table: free"); }
 
 /* --- the page, and the parent --- */
 
@@ -113,27 +84,12 @@ void leasepage_close(struct lease *lease)
 	say("page: closed");
 }
 
-void leasepage_close_lock(struct lock *of)
-{
-	(void)of;
-	say("page: all of the lock closed");
-}
-
-void lost_end_holders(struct keeper *keeper)
-{
-	(void)keeper;
-	say("holders end");
-}
-
-const char *keys_why_lost(const struct lease *lease)
-{
-	(void)lease;
-	return "key";
-}
+void leasepage_close_lock(struct lock *of) { say("page: all of the lock closed"); }
+void lost_end_holders(struct keeper *keeper) { say("holders end"); }
+const char *keys_why_lost(const struct lease *lease) { return "key"; }
 
 void lost_report(struct lease *lease, enum table_why which, const char *why)
 {
-	(void)lease, (void)which;
 	ck_assert_str_ne(why, "");
 	say("reported");
 }
@@ -144,23 +100,17 @@ static bool takes;
 
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)
 {
-	(void)lease;
 	ck_assert(!silent && !silent_count);
 	say("acquire");
 }
 
 bool lease_take(struct lease *lease)
 {
-	(void)lease;
 	say("take");
 	return takes;
 }
 
-void lease_send_release(struct lease *lease)
-{
-	(void)lease;
-	say("release");
-}
+void lease_send_release(struct lease *lease) { say("release"); }
 
 void lease_send_shrink(struct lease *lease)
 {
@@ -168,21 +118,9 @@ void lease_send_shrink(struct lease *lease)
 	say("shrink");
 }
 
-void lease_send_confirm(struct lease *lease)
-{
-	(void)lease;
-	say("confirm");
-}
-
-void confirm_send_waiting(struct keeper *keeper)
-{
-	(void)keeper;
-}
-
-void deadline_asked(struct keeper *keeper)
-{
-	(void)keeper;
-}
+void lease_send_confirm(struct lease *lease) { say("confirm"); }
+void confirm_send_waiting(struct keeper *keeper) {}
+void deadline_asked(struct keeper *keeper) {}
 
 /* --- what others want, and what the kernel says --- */
 
@@ -191,14 +129,12 @@ static bool in_use, needs_more;
 /* The kernel is asked by a probe alone; but it may show a lock at the beginning of the lease. */
 int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *out)
 {
-	(void)wanted;
 	*out = lease->range;
 	return in_use ? 1 : -1;
 }
 
 void store_tell(struct store *store, const char *host, const struct store_message *m)
 {
-	(void)store, (void)host;
 	ck_assert_int_eq(m->kind, STORE_MSG_IN_USE);
 	say("asker told");
 }
@@ -219,73 +155,28 @@ void lease_start_probe(struct lease *lease)
 	say("probe");
 }
 
-void lease_stop_probe(struct lease *lease)
-{
-	(void)lease;
-	say("stop probe");
-}
-
-bool probe_waits_for_more(const struct lease *lease)
-{
-	(void)lease;
-	return needs_more;
-}
-
-bool lease_is_in_use(const struct lease *lease)
-{
-	(void)lease;
-	return in_use;
-}
-
-void hidden_due(struct lease *lease)
-{
-	(void)lease;
-	say("holders looked at");
-}
+void lease_stop_probe(struct lease *lease) { say("stop probe"); }
+bool probe_waits_for_more(const struct lease *lease) { return needs_more; }
+bool lease_is_in_use(const struct lease *lease) { return in_use; }
+void hidden_due(struct lease *lease) { say("holders looked at"); }
 
 /* --- what ends with a lease --- */
 
-void answers_forget(struct lease *lease)
-{
-	(void)lease;
-}
-
-void room_remove(struct lease *lease)
-{
-	(void)lease;
-	say("freed");
-}
-
-void room_used(struct lease *lease)
-{
-	(void)lease;
-}
-
-void reopen_forget(struct file *of)
-{
-	(void)of;
-	say("file freed");
-}
+void answers_forget(struct lease *lease) {}
+void room_remove(struct lease *lease) { say("freed"); }
+void room_used(struct lease *lease) {}
+void reopen_forget(struct file *of) { say("file freed"); }
 
 /* --- a keeper with one file --- */
 
 static inline void on_told(struct waiter *waiter, unsigned news, const char *why)
 {
-	(void)waiter, (void)why;
 	ck_assert_uint_eq(news, WAITER_SERVE);
 	say("caller served");
 }
 
-static inline void on_in_use(const struct lease *lease)
-{
-	(void)lease;
-	say("in use");
-}
-
-static inline void on_freed(struct keeper *keeper)
-{
-	(void)keeper;
-}
+static inline void on_in_use(const struct lease *lease) { say("in use"); }
+static inline void on_freed(struct keeper *keeper) {}
 
 static inline void prepare(void)
 {

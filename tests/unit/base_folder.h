@@ -19,10 +19,7 @@ static inline const char *in_base(const char *name)
 	return path;
 }
 
-static inline void base_make(void)
-{
-	suite_make_folder(base, "/dev/shm");
-}
+static inline void base_make(void) { suite_make_folder(base, "/dev/shm"); }
 
 static inline void base_remove(void)
 {

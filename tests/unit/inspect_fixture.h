@@ -111,16 +111,10 @@ static inline void setup(void)
 	before = count_open();
 }
 
-static inline void in_a_worker(void)
-{
-	at_once = false;
-}
+static inline void in_a_worker(void) { at_once = false; }
 VARIANT(in_a_worker)
 
-static inline void in_this_thread(void)
-{
-	at_once = true;
-}
+static inline void in_this_thread(void) { at_once = true; }
 VARIANT(in_this_thread)
 
 static inline void teardown(void)
@@ -142,10 +136,7 @@ static inline struct inspect_result look_as(int fd, const struct ucred *peer, bo
 	return a.result;
 }
 
-static inline struct inspect_result look(int fd)
-{
-	return look_as(fd, &self, false);
-}
+static inline struct inspect_result look(int fd) { return look_as(fd, &self, false); }
 
 static inline const char *in_folder(const char *name)
 {

@@ -36,9 +36,6 @@ static inline void setup(void)
 	put(PAGE_RULE_TREE, "/mnt/share");
 }
 
-static inline void teardown(void)
-{
-	free(page);
-}
+static inline void teardown(void) { free(page); }
 
 #endif

@@ -47,11 +47,7 @@ static inline void remove_file(void)
 	rmdir(folder);
 }
 
-static inline void on_deadline(uv_timer_t *timer)
-{
-	(void)timer;
-	ck_abort_msg("a probe has not answered in %d ms", DEADLINE_MS);
-}
+static inline void on_deadline(uv_timer_t *timer) { ck_abort_msg("a probe has not answered in %d ms", DEADLINE_MS); }
 
 static inline void setup(void)
 {
@@ -65,7 +61,6 @@ static inline void setup(void)
 
 static inline void close_handle(uv_handle_t *handle, void *arg)
 {
-	(void)arg;
 	if (!uv_is_closing(handle))
 		uv_close(handle, NULL);
 }

@@ -5,10 +5,7 @@
 #include "keeper/guard/slots.h"
 #include "tests/unit/table_fixture.h"
 
-static inline bool exists(const char *name)
-{
-	return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
+static inline bool exists(const char *name) { return faccessat(dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0; }
 
 static inline void write_file(const char *name, const void *data, size_t bytes, mode_t mode)
 {

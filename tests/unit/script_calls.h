@@ -237,10 +237,7 @@ static inline void start_server(void)
 	redis_server_start(&server);
 }
 
-static inline void stop_server(void)
-{
-	redis_server_remove(&server);
-}
+static inline void stop_server(void) { redis_server_remove(&server); }
 
 static inline void begin(const char *what)
 {
@@ -285,15 +282,8 @@ static inline void disconnect(void)
 		ck_assert_msg(strncmp(a, "OK ", 3) == 0 && strstr(a, " 0 "), "%s", a);                                 \
 	} while (0)
 
-static inline void use_flags(void)
-{
-	with_flags = true;
-}
-
-static inline void use_no_flags(void)
-{
-	with_flags = false;
-}
+static inline void use_flags(void) { with_flags = true; }
+static inline void use_no_flags(void) { with_flags = false; }
 FIXTURE_ONCE(start_server, stop_server)
 VARIANT(use_flags)    /* the scripts as Redis 7 gets them */
 VARIANT(use_no_flags) /* as 6.2 does */

@@ -50,35 +50,11 @@ static struct lease *lease; /* the first one that there is */
 static bool up;
 static int64_t sure_ms; /* from now on */
 
-bool store_is_up(const struct store *store)
-{
-	(void)store;
-	return up;
-}
-
-bool store_in_grace(const struct store *store)
-{
-	(void)store;
-	return false;
-}
-
-const char *store_server(const struct store *store)
-{
-	(void)store;
-	return "S";
-}
-
-int64_t deadline_sure_until(struct keeper *keeper)
-{
-	(void)keeper;
-	return clock_now_ns() + sure_ms * NS_PER_MS;
-}
-
-void deadline_trouble(const struct keeper *keeper, char *out, size_t size)
-{
-	(void)keeper;
-	snprintf(out, size, "store S: down");
-}
+bool store_is_up(const struct store *store) { return up; }
+bool store_in_grace(const struct store *store) { return false; }
+const char *store_server(const struct store *store) { return "S"; }
+int64_t deadline_sure_until(struct keeper *keeper) { return clock_now_ns() + sure_ms * NS_PER_MS; }
+void deadline_trouble(const struct keeper *keeper, char *out, size_t size) { snprintf(out, size, "store S: down"); }
 
 /* --- leases --- */
 
@@ -111,17 +87,12 @@ int lease_begin(struct lock *of, const struct store_range *range, uid_t uid, str
 
 void lease_acquire(struct lease *of, const struct store_blocker *silent, size_t silent_count)
 {
-	(void)of;
 	named_dead = silent_count;
 	snprintf(dead_host, sizeof(dead_host), "%s", silent_count ? silent[0].host : "");
 	say("acquire");
 }
 
-void lease_used(struct lease *of)
-{
-	(void)of;
-	say("used");
-}
+void lease_used(struct lease *of) { say("used"); }
 
 void leasepage_show(struct lease *of)
 {
@@ -137,32 +108,16 @@ void leasepage_close_lock(struct lock *of)
 
 void table_pinned(struct table *table, int64_t until_ns)
 {
-	(void)table;
 	pinned_until = (uint64_t)until_ns;
 	say("table: pin");
 }
 
-bool lock_stop_probes(struct lock *of, const struct store_range *range)
-{
-	(void)of, (void)range;
-	return !probes_run;
-}
-
-void keys_say_taken(const struct lease *of, char *out, size_t size)
-{
-	(void)of;
-	snprintf(out, size, "taken");
-}
-
-bool lost_has_holders(const struct lock *of)
-{
-	(void)of;
-	return losing;
-}
+bool lock_stop_probes(struct lock *of, const struct store_range *range) { return !probes_run; }
+void keys_say_taken(const struct lease *of, char *out, size_t size) { snprintf(out, size, "taken"); }
+bool lost_has_holders(const struct lock *of) { return losing; }
 
 bool recall_split(struct lease *of, const struct store_range *wanted, bool ask)
 {
-	(void)of, (void)wanted, (void)ask;
 	say("split");
 	return true;
 }
@@ -172,11 +127,7 @@ bool recall_split(struct lease *of, const struct store_range *wanted, bool ask)
 static bool full, complete;
 static struct store_range *in_the_way;
 
-int room_check(const struct keeper *keeper, uid_t uid)
-{
-	(void)keeper, (void)uid;
-	return full ? -ENFILE : 0;
-}
+int room_check(const struct keeper *keeper, uid_t uid) { return full ? -ENFILE : 0; }
 
 void room_wait(struct waiter *waiter)
 {
@@ -184,46 +135,13 @@ void room_wait(struct waiter *waiter)
 	say("waits for room");
 }
 
-void room_leave(struct waiter *waiter)
-{
-	waiter->roomless = false;
-}
-
-void room_why(const struct waiter *waiter, char *why, size_t size)
-{
-	(void)waiter;
-	snprintf(why, size, "no room");
-}
-
-bool answers_complete(const struct lease *of)
-{
-	(void)of;
-	return complete;
-}
-
-const struct store_range *answers_first(const struct lease *of)
-{
-	(void)of;
-	return in_the_way;
-}
-
-bool deadlock_possible(const struct session *s)
-{
-	(void)s;
-	return false;
-}
-
-void deadlock_chase(struct session *s)
-{
-	(void)s;
-	say("chase");
-}
-
-void lookup_test_shared(struct session *s)
-{
-	(void)s;
-	say("test shared");
-}
+void room_leave(struct waiter *waiter) { waiter->roomless = false; }
+void room_why(const struct waiter *waiter, char *why, size_t size) { snprintf(why, size, "no room"); }
+bool answers_complete(const struct lease *of) { return complete; }
+const struct store_range *answers_first(const struct lease *of) { return in_the_way; }
+bool deadlock_possible(const struct session *s) { return false; }
+void deadlock_chase(struct session *s) { say("chase"); }
+void lookup_test_shared(struct session *s) { say("test shared"); }
 
 /* --- callers --- */
 
@@ -266,10 +184,7 @@ static inline void ask(struct caller *c, enum wire_op op, enum wire_mode mode, u
 	queue_settle(&k);
 }
 
-static inline void ask_all(struct caller *c, unsigned flags)
-{
-	ask(c, WIRE_LOCK, WIRE_EXCLUSIVE, flags, 0, WIRE_EOF);
-}
+static inline void ask_all(struct caller *c, unsigned flags) { ask(c, WIRE_LOCK, WIRE_EXCLUSIVE, flags, 0, WIRE_EOF); }
 
 /* Its answer; 0: none has come. */
 static inline int verdict(struct caller *c)
@@ -335,22 +250,9 @@ static inline void told(struct caller *c, unsigned news)
 
 /* --- a keeper with one file --- */
 
-static inline void on_step(struct lease *of, enum lease_cue event)
-{
-	(void)of;
-	say(lease_cue_name(event));
-}
-
-static inline void on_nothing(struct keeper *keeper)
-{
-	(void)keeper;
-}
-
-static inline unsigned on_reap(struct keeper *keeper)
-{
-	(void)keeper;
-	return 0;
-}
+static inline void on_step(struct lease *of, enum lease_cue event) { say(lease_cue_name(event)); }
+static inline void on_nothing(struct keeper *keeper) {}
+static inline unsigned on_reap(struct keeper *keeper) { return 0; }
 
 static inline void prepare(void)
 {

@@ -50,67 +50,27 @@ static enum store_status tried;
 static const char *dump_error, *trouble;
 static void (*meanwhile)(void);
 
-bool store_is_up(const struct store *store)
-{
-	(void)store;
-	return up;
-}
-
-const char *store_incarnation(const struct store *store)
-{
-	(void)store;
-	return "inc-1";
-}
-
-bool store_in_grace(const struct store *store)
-{
-	(void)store;
-	return false;
-}
-
-const char *store_last_error(const struct store *store)
-{
-	(void)store;
-	return up ? "" : "it is away";
-}
-
-const char *store_version(const struct store *store)
-{
-	(void)store;
-	return "7.0";
-}
-
-const char *store_server(const struct store *store)
-{
-	(void)store;
-	return "unix:/run/redis";
-}
-
-const char *store_risk(const struct store *store)
-{
-	(void)store;
-	return "";
-}
+bool store_is_up(const struct store *store) { return up; }
+const char *store_incarnation(const struct store *store) { return "inc-1"; }
+bool store_in_grace(const struct store *store) { return false; }
+const char *store_last_error(const struct store *store) { return up ? "" : "it is away"; }
+const char *store_version(const struct store *store) { return "7.0"; }
+const char *store_server(const struct store *store) { return "unix:/run/redis"; }
+const char *store_risk(const struct store *store) { return ""; }
 
 void store_try_write(struct store *store, store_reply_cb *cb, void *arg)
 {
 	const struct store_reply reply = {.status = tried, .error = "it is full"};
 
-	(void)store;
 	if (meanwhile)
 		meanwhile();
 	cb(arg, &reply);
 }
 
-const char *store_trouble(const struct store *store)
-{
-	(void)store;
-	return "is not reachable";
-}
+const char *store_trouble(const struct store *store) { return "is not reachable"; }
 
 void store_read_rules(struct store *store, const char *place, const char *digest, store_rules_cb *cb, void *arg)
 {
-	(void)store, (void)place;
 	ck_assert_str_eq(digest, "digest");
 	cb(arg, NULL, "not recorded");
 }
@@ -127,16 +87,8 @@ struct elsewhere *elsewhere_new(const struct config *of)
 	return &elsewhere;
 }
 
-void elsewhere_free(struct elsewhere *e)
-{
-	(void)e;
-}
-
-const char *elsewhere_digest(const struct elsewhere *e)
-{
-	(void)e;
-	return "digest";
-}
+void elsewhere_free(struct elsewhere *e) {}
+const char *elsewhere_digest(const struct elsewhere *e) { return "digest"; }
 
 void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const char *error)
 {
@@ -144,76 +96,24 @@ void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const 
 	e->error = error;
 }
 
-json_t *elsewhere_json(const struct elsewhere *e)
-{
-	return json_pack("{s:s}", "error", e->error);
-}
+json_t *elsewhere_json(const struct elsewhere *e) { return json_pack("{s:s}", "error", e->error); }
 
 void store_dump(struct store *store, const struct store_dump *to, void *arg)
 {
-	(void)store;
 	to->on_record(arg, &(struct store_picture){.incarnation = "inc-1", .open = true, .ttl_ms = 3000, .fence = -1});
 	to->on_end(arg, dump_error);
 }
 
-json_t *metrics_json(const struct keeper *of)
-{
-	(void)of;
-	return json_object();
-}
-
-int64_t grace_left_ms(const struct keeper *keeper)
-{
-	(void)keeper;
-	return 0;
-}
-
-unsigned table_frozen(const struct table *table)
-{
-	(void)table;
-	return frozen ? 3 : 0;
-}
-
-bool table_is_hidden(const struct table *table, uint32_t slot)
-{
-	(void)table, (void)slot;
-	return hidden;
-}
-
-const char *configfile_state_name(enum configfile_state state)
-{
-	(void)state;
-	return "same";
-}
-
-bool ending_waits(const struct keeper *keeper)
-{
-	(void)keeper;
-	return false;
-}
-
-const char *keys_name(const struct lease *of)
-{
-	(void)of;
-	return "";
-}
-
-void keys_say_taken(const struct lease *of, char *out, size_t size)
-{
-	(void)of;
-	snprintf(out, size, "taken");
-}
-
-const char *reopen_trouble(const struct file *of)
-{
-	(void)of;
-	return trouble;
-}
-
-void room_leave(struct waiter *waiter)
-{
-	(void)waiter;
-}
+json_t *metrics_json(const struct keeper *of) { return json_object(); }
+int64_t grace_left_ms(const struct keeper *keeper) { return 0; }
+unsigned table_frozen(const struct table *table) { return frozen ? 3 : 0; }
+bool table_is_hidden(const struct table *table, uint32_t slot) { return hidden; }
+const char *configfile_state_name(enum configfile_state state) { return "same"; }
+bool ending_waits(const struct keeper *keeper) { return false; }
+const char *keys_name(const struct lease *of) { return ""; }
+void keys_say_taken(const struct lease *of, char *out, size_t size) { snprintf(out, size, "taken"); }
+const char *reopen_trouble(const struct file *of) { return trouble; }
+void room_leave(struct waiter *waiter) {}
 
 /* `hidden`: there is a lock of a process that may not be looked into, too. */
 int census_take(const struct claims *claims, struct holders_search *ask)

@@ -34,10 +34,7 @@ static struct host a, b;
 
 /* ---- waiting ---- */
 
-static inline void on_tick(uv_timer_t *timer)
-{
-	(void)timer;
-}
+static inline void on_tick(uv_timer_t *timer) {}
 
 #define wait_until(condition)                                                                                          \
 	do {                                                                                                           \
@@ -51,10 +48,7 @@ static inline void on_tick(uv_timer_t *timer)
 
 /* ---- a host ---- */
 
-static inline void on_up(void *arg)
-{
-	((struct host *)arg)->ups++;
-}
+static inline void on_up(void *arg) { ((struct host *)arg)->ups++; }
 
 static inline void on_down(void *arg, const char *why)
 {
@@ -113,10 +107,7 @@ static inline void start_ttl(struct host *h, const char *id, int64_t ttl_ms)
 	ck_assert_ptr_nonnull(h->store);
 }
 
-static inline void start(struct host *h, const char *id)
-{
-	start_ttl(h, id, TTL_MS);
-}
+static inline void start(struct host *h, const char *id) { start_ttl(h, id, TTL_MS); }
 
 static inline void stop(struct host *h)
 {
@@ -219,15 +210,8 @@ static inline void tear_down(void)
 	redis_server_kill(&server);
 }
 
-static inline void make_folder(void)
-{
-	redis_server_prepare(&server);
-}
-
-static inline void remove_folder(void)
-{
-	redis_server_remove(&server);
-}
+static inline void make_folder(void) { redis_server_prepare(&server); }
+static inline void remove_folder(void) { redis_server_remove(&server); }
 
 static inline void start_both(void)
 {
@@ -259,7 +243,6 @@ static json_t *dumped;
 
 static inline void on_dump_record(void *arg, const struct store_picture *record)
 {
-	(void)arg;
 	json_decref(dumped);
 	dumped = json_object();
 	picture_add_record(dumped, record);
@@ -268,7 +251,6 @@ static inline void on_dump_record(void *arg, const struct store_picture *record)
 static inline void on_dump_name(void *arg, const char *name, const struct store_entry *entries, size_t count,
 				const struct store_aside *aside)
 {
-	(void)arg;
 	picture_add_name(dumped, name, entries, count, aside);
 }
 

@@ -7,10 +7,7 @@
 static pid_t suite_pid;
 static struct suite_item *items; /* in their order */
 
-__attribute__((constructor)) static void suite_begin(void)
-{
-	suite_pid = getpid();
-}
+__attribute__((constructor)) static void suite_begin(void) { suite_pid = getpid(); }
 
 void suite_add(struct suite_item *item)
 {
@@ -23,25 +20,45 @@ void suite_add(struct suite_item *item)
 }
 
 /* A test that hangs must not outlive the suite, which may be killed before Check ends the test. */
-static void end_with_suite(void)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
+static void end_with_suite(void) { prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
-static void add_case(Suite *suite, const struct suite_item *variant)
+/* All tests, or one, in this variant, or without one. */
+static void add_case(Suite *suite, const struct suite_item *only, const struct suite_item *variant)
 {
 	TCase *tests = tcase_create("tests");
 
 	tcase_add_checked_fixture(tests, end_with_suite, NULL);
 	for (struct suite_item *item = items; item; item = item->next) {
-		if (item->test)
-			_tcase_add_test(tests, item->test, 0, 0, 0, item->rounds);
-		else if (!item->variant && !item->once)
+		if (item->test) {
+			if (!only || item == only)
+				_tcase_add_test(tests, item->test, 0, 0, 0, item->rounds);
+		} else if (!item->variant && !item->once)
 			tcase_add_checked_fixture(tests, item->setup, item->teardown);
 		else if (item->once || item == variant)
 			tcase_add_unchecked_fixture(tests, item->setup, item->teardown);
 	}
 	suite_add_tcase(suite, tests);
+}
+
+/* Returns how many have failed. */
+static int run(const struct suite_item *only)
+{
+	Suite *suite = suite_create(program_invocation_short_name);
+	SRunner *runner = srunner_create(suite);
+	bool varies = false;
+	int failed;
+
+	for (const struct suite_item *item = items; item; item = item->next)
+		if (item->variant) {
+			add_case(suite, only, item);
+			varies = true;
+		}
+	if (!varies)
+		add_case(suite, only, NULL);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed;
 }
 
 /* Removes what tests that failed have left behind. Returns whether that succeeded. */
@@ -56,30 +73,18 @@ static bool clean(void)
 
 int suite_run(void)
 {
-	Suite *suite = suite_create(program_invocation_short_name);
-	SRunner *runner;
-	int failed;
-	bool varies = false;
+	int failed = 0;
 
 	setenv("CK_DEFAULT_TIMEOUT", "60", false);
-	for (const struct suite_item *item = items; item; item = item->next)
-		if (item->variant) {
-			add_case(suite, item);
-			varies = true;
-		}
-	if (!varies)
-		add_case(suite, NULL);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	if (!getenv("SUITE_FIRST_FAILURE"))
+		failed = run(NULL);
+	else
+		for (const struct suite_item *item = items; item && !failed; item = item->next)
+			failed = item->test ? run(item) : 0;
 	return clean() && !failed ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-__attribute__((weak)) int main(void)
-{
-	return suite_run();
-}
+__attribute__((weak)) int main(void) { return suite_run(); }
 
 static void suite_template(char path[SUITE_PATH_BYTES], const char *where)
 {
@@ -118,7 +123,4 @@ bool suite_under_valgrind(void)
 	return preload && strstr(preload, "vgpreload");
 }
 
-int suite_rounds(int rounds)
-{
-	return getenv("SUITE_FEW_ROUNDS") ? rounds / 20 : rounds;
-}
+int suite_rounds(int rounds) { return getenv("SUITE_FEW_ROUNDS") ? rounds / 20 : rounds; }

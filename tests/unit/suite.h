@@ -37,10 +37,7 @@ void suite_add(struct suite_item *item);
 
 #define SUITE_ITEM(name, ...)                                                                                          \
 	static struct suite_item suite_item_of_##name = {.order = __COUNTER__, __VA_ARGS__};                           \
-	__attribute__((constructor)) static void suite_add_##name(void)                                                \
-	{                                                                                                              \
-		suite_add(&suite_item_of_##name);                                                                      \
-	}
+	__attribute__((constructor)) static void suite_add_##name(void) { suite_add(&suite_item_of_##name); }
 
 /* TEST_EACH(name, rounds) { ... } is a test that runs for each _i from 0 to rounds - 1, TEST(name) { ... } one that runs once. */
 #define TEST_EACH(name, count)                                                                                         \
@@ -60,7 +57,7 @@ void suite_add(struct suite_item *item);
 
 /*
  * Runs the tests. Returns the exit status. A suite has a main() of its own only if it is also another program; that ends with this.
- * A test may take a minute, or what CK_DEFAULT_TIMEOUT says.
+ * A test may take a minute, or what CK_DEFAULT_TIMEOUT says. With SUITE_FIRST_FAILURE in the environment none begins after one that failed.
  */
 int suite_run(void);
 

@@ -39,10 +39,7 @@ static void pause_ms(long ms)
 	nanosleep(&t, NULL);
 }
 
-static void grant(pid_t pid, uid_t uid)
-{
-	ages_note_granted(lock, pid, uid, clock_now_ns());
-}
+static void grant(pid_t pid, uid_t uid) { ages_note_granted(lock, pid, uid, clock_now_ns()); }
 
 TEST(the_clock_runs)
 {

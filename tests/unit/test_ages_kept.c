@@ -57,10 +57,7 @@ static void teardown(void)
 }
 FIXTURE(setup, teardown)
 
-static void grant(pid_t pid, int64_t pin_ns)
-{
-	ages_note_granted(lock, pid, 5, clock_now_ns() + pin_ns);
-}
+static void grant(pid_t pid, int64_t pin_ns) { ages_note_granted(lock, pid, 5, clock_now_ns() + pin_ns); }
 
 /* So much of the running clock goes by. */
 static void run(int64_t ns)

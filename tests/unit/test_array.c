@@ -4,10 +4,7 @@
 
 static bool no_memory;
 
-static void *test_realloc(void *memory, size_t size)
-{
-	return no_memory ? NULL : realloc(memory, size);
-}
+static void *test_realloc(void *memory, size_t size) { return no_memory ? NULL : realloc(memory, size); }
 
 #define realloc(memory, size) test_realloc(memory, size)
 #include "keeper/array.h"
@@ -15,10 +12,7 @@ static void *test_realloc(void *memory, size_t size)
 
 #include "tests/unit/suite.h"
 
-static int compare(const void *a, const void *b)
-{
-	return *(const int *)a - *(const int *)b;
-}
+static int compare(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
 TEST(grows)
 {

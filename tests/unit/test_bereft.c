@@ -32,7 +32,6 @@ static bool line_written;
 
 static bool late_farewell(struct table *t, const struct family *family, enum farewell_end how, bool last)
 {
-	(void)t, (void)family, (void)how;
 	line_written = !late || last;
 	return late ? late--, false : true;
 }
@@ -54,17 +53,13 @@ void log_process(enum event_kind kind, pid_t pid, const char *format, ...)
 {
 	char byte;
 
-	(void)format;
 	if (kind != LINE_PROCESS_KILLED || pid != holder)
 		return;
 	ck_assert_int_eq(write(to_heir, "n", 1), 1);
 	ck_assert_int_eq(read(from_heir, &byte, 1), 1);
 }
 
-void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...)
-{
-	(void)kind, (void)about, (void)format;
-}
+void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...) {}
 
 static pid_t start(void)
 {
@@ -163,10 +158,7 @@ static bool runs_on(pid_t pid)
 	return state && state != 'Z' && state != 'X';
 }
 
-static bool is_free(void)
-{
-	return !slots_any(&table, SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING));
-}
+static bool is_free(void) { return !slots_any(&table, SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING)); }
 
 TEST(a_broken_lease_is_not_free_before_all_holders_were_found)
 {

@@ -39,15 +39,8 @@ int clock_gettime(clockid_t id, struct timespec *out)
 	return 0;
 }
 
-void log_process(enum event_kind kind, pid_t pid, const char *format, ...)
-{
-	(void)kind, (void)pid, (void)format;
-}
-
-void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...)
-{
-	(void)kind, (void)about, (void)format;
-}
+void log_process(enum event_kind kind, pid_t pid, const char *format, ...) {}
+void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...) {}
 
 /* A process that waits in vfork() cannot be stopped: its child does not end. */
 static void be_stuck(void)
@@ -137,10 +130,7 @@ static bool runs_on(pid_t pid)
 	return state && state != 'Z' && state != 'X';
 }
 
-static bool is_free(void)
-{
-	return !slots_any(&table, SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING));
-}
+static bool is_free(void) { return !slots_any(&table, SLOTS_IN(TABLE_LOST) | SLOTS_IN(TABLE_ENDING)); }
 
 TEST(who_may_have_the_lock_is_killed)
 {

@@ -10,10 +10,7 @@ static struct calledback cb;
 static const struct underway_call call = {
 	.thread = 7, .started = 70, .number = 1, .dev = 1, .ino = 2, .space = 1, .to = 10};
 
-static void none(void)
-{
-	cb = (struct calledback){0};
-}
+static void none(void) { cb = (struct calledback){0}; }
 FIXTURE(none, NULL)
 
 static struct underway_call next_call(uint64_t number)

@@ -29,15 +29,11 @@ static void setup(void)
 	ck_assert_int_eq(claims_build(&claims), 0);
 }
 
-static void teardown(void)
-{
-	claims_free(&claims);
-}
+static void teardown(void) { claims_free(&claims); }
 FIXTURE(setup, teardown)
 
 static int on_row(void *arg, const struct holder *holder)
 {
-	(void)arg;
 	ck_assert_uint_lt(count, ROOM);
 	rows[count++] = *holder;
 	return 0;

@@ -36,7 +36,6 @@ static void *run_server(void *arg)
 	int fd = accept(listener, NULL, NULL);
 	SSL *ssl;
 
-	(void)arg;
 	SSL_CTX_use_certificate(ctx, leaf.certificate);
 	SSL_CTX_use_PrivateKey(ctx, leaf.key);
 	ssl = SSL_new(ctx);
@@ -54,7 +53,6 @@ static void echo_with_new_keys(int fd, SSL *ssl)
 	char bytes[4096];
 	int n;
 
-	(void)fd;
 	SSL_accept(ssl);
 	while ((n = SSL_read(ssl, bytes, sizeof(bytes))) > 0) {
 		SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED);
@@ -68,7 +66,6 @@ static void send_much(int fd, SSL *ssl)
 {
 	char *bytes = malloc(BIG_BYTES);
 
-	(void)fd;
 	for (size_t i = 0; i < BIG_BYTES; i++)
 		bytes[i] = (char)(i % 251);
 	SSL_accept(ssl);
@@ -78,11 +75,7 @@ static void send_much(int fd, SSL *ssl)
 	free(bytes);
 }
 
-static void end_in_the_handshake(int fd, SSL *ssl)
-{
-	(void)ssl;
-	(void)!read(fd, (char[1]){0}, 1);
-}
+static void end_in_the_handshake(int fd, SSL *ssl) { (void)!read(fd, (char[1]){0}, 1); }
 
 static void end_without_a_word(int fd, SSL *ssl)
 {
@@ -95,15 +88,11 @@ static void stay_silent(int fd, SSL *ssl)
 {
 	char byte;
 
-	(void)ssl;
 	while (read(fd, &byte, 1) > 0)
 		;
 }
 
-static char late_byte(size_t at)
-{
-	return (char)(at % 251);
-}
+static char late_byte(size_t at) { return (char)(at % 251); }
 
 /* Reads nothing before the client has written all; says then whether it all came, in order. */
 static void read_late(int fd, SSL *ssl)
@@ -113,7 +102,6 @@ static void read_late(int fd, SSL *ssl)
 	bool good = true;
 	ssize_t n;
 
-	(void)ssl;
 	sem_wait(&all_written);
 	while (at < all && (n = read(fd, bytes, sizeof(bytes))) > 0)
 		for (ssize_t i = 0; i < n; i++)
@@ -130,15 +118,10 @@ static struct {
 	size_t len;
 } heard;
 
-static void on_connected(void *arg)
-{
-	(void)arg;
-	heard.connected = true;
-}
+static void on_connected(void *arg) { heard.connected = true; }
 
 static void on_bytes(void *arg, const char *bytes, size_t len)
 {
-	(void)arg;
 	ck_assert_uint_le(len, 65536);
 	heard.bytes = realloc(heard.bytes, heard.len + len);
 	memcpy(heard.bytes + heard.len, bytes, len);
@@ -147,7 +130,6 @@ static void on_bytes(void *arg, const char *bytes, size_t len)
 
 static void on_broken(void *arg, const char *why)
 {
-	(void)arg;
 	ck_assert_str_eq(heard.why, "");
 	snprintf(heard.why, sizeof(heard.why), "%s", why);
 }
@@ -160,10 +142,7 @@ static int64_t now_ms(void)
 	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
 }
 
-static void on_tick(uv_timer_t *timer)
-{
-	(void)timer;
-}
+static void on_tick(uv_timer_t *timer) {}
 
 #define wait_until(condition)                                                                                          \
 	do {                                                                                                           \

@@ -12,10 +12,7 @@ static const struct store_chase one = {.host = "a-1",
 				       .range = {.mode = WIRE_EXCLUSIVE, .from = 10, .to = 20}};
 static struct chases chases;
 
-static void setup(void)
-{
-	chases = (struct chases){0};
-}
+static void setup(void) { chases = (struct chases){0}; }
 FIXTURE(setup, NULL)
 
 static bool follow(const struct store_chase *chase, int64_t now)

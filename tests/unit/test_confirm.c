@@ -40,7 +40,6 @@ static void note_question(store_reply_cb *cb, void *arg)
 
 void store_confirm(struct store *s, const char *name, const char *token, uint64_t fence, store_reply_cb *cb, void *arg)
 {
-	(void)s;
 	ck_assert_str_eq(name, "x");
 	ck_assert_str_eq(token, ((struct awaited *)arg)->lease->token);
 	ck_assert_uint_eq(fence, 7);
@@ -51,7 +50,6 @@ void store_confirm(struct store *s, const char *name, const char *token, uint64_
 void store_reclaim(struct store *s, const char *name, const char *inode, const char *token, uint64_t fence,
 		   const struct store_range *range, const char *key, store_reply_cb *cb, void *arg)
 {
-	(void)s;
 	ck_assert_str_eq(name, "x");
 	ck_assert_str_eq(inode, file->inode);
 	ck_assert_str_eq(token, ((struct awaited *)arg)->lease->token);
@@ -62,45 +60,31 @@ void store_reclaim(struct store *s, const char *name, const char *inode, const c
 	note_question(cb, arg);
 }
 
-void deadline_notice(struct keeper *keeper)
-{
-	keeper->deadline.expired |= expires;
-}
+void deadline_notice(struct keeper *keeper) { keeper->deadline.expired |= expires; }
 
 void deadline_renewed(struct keeper *keeper, int64_t sent_ns)
 {
-	(void)keeper;
 	renewed_by = sent_ns;
 	say("renewed");
 }
 
 void deadline_given_up(struct keeper *keeper, uint64_t mark)
 {
-	(void)keeper;
 	ck_assert_uint_eq(mark, 77);
 	say("given up");
 }
 
 void table_confirm(struct table *table, uint32_t slot)
 {
-	(void)table;
 	ck_assert_uint_eq(slot, 5);
 	say("table");
 }
 
-void log_event(enum event_kind kind, const char *format, ...)
-{
-	(void)kind, (void)format;
-}
-
-void log_debug(const char *format, ...)
-{
-	(void)format;
-}
+void log_event(enum event_kind kind, const char *format, ...) {}
+void log_debug(const char *format, ...) {}
 
 void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...)
 {
-	(void)format;
 	ck_assert_int_eq(kind, LINE_STORE_REFUSED);
 	ck_assert_ptr_nonnull(about->lock);
 	say("logged");
@@ -113,16 +97,8 @@ static void on_step(struct lease *lease, enum lease_cue event)
 	say(lease_cue_name(event));
 }
 
-static void on_nothing(struct keeper *keeper)
-{
-	(void)keeper;
-}
-
-static unsigned on_reap(struct keeper *keeper)
-{
-	(void)keeper;
-	return 0;
-}
+static void on_nothing(struct keeper *keeper) {}
+static unsigned on_reap(struct keeper *keeper) { return 0; }
 
 static void prepare(void)
 {

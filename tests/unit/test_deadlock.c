@@ -24,7 +24,6 @@ static unsigned waiting; /* processes, each of which holds what is searched for 
 
 int workers_start(struct workers *workers, uint64_t dev, struct work *work)
 {
-	(void)workers, (void)dev;
 	ck_assert_ptr_null(running);
 	running = work;
 	return 0;
@@ -45,68 +44,39 @@ int holders_search(struct holders_search *ask)
 	return 0;
 }
 
-int procfs_waits(procfs_lock_cb *cb, void *arg)
-{
-	(void)cb, (void)arg;
-	ck_abort_msg("no call waits in the kernel");
-}
+int procfs_waits(procfs_lock_cb *cb, void *arg) { ck_abort_msg("no call waits in the kernel"); }
 
 struct file *file_find(struct keeper *of, uint64_t dev, uint64_t ino)
 {
-	(void)of;
 	return dev == file.key.dev && ino == file.key.ino ? &file : NULL;
 }
 
-struct file *file_find_by_id(struct keeper *of, uint64_t dev, uint64_t ino)
-{
-	return file_find(of, dev, ino);
-}
+struct file *file_find_by_id(struct keeper *of, uint64_t dev, uint64_t ino) { return file_find(of, dev, ino); }
 
 struct holders_file file_searched(const struct file *of)
 {
 	return (struct holders_file){.dev = of->key.dev, .ino = of->key.ino};
 }
 
-struct lease *lease_find(struct keeper *of, const char *token)
-{
-	(void)of, (void)token;
-	return NULL;
-}
+struct lease *lease_find(struct keeper *of, const char *token) { return NULL; }
 
 bool range_overlaps(const struct store_range *a, const struct store_range *b)
 {
 	return a->from < b->to && b->from < a->to;
 }
 
-int64_t deadline_reask_ms(const struct keeper *of)
-{
-	(void)of;
-	return 60000;
-}
-
-bool session_has_hung_up(const struct session *s)
-{
-	(void)s;
-	return false;
-}
-
-void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd)
-{
-	(void)s, (void)verdict, (void)reason, (void)fd;
-}
+int64_t deadline_reask_ms(const struct keeper *of) { return 60000; }
+bool session_has_hung_up(const struct session *s) { return false; }
+void session_reply(struct session *s, enum wire_verdict verdict, const char *reason, int fd) {}
 
 void store_tell(struct store *s, const char *host, const struct store_message *m)
 {
-	(void)s;
 	ck_assert_int_eq(m->kind, STORE_MSG_CHASE);
 	ck_assert_str_eq(host, blocker.host);
 	sent++;
 }
 
-void queue_settle(struct keeper *of)
-{
-	(void)of;
-}
+void queue_settle(struct keeper *of) {}
 
 /* A process of this host holds the file's first hundred bytes, waits for another host, and was the tenth to wait. */
 static void setup(void)

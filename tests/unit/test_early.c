@@ -140,7 +140,6 @@ TEST_EACH(fired_and_told_later, 2)
 
 static void *open_gate(void *arg)
 {
-	(void)arg;
 	for (int i = 0; i < 100; i++)
 		sched_yield();
 	atomic_store(&gate, false);

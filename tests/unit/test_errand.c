@@ -38,10 +38,7 @@ static struct work *work_new(int pipe)
 	return w;
 }
 
-static void wait_freed(int count)
-{
-	wait_until(__atomic_load_n(&freed, __ATOMIC_ACQUIRE) == count);
-}
+static void wait_freed(int count) { wait_until(__atomic_load_n(&freed, __ATOMIC_ACQUIRE) == count); }
 
 TEST(one_that_ends)
 {

@@ -78,10 +78,7 @@ static json_t *all_told(void)
 	return all;
 }
 
-static void on_tick(uv_timer_t *timer)
-{
-	(void)timer; /* the loop looks again */
-}
+static void on_tick(uv_timer_t *timer) { (void)timer; /* the loop looks again */ }
 
 /* Runs the loop until so many were told. */
 static json_t *until_told(size_t count)
@@ -302,7 +299,6 @@ static int ended;
 
 static void on_ended(void *arg, const char *line)
 {
-	(void)arg;
 	snprintf(said, sizeof(said), "%s", line);
 	ended++;
 }

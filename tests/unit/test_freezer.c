@@ -18,14 +18,10 @@ static pid_t holders[HOLDERS];
 static volatile uint64_t *ran; /* each holder counts */
 static bool lose_second;       /* when the first one is said to be killed */
 
-void log_process(enum event_kind kind, pid_t pid, const char *format, ...)
-{
-	(void)kind, (void)pid, (void)format;
-}
+void log_process(enum event_kind kind, pid_t pid, const char *format, ...) {}
 
 void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...)
 {
-	(void)about, (void)format;
 	if (lose_second && kind == EVENT_HOLDERS_KILLED)
 		table_lose(&table, slots[1], TABLE_WHY_TAKEN);
 }

@@ -19,10 +19,7 @@ static long steps;
 
 void __sanitizer_cov_trace_pc(void);
 
-UNCOUNTED void __sanitizer_cov_trace_pc(void)
-{
-	steps++;
-}
+UNCOUNTED void __sanitizer_cov_trace_pc(void) { steps++; }
 
 static long steps_of(void (*work)(int n), int n)
 {
@@ -55,10 +52,7 @@ static void add_children(int n)
 	free(all);
 }
 
-TEST(a_family_grows_with_its_number)
-{
-	grows_with_their_number(add_children);
-}
+TEST(a_family_grows_with_its_number) { grows_with_their_number(add_children); }
 
 static void stop_and_count(int n)
 {
@@ -74,7 +68,4 @@ static void stop_and_count(int n)
 		threads_remove(&threads, threads.all);
 }
 
-TEST(the_table_of_threads_grows_with_its_number)
-{
-	grows_with_their_number(stop_and_count);
-}
+TEST(the_table_of_threads_grows_with_its_number) { grows_with_their_number(stop_and_count); }

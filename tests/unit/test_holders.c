@@ -165,15 +165,8 @@ static void flock_exclusive_with_copy(void)
 	must(dup(fd) >= 0);
 }
 
-static void flock_shared(void)
-{
-	must(!flock(open_file(1), LOCK_SH));
-}
-
-static void open_only(void)
-{
-	open_file(0);
-}
+static void flock_shared(void) { must(!flock(open_file(1), LOCK_SH)); }
+static void open_only(void) { open_file(0); }
 
 static void ranges(void)
 {
@@ -303,7 +296,6 @@ TEST(finds_the_process_that_inherited_the_lock)
 
 static void *lock_in_own_table(void *arg)
 {
-	(void)arg;
 	must(!unshare(CLONE_FILES));
 	must(!flock(open_file(0), LOCK_EX));
 	ready();
@@ -316,7 +308,6 @@ static int first_thread = 1;
 
 static void *lock_and_stay(void *arg)
 {
-	(void)arg;
 	while (__atomic_load_n(&first_thread, __ATOMIC_ACQUIRE))
 		syscall(SYS_futex, &first_thread, FUTEX_WAIT, 1, NULL, NULL, 0);
 	must(!flock(open_file(1), LOCK_EX));

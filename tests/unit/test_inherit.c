@@ -35,10 +35,7 @@ static int signals(void)
 	return signal(SIGTERM, SIG_DFL) == SIG_DFL && signal(SIGPIPE, SIG_DFL) == SIG_DFL ? 0 : 255;
 }
 
-TEST(no_signal_is_blocked_or_ignored)
-{
-	ck_assert_int_eq(in_child(signals), 0);
-}
+TEST(no_signal_is_blocked_or_ignored) { ck_assert_int_eq(in_child(signals), 0); }
 
 static int limits(void)
 {
@@ -58,10 +55,7 @@ static int limits(void)
 	return 0;
 }
 
-TEST(soft_limits_rise_to_the_hard_ones)
-{
-	ck_assert_int_eq(in_child(limits), 0);
-}
+TEST(soft_limits_rise_to_the_hard_ones) { ck_assert_int_eq(in_child(limits), 0); }
 
 static const struct rlimit hard = {1 << 20, 1 << 20}, none = {RLIM_INFINITY, RLIM_INFINITY};
 
@@ -113,10 +107,7 @@ static int attention(void)
 	return 0;
 }
 
-TEST(it_runs_when_it_has_to)
-{
-	ck_assert_int_eq(in_child(attention), 0);
-}
+TEST(it_runs_when_it_has_to) { ck_assert_int_eq(in_child(attention), 0); }
 
 static int nice_value(void)
 {

@@ -26,10 +26,7 @@ static int keep(const char *path, const char *text, size_t len)
 	return kept_write(dir, &config);
 }
 
-static int keep_text(const char *path, const char *text)
-{
-	return keep(path, text, strlen(text));
-}
+static int keep_text(const char *path, const char *text) { return keep(path, text, strlen(text)); }
 
 static int read_again(const char *path)
 {
@@ -37,10 +34,7 @@ static int read_again(const char *path)
 	return kept_read(dir, path, &source);
 }
 
-static bool is_there(const char *name)
-{
-	return faccessat(dir, name, F_OK, 0) == 0;
-}
+static bool is_there(const char *name) { return faccessat(dir, name, F_OK, 0) == 0; }
 
 static void overwrite(off_t at, const char *bytes, size_t len)
 {

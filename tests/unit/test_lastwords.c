@@ -239,10 +239,7 @@ TEST(one_that_is_killed_before_its_line_is_written)
 }
 
 /* The processes that write have ended when this pipe ends. */
-static void new_end(int ends[2])
-{
-	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-}
+static void new_end(int ends[2]) { ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0); }
 
 static void wait_for_end(int ends[2])
 {

@@ -34,10 +34,7 @@ static struct leases_entry entry_of(const struct leases_file *f, const struct le
 	return (struct leases_entry){.file = *f, .range = *r, .open = open};
 }
 
-static struct leases_slot *slot_at(int i)
-{
-	return &leases->slots[leases_bucket(file.dev, file.ino)][i];
-}
+static struct leases_slot *slot_at(int i) { return &leases->slots[leases_bucket(file.dev, file.ino)][i]; }
 
 static void show(int i, const struct leases_range *range)
 {
@@ -53,10 +50,7 @@ static void setup(void)
 	set_sure_until(FOR_EVER);
 }
 
-static void teardown(void)
-{
-	munmap(leases, sizeof(*leases));
-}
+static void teardown(void) { munmap(leases, sizeof(*leases)); }
 FIXTURE(setup, teardown)
 
 TEST(empty_page)
@@ -236,7 +230,6 @@ static void renew_after_an_outage(int sig)
 {
 	const struct leases_entry closed = {0};
 
-	(void)sig;
 	mprotect(trap, SYSTEM_PAGE, PROT_READ | PROT_WRITE);
 	write_slot(slot_at(0), &closed);
 	set_sure_until(FOR_EVER);

@@ -48,7 +48,6 @@ static _Noreturn void be_keeper(int end, int ready)
 	int probe = open_new(own_path, "own"), listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	pthread_t thread;
 
-	(void)end;
 	if (flock(probe, LOCK_EX | LOCK_NB) != 0 || bind(listener, (void *)&address, sizeof(address)) != 0 ||
 	    listen(listener, 5) != 0 || pthread_create(&thread, NULL, sleep_on, NULL) != 0 || write(ready, "", 1) != 1)
 		_exit(1);

@@ -17,10 +17,7 @@ static void setup(void)
 	ck_assert_int_eq(fstat(fd, &st), 0);
 }
 
-static void teardown(void)
-{
-	close(fd);
-}
+static void teardown(void) { close(fd); }
 FIXTURE(setup, teardown)
 
 static enum listed_answer ask(enum wire_space space)

@@ -18,10 +18,7 @@ static void setup(void)
 	now = START;
 }
 
-static void teardown(void)
-{
-	free(causes);
-}
+static void teardown(void) { free(causes); }
 FIXTURE(setup, teardown)
 
 static const char *site = "one place";
@@ -35,10 +32,7 @@ static bool comes(enum event_kind kind, const char *lock, const char *text)
 		false, now, more);
 }
 
-static bool is_due(bool flush)
-{
-	return logcause_due(causes, flush, now, &due, more);
-}
+static bool is_due(bool flush) { return logcause_due(causes, flush, now, &due, more); }
 
 /* Is it due, with these words? */
 static void check_due(enum event_kind kind, const char *text, const char *tail)

@@ -24,10 +24,7 @@ static const char *path(const char *name)
 	return p;
 }
 
-static void make_dir(const char *name)
-{
-	ck_assert_msg(mkdir(path(name), 0755) == 0, "%s: %s", name, strerror(errno));
-}
+static void make_dir(const char *name) { ck_assert_msg(mkdir(path(name), 0755) == 0, "%s: %s", name, strerror(errno)); }
 
 static void setup(void)
 {
@@ -103,10 +100,7 @@ static bool is_local_at(const char *at, int flags, uint64_t *device)
 	return local;
 }
 
-static bool is_local(const char *name)
-{
-	return is_local_at(path(name), O_RDWR | O_CREAT, NULL);
-}
+static bool is_local(const char *name) { return is_local_at(path(name), O_RDWR | O_CREAT, NULL); }
 
 TEST(by_type)
 {

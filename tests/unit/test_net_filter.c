@@ -142,14 +142,8 @@ TEST(keys)
 }
 
 /* The tests, without a key and with one. */
-static void without_key(void)
-{
-	key = 0;
-}
+static void without_key(void) { key = 0; }
 VARIANT(without_key)
 
-static void with_key(void)
-{
-	key = KEY;
-}
+static void with_key(void) { key = KEY; }
 VARIANT(with_key)

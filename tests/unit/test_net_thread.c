@@ -23,9 +23,7 @@ static void *second_thread(void *arg)
 	return arg;
 }
 
-static void stays(void)
-{
-}
+static void stays(void) {}
 
 static void leaves(void)
 {
@@ -33,10 +31,7 @@ static void leaves(void)
 		_exit(1);
 }
 
-static void ends(void)
-{
-	pthread_exit(NULL);
-}
+static void ends(void) { pthread_exit(NULL); }
 
 /* A process with two threads. When it is told to go, the first one does `work`. */
 static pid_t start(void (*work)(void))
@@ -97,12 +92,6 @@ TEST(shared_descriptors)
 	ck_assert_int_eq(copy_after(stays, FD + 1), -EBADF);
 }
 
-TEST(the_first_thread_leaves_them)
-{
-	ck_assert_int_eq(copy_after(leaves, FD), -EXDEV);
-}
+TEST(the_first_thread_leaves_them) { ck_assert_int_eq(copy_after(leaves, FD), -EXDEV); }
 
-TEST(the_first_thread_has_ended)
-{
-	ck_assert_int_eq(copy_after(ends, FD), -EXDEV);
-}
+TEST(the_first_thread_has_ended) { ck_assert_int_eq(copy_after(ends, FD), -EXDEV); }

@@ -6,15 +6,8 @@
 
 static struct own list;
 
-static void setup(void)
-{
-	own_init(&list, 100, 199);
-}
-
-static void teardown(void)
-{
-	own_release(&list);
-}
+static void setup(void) { own_init(&list, 100, 199); }
+static void teardown(void) { own_release(&list); }
 FIXTURE(setup, teardown)
 
 struct expected {

@@ -114,7 +114,6 @@ static bool enough;
 /* Two configurations by turns; under the one /yes is protected, under the other /other is. */
 static void *write_pages(void *arg)
 {
-	(void)arg;
 	for (unsigned i = 0; !__atomic_load_n(&enough, __ATOMIC_ACQUIRE); i++) {
 		size_t used = 0;
 		uint32_t seq = page->seq;

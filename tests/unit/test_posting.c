@@ -13,15 +13,10 @@ static char text[RULESET_BYTES], digest[RULESET_DIGEST_BYTES], place[POSTING_PLA
 static int64_t keep_ms;
 static store_reply_cb *answer;
 
-bool store_is_up(const struct store *store)
-{
-	(void)store;
-	return up;
-}
+bool store_is_up(const struct store *store) { return up; }
 
 void store_post_rules(struct store *store, const struct store_posting *posting, store_reply_cb *cb, void *arg)
 {
-	(void)store;
 	ck_assert_ptr_eq(arg, &k);
 	snprintf(text, sizeof(text), "%s", posting->text);
 	snprintf(digest, sizeof(digest), "%s", posting->digest);
@@ -35,7 +30,6 @@ static store_rules_cb *compared;
 
 void store_read_rules(struct store *store, const char *of, const char *same_as, store_rules_cb *cb, void *arg)
 {
-	(void)store;
 	ck_assert_ptr_eq(arg, &k);
 	ck_assert_str_eq(of, k.posting.place);
 	ck_assert_str_eq(same_as, digest);

@@ -17,10 +17,7 @@ static int record_holder(short type, int64_t from, int64_t to)
 	return fd;
 }
 
-static void check_no_record(void)
-{
-	close(record_holder(F_WRLCK, 0, WIRE_EOF));
-}
+static void check_no_record(void) { close(record_holder(F_WRLCK, 0, WIRE_EOF)); }
 
 static const struct {
 	short type; /* of what somebody has */

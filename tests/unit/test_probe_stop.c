@@ -19,11 +19,7 @@ int flock(int fd, int op)
 	return syscall(SYS_flock, fd, op);
 }
 
-static void count_signal(int number)
-{
-	(void)number;
-	atomic_fetch_add(&signals, 1);
-}
+static void count_signal(int number) { atomic_fetch_add(&signals, 1); }
 
 TEST_EACH(stopped_while_waiting, 2)
 {

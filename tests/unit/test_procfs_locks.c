@@ -67,11 +67,7 @@ TEST_EACH(wait_lines, 2)
 	ck_assert(!procfs_lock_line(lines[_i], &lock));
 }
 
-static int count_lock(void *arg, const struct procfs_lock *lock)
-{
-	(void)lock;
-	return ++*(int *)arg == 3 ? 77 : 0;
-}
+static int count_lock(void *arg, const struct procfs_lock *lock) { return ++*(int *)arg == 3 ? 77 : 0; }
 
 TEST(fdinfo_texts)
 {

@@ -44,10 +44,7 @@ TEST(one_that_stands_still_hangs_when_patience_is_over)
 	ck_assert_int_eq(hangs_after(LATER, false, 10000), PULSE_HUNG_MS);
 }
 
-TEST(one_that_waits_for_a_processor_has_more_time)
-{
-	ck_assert_int_eq(hangs_after(SOON, true, 10000), PULSE_HUNG_MS);
-}
+TEST(one_that_waits_for_a_processor_has_more_time) { ck_assert_int_eq(hangs_after(SOON, true, 10000), PULSE_HUNG_MS); }
 
 TEST(one_that_turns_does_not_hang)
 {

@@ -125,10 +125,7 @@ static void prepare(void)
 	when_told = NULL;
 }
 
-static void clean(void)
-{
-	HASH_CLEAR(hh, k.leases);
-}
+static void clean(void) { HASH_CLEAR(hh, k.leases); }
 FIXTURE(prepare, clean)
 
 TEST(events_in_the_order_in_which_they_were_raised)
@@ -174,7 +171,6 @@ TEST(a_step_raises_and_does_not_recurse)
 
 static void give_up(struct waiter *waiter, unsigned news)
 {
-	(void)news;
 	if (waiter == &waiters[0])
 		queue_raise(&leases[0], LEASE_CUE_UNWANTED);
 }

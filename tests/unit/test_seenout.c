@@ -23,51 +23,30 @@ static int dir_fd;
 
 struct seeouts *seeouts_new(uv_loop_t *of, seeout_cb *cb, void *arg)
 {
-	(void)of, (void)arg;
 	answer = cb;
 	return (struct seeouts *)&loop;
 }
 
-void seeouts_free(struct seeouts *seeouts)
-{
-	(void)seeouts;
-}
-
-void seeout_cancel(struct seeouts *seeouts, size_t tag)
-{
-	(void)seeouts, (void)tag;
-}
+void seeouts_free(struct seeouts *seeouts) {}
+void seeout_cancel(struct seeouts *seeouts, size_t tag) {}
 
 int seeout_start(struct seeouts *seeouts, pid_t tid, uint64_t since, enum seeout_how how, uid_t uid, size_t tag)
 {
-	(void)seeouts, (void)tid, (void)since, (void)how, (void)uid;
 	if (started - answered == PLACES)
 		return -EAGAIN;
 	running[started++] = tag;
 	return 0;
 }
 
-enum seeout_answer seeout_now(pid_t tid, uint64_t since, enum seeout_how how)
-{
-	(void)tid, (void)since, (void)how;
-	return SEEOUT_REFUSED;
-}
-
-void queue_settle(struct keeper *of)
-{
-	(void)of;
-}
+enum seeout_answer seeout_now(pid_t tid, uint64_t since, enum seeout_how how) { return SEEOUT_REFUSED; }
+void queue_settle(struct keeper *of) {}
 
 struct file *file_find(struct keeper *of, uint64_t dev, uint64_t ino)
 {
-	(void)of;
 	return dev == file.key.dev && ino == file.key.ino ? &file : NULL;
 }
 
-static void on_unpinned(struct lock *of)
-{
-	unpinned += of == lock;
-}
+static void on_unpinned(struct lock *of) { unpinned += of == lock; }
 
 static void setup(void)
 {

@@ -41,10 +41,7 @@ static void end(pid_t pid)
 	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
 }
 
-static bool sleeps(pid_t pid)
-{
-	return family_state(pid) == 'S';
-}
+static bool sleeps(pid_t pid) { return family_state(pid) == 'S'; }
 
 TEST(sleeps_in_another_call)
 {
@@ -142,10 +139,7 @@ static void *execute(void *arg)
 	return arg;
 }
 
-static bool has_ended_by_itself(pid_t pid, int *status)
-{
-	return waitpid(pid, status, WNOHANG) == pid;
-}
+static bool has_ended_by_itself(pid_t pid, int *status) { return waitpid(pid, status, WNOHANG) == pid; }
 
 /* A thread that is not its process's first one gets the number of that by execve(). Neither who looks nor the program hangs. */
 TEST_EACH(executes_meanwhile, 60)
@@ -240,10 +234,7 @@ static bool all_seen(const struct recent *seen)
 	return seen->answers[SEEOUT_OUT] + seen->answers[SEEOUT_REFUSED] == SEEOUT_USER_MAX;
 }
 
-static void on_idle(uv_idle_t *idle)
-{
-	(void)idle;
-}
+static void on_idle(uv_idle_t *idle) {}
 
 static void setup_many(struct recent *seen, uv_idle_t *alive)
 {

@@ -127,11 +127,11 @@ TEST(a_holder_that_cannot_be_seen)
 
 TEST(callers_that_wait)
 {
-	struct lease *lease = add_lease(LEASE_ASKING), *other = add_lease(LEASE_ASKING);
+	struct lease *lease = add_lease(LEASE_ASKING);
 	json_t *doc;
 	size_t mine = 0;
 
-	(void)other;
+	add_lease(LEASE_ASKING);
 	caller.request.mode = WIRE_SHARED;
 	caller.started = 777;
 	caller.waiter.nonblocking = true;
@@ -206,10 +206,7 @@ TEST(store_unreachable)
 
 static enum session_state goes_to;
 
-static void leave_it(void)
-{
-	session_enter(&asker, goes_to);
-}
+static void leave_it(void) { session_enter(&asker, goes_to); }
 
 TEST_EACH(nobody_waits_any_more, 2)
 {

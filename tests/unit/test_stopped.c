@@ -10,10 +10,7 @@
 static struct table_signalled noted[8];
 static struct stopped stopped;
 
-static void setup(void)
-{
-	stopped_adopt(&stopped, noted, 8);
-}
+static void setup(void) { stopped_adopt(&stopped, noted, 8); }
 FIXTURE(setup, NULL)
 
 static void rest(void)

@@ -20,21 +20,11 @@ static const char *give_back(char letter)
 	return call_name(SCRIPT_RELEASE, NAME_OF_ONE_WORD, token(letter), "0", "A", NULL);
 }
 
-static const char *beat(const char *known)
-{
-	return call(SCRIPT_BEAT, "A", "0", known, NULL);
-}
-
-static long long left_of_key(void)
-{
-	return atoll(command("PTTL " KEY));
-}
+static const char *beat(const char *known) { return call(SCRIPT_BEAT, "A", "0", known, NULL); }
+static long long left_of_key(void) { return atoll(command("PTTL " KEY)); }
 
 /* A client with the libraries' recipe. */
-static const char *client_takes(const char *value)
-{
-	return command("SET " KEY " %s NX PX 60000", value);
-}
+static const char *client_takes(const char *value) { return command("SET " KEY " %s NX PX 60000", value); }
 
 /* "TAKEN 17 59990 other" as "TAKEN other". */
 static const char *taken(const char *answer)

@@ -64,7 +64,6 @@ static void fake_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	static char bytes[65536];
 
-	(void)handle, (void)suggested;
 	*buf = uv_buf_init(bytes, sizeof(bytes) - 1);
 }
 
@@ -177,16 +176,8 @@ TEST(two_servers_behind_one_address)
 
 static char link_why[256];
 
-static void on_link_connected(void *arg)
-{
-	(void)arg;
-}
-
-static void on_link_broken(void *arg, const char *why)
-{
-	(void)arg;
-	snprintf(link_why, sizeof(link_why), "%s", why);
-}
+static void on_link_connected(void *arg) {}
+static void on_link_broken(void *arg, const char *why) { snprintf(link_why, sizeof(link_why), "%s", why); }
 
 TEST(an_answer_that_nobody_asked_for)
 {

@@ -29,7 +29,6 @@ static void on_rules(void *arg, const struct store_rules *rules, const char *err
 {
 	struct asked *asked = arg;
 
-	(void)rules;
 	snprintf(asked->error, sizeof(asked->error), "%s", error ? error : "");
 	asked->answers++;
 }

@@ -7,11 +7,7 @@
 
 /* --- when another one is started --- */
 
-static int idle(const struct supervised *keeper, int number)
-{
-	(void)keeper, (void)number;
-	return KEEPER_EXIT_IDLE;
-}
+static int idle(const struct supervised *keeper, int number) { return KEEPER_EXIT_IDLE; }
 
 FIXTURE(begin, end)
 
@@ -21,11 +17,7 @@ TEST(ends_with_a_keeper_that_is_idle)
 	ck_assert_int_eq(shared->runs, 1);
 }
 
-static int cannot_start(const struct supervised *keeper, int number)
-{
-	(void)keeper, (void)number;
-	return KEEPER_EXIT_CONFIG;
-}
+static int cannot_start(const struct supervised *keeper, int number) { return KEEPER_EXIT_CONFIG; }
 
 TEST(ends_with_a_keeper_that_cannot_start)
 {
@@ -54,7 +46,6 @@ TEST(stays_while_there_are_leases)
 
 static int die_twice(const struct supervised *keeper, int number)
 {
-	(void)keeper;
 	if (number == 0)
 		raise(SIGKILL);
 	return number == 1 ? 5 : KEEPER_EXIT_IDLE;
@@ -74,16 +65,12 @@ static void *hang(void *arg)
 }
 
 /* The first thread only: what a process looks like in which a thread waits for a file system that does not answer. */
-static void hang_at_the_end(void)
-{
-	syscall(SYS_exit, 0);
-}
+static void hang_at_the_end(void) { syscall(SYS_exit, 0); }
 
 static int idle_with_a_thread_that_hangs(const struct supervised *keeper, int number)
 {
 	pthread_t thread;
 
-	(void)keeper;
 	if (number > 0)
 		return WRONG;
 	return !pthread_create(&thread, NULL, hang, NULL) && !atexit(hang_at_the_end) ? KEEPER_EXIT_UNCONFIRMED : WRONG;
@@ -142,7 +129,6 @@ static int outlive_the_parent(const struct supervised *keeper, int number)
 {
 	struct pollfd pipe_end = {.fd = keeper->parent_fd, .events = POLLIN};
 
-	(void)number;
 	shared->go = true;
 	atomic_fetch_add(&shared->terms, poll(&pipe_end, 1, 20000) == 1 ? 100 : 0);
 	return KEEPER_EXIT_IDLE;
@@ -200,7 +186,6 @@ static int turn(const struct supervised *keeper, int number)
 {
 	int64_t now = clock_now_ns();
 
-	(void)number;
 	take_lease(keeper->table);
 	table_renewed(keeper->table, now + 1000 * NS_PER_MS, now + 2000 * NS_PER_MS);
 	for (int i = 0; i < 80; i++) {

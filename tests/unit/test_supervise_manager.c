@@ -48,7 +48,6 @@ static const char *hear(int inbox)
 
 static int serve_when_told(const struct supervised *keeper, int number)
 {
-	(void)number;
 	wait_until(shared->go);
 	supervise_serves(keeper->table, keeper->serves);
 	await_term();

@@ -5,7 +5,6 @@
 
 static int end_on_term(const struct supervised *keeper, int number)
 {
-	(void)number;
 	shared->go = true;
 	await_term();
 	return keeper->table->head->ending == 1 ? KEEPER_EXIT_IDLE : WRONG;
@@ -25,7 +24,6 @@ TEST(term_is_passed_on)
 /* It waits for locks to end, and dies: after the first signal another one is started, after the second none is. */
 static int die_after_term(const struct supervised *keeper, int number)
 {
-	(void)keeper, (void)number;
 	shared->go = true;
 	await_term();
 	raise(SIGKILL);
@@ -47,7 +45,6 @@ TEST(dies_while_it_ends)
 /* A program that signals both parent and keeper means it once. */
 static int die_after_two_terms(const struct supervised *keeper, int number)
 {
-	(void)keeper;
 	if (number > 0)
 		return KEEPER_EXIT_IDLE;
 	shared->go = true;
@@ -78,7 +75,6 @@ TEST(two_signals_at_once_are_one)
 
 static int make_way(const struct supervised *keeper, int number)
 {
-	(void)number;
 	shared->go = true;
 	await_term();
 	return keeper->table->head->ending == TABLE_TOLD_TO_MAKE_WAY ? KEEPER_EXIT_IDLE : WRONG;
@@ -96,7 +92,6 @@ TEST(quit_means_to_make_way)
 /* Also while it waits for locks to end. */
 static int make_way_after_term(const struct supervised *keeper, int number)
 {
-	(void)number;
 	shared->go = true;
 	await_term();
 	shared->go = false;

@@ -15,10 +15,7 @@ static unsigned searches, again;
 static uv_loop_t loop;
 static struct keeper k;
 
-void queue_settle(struct keeper *keeper)
-{
-	(void)keeper;
-}
+void queue_settle(struct keeper *keeper) {}
 
 /* One process has a lock on all of each file. */
 int census_take(const struct claims *claims, struct holders_search *ask)

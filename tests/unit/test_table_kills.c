@@ -168,10 +168,7 @@ TEST(killed_at_every_store)
 	check_all();
 }
 
-static void takes_up(void)
-{
-	take_up();
-}
+static void takes_up(void) { take_up(); }
 
 /* And the next keeper dies while it takes up what the first has left. */
 TEST(killed_twice)
@@ -185,10 +182,7 @@ TEST(killed_twice)
 		}
 }
 
-static void opens(void)
-{
-	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), 0);
-}
+static void opens(void) { ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), 0); }
 
 TEST(parent_killed_at_every_store)
 {

@@ -51,7 +51,6 @@ static void next_lease(int number)
 				    .file = file,
 				    .range = asked(n)};
 	uint32_t slot = TABLE_NO_SLOT;
-	(void)number;
 
 	if (n > 0) {
 		table_return(&keeper, 0);

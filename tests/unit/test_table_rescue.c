@@ -303,10 +303,7 @@ TEST(no_room_for_it)
 	check_lost(2);
 }
 
-static void opens(void)
-{
-	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), 0);
-}
+static void opens(void) { ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), 0); }
 
 TEST(parent_killed_at_every_step)
 {

@@ -29,11 +29,7 @@ static bool local;
 static struct table_slot slots[10];
 static struct table of_keeper = {.slots = slots};
 
-void table_alive(struct table *table)
-{
-	(void)table;
-	alive++;
-}
+void table_alive(struct table *table) { alive++; }
 
 void room_add(struct lease *lease)
 {
@@ -41,39 +37,17 @@ void room_add(struct lease *lease)
 	rooms++;
 }
 
-bool mounts_local_path(struct mounts *mounts, const char *path)
-{
-	(void)mounts, (void)path;
-	return local;
-}
+bool mounts_local_path(struct mounts *mounts, const char *path) { return local; }
 
 /* The other functions of mounts.h are for what is linked here and does not run. */
-struct mounts *mounts_new(void)
-{
-	ck_abort();
-}
-
-void mounts_free(struct mounts *mounts)
-{
-	(void)mounts;
-}
-
-bool mounts_local(struct mounts *mounts, int fd, uint64_t *device, uint64_t *ino)
-{
-	(void)mounts, (void)fd, (void)device, (void)ino;
-	ck_abort();
-}
-
-bool mounts_local_device(struct mounts *mounts, uint64_t device)
-{
-	(void)mounts, (void)device;
-	ck_abort();
-}
+struct mounts *mounts_new(void) { ck_abort(); }
+void mounts_free(struct mounts *mounts) {}
+bool mounts_local(struct mounts *mounts, int fd, uint64_t *device, uint64_t *ino) { ck_abort(); }
+bool mounts_local_device(struct mounts *mounts, uint64_t device) { ck_abort(); }
 
 /* What would be done in the background. */
 int workers_start(struct workers *workers, uint64_t dev, struct work *work)
 {
-	(void)workers, (void)dev, (void)work;
 	background++;
 	return -ENOMEM; /* it is not: then nothing is left to clean up */
 }

@@ -14,10 +14,7 @@ static void setup(void)
 	tally_init(tally);
 }
 
-static void teardown(void)
-{
-	free(tally);
-}
+static void teardown(void) { free(tally); }
 FIXTURE(setup, teardown)
 
 static struct tally_entry *find(const char *program, const char *path, enum wire_space space)

@@ -46,10 +46,7 @@ static void clean(void)
 }
 FIXTURE(prepare, clean)
 
-static bool is_raised(const struct lease *lease, enum lease_cue event)
-{
-	return lease->events[event].prev != NULL;
-}
+static bool is_raised(const struct lease *lease, enum lease_cue event) { return lease->events[event].prev != NULL; }
 
 TEST(which_kinds_wait_for_a_lease)
 {

@@ -15,10 +15,7 @@ static void setup(void)
 	ck_assert_ptr_nonnull(watch);
 }
 
-static void teardown(void)
-{
-	watch_free(watch);
-}
+static void teardown(void) { watch_free(watch); }
 FIXTURE(setup, teardown)
 
 static void see(const char *host, uint64_t beat, int64_t now)

@@ -17,10 +17,7 @@ static void setup(void)
 	report = json_pack("{s:s,s:[],s:{},s:n}", "error", "", "hosts", "resting", "client");
 }
 
-static void teardown(void)
-{
-	json_decref(report);
-}
+static void teardown(void) { json_decref(report); }
 FIXTURE(setup, teardown)
 
 /* The first one added is this host. Each has a lease of the whole file. */

@@ -92,10 +92,7 @@ static inline int shake(size_t chunk, size_t most)
 	}
 }
 
-static inline void shake_hands(size_t chunk)
-{
-	ck_assert_msg(shake(chunk, SIZE_MAX) == 1, "%s", tls_stream_why(t));
-}
+static inline void shake_hands(size_t chunk) { ck_assert_msg(shake(chunk, SIZE_MAX) == 1, "%s", tls_stream_why(t)); }
 
 /* The server's bytes, until the client has read `len` of plain text. */
 static inline void receive(const char *expected, size_t len, size_t chunk)
