@@ -154,6 +154,13 @@ grep -m 1 '^## ' CHANGELOG.md | grep -qF "$(cat VERSION)" || wrong "CHANGELOG.md
 exported=$(nm -D --defined-only "$build/libdflock.so" | awk '{ sub(/@.*/, "", $3); print $3 }')
 [ $((16#$(od -An -j4 -N1 -tx1 "$build/libdflock.so" | tr -d ' '))) = 1 ] || exported+=" __fcntl_time64" # 32 bits only
 same "libdflock.so" "$exported" shim/exports.map "$(sed -n '/^global:/,/^local:/s/^\t\(.*\);/\1/p' shim/exports.map)"
+# And needs nothing that musl lacks (shim/oldlibc.h), where musl-gcc is installed.
+for musl in /lib/ld-musl-*.so.1; do
+	[ -e "$musl" ] || continue
+	lacks=$(comm -23 <(nm -D --undefined-only "$build/libdflock.so" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | sort) \
+		<(nm -D --defined-only "$musl" | awk '{ print $3 }' | sort))
+	[ -z "$lacks" ] || wrong "libdflock.so needs what musl lacks: $lacks"
+done
 
 [ "$failed" = 0 ] && echo "documentation and sources agree"
 exit "$failed"

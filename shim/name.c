@@ -35,6 +35,7 @@ int name_read(int fd, char name[PATH_MAX])
 	const size_t cut = sizeof(DELETED) - 1;
 	const long n = name_link(fd, name, PATH_MAX);
 	struct statx st;
+	long ret;
 
 	if (n == -ENAMETOOLONG || n == PATH_MAX)
 		return NAME_NONE;
@@ -44,8 +45,9 @@ int name_read(int fd, char name[PATH_MAX])
 	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
 		return 0;
 	/* The file's own name may end like that. Its server is asked, since another machine may have deleted it. */
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_INO, &st) < 0)
-		return -errno;
+	ret = sys(statx, fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_INO, &st);
+	if (ret < 0)
+		return (int)ret;
 	if (st.stx_nlink > 0)
 		return 0;
 	name[(size_t)n - cut] = '\0';

@@ -187,8 +187,8 @@ class Host:
         more.setdefault("stderr", subprocess.PIPE)
         return subprocess.Popen([*self.inside, *words], env=self.env(), text=True, **more)
 
-    def agent(self):
-        agent = Agent(self)
+    def agent(self, *words):
+        agent = Agent(self, *words)
         self.agents.append(agent)
         return agent
 
@@ -233,11 +233,11 @@ class Host:
 
 
 class Agent:
-    """tests/agents/agent.c under a host's shim. say() then heard(); do() is both."""
+    """tests/agents/agent.c under a host's shim, or words that start another build of it. say() then heard(); do() is both."""
 
-    def __init__(self, host):
-        self.process = subprocess.Popen([*host.inside, os.path.join(BUILD, "tests/agents/agent")], env=host.env(), stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, bufsize=0)
+    def __init__(self, host, *words):
+        self.process = subprocess.Popen([*host.inside, *(words or [os.path.join(BUILD, "tests/agents/agent")])], env=host.env(),
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self.pid = self.process.pid
 
     def say(self, command):
