@@ -207,6 +207,7 @@ PROGRAMS := $(filter $(BUILD)/tests/agents/% $(BUILD)/tests/interpose/%,$(AGENTS
 .PHONY: check-musl check-interpose programs
 programs: $(PROGRAMS)
 check-musl: all ## run the tests of the shim with programs that musl-gcc builds (T="..." runs these)
+	@command -v musl-gcc >/dev/null || { echo 'musl-gcc is missing: apt-get install musl-tools'; exit 1; }
 	@mkdir -p $(MUSL)/include
 	@ln -sf $(filter-out %.o %.a,$(wildcard $(abspath $(BUILD))/*dflock*)) $(MUSL)
 	@ln -sfn /usr/include/linux /usr/include/asm-generic /usr/include/$(shell musl-gcc -print-multiarch)/asm $(MUSL)/include
