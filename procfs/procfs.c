@@ -65,6 +65,15 @@ int procfs_check(char *why, size_t why_size)
 	return 0;
 }
 
+#define FIRST_PID_NAMESPACE 0xeffffffcu /* inode number in nsfs: the same on every machine */
+
+bool procfs_is_in_first_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == FIRST_PID_NAMESPACE;
+}
+
 void procfs_be_oneself(char **argv, bool for_children)
 {
 	const char *left = secure_getenv(LEFT_PRELOAD), *preload = getenv("LD_PRELOAD");

@@ -100,6 +100,9 @@ enum procfs_kind procfs_kind(int fds, int number);
  */
 int procfs_check(char *why, size_t why_size);
 
+/* Is this process in the machine's first pid namespace, and not in a container's? */
+bool procfs_is_in_first_namespace(void);
+
 /*
  * fakeroot(1): a preload that tells programs, by geteuid() and stat(), that they are root. The kernel says who this process is
  * (sys_geteuid()); if libc says otherwise, starts this program anew without LD_PRELOAD, and ends the process with a line if it

@@ -84,6 +84,8 @@ int look_holder(void *arg, const struct holder *h)
 	const struct claim *claim = NULL;
 	int ret;
 
+	if (h->pid == 1 && procfs_is_in_first_namespace()) /* mutant: look-init */
+		return 0;
 	if (h->how != HOLDER_SHOWN && h->sight == SIGHT_BEYOND)
 		look_mark(look, h);
 	if (h->how != HOLDER_NOBODY)

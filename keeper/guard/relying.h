@@ -9,6 +9,9 @@
  * Such a process got the kernel lock only because the holder ended, and has not been told that it holds the lock. Every
  * process that relies on the lock is one of the first, or inherited the lock from one of these and asked no question.
  *
+ * Init of the machine (process 1, unless in a container, where it may be the job) is no holder: it takes no locks by way of dflock, a user
+ * may send it one through a socket, and it has started all others.
+ *
  * A lock that no descriptor shows (census.h) counts for each process that may have it, whatever that waits for. If no process is
  * known to have it, or if that cannot be signalled, the holder cannot be stopped: the log says so, once for each outage, and
  * the slot is marked for `dflock status`.

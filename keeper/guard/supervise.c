@@ -366,7 +366,10 @@ int supervise(const struct supervise *options)
 
 		if (pid < 0) {
 			log_event(LINE_KEEPER_CANNOT_START, "the keeper cannot be started: %s", strerror(errno));
-			return KEEPER_EXIT_CONFIG;
+			if (!table_in_use(&s.table)) /* mutant: supervise-no-fork */
+				return KEEPER_EXIT_CONFIG;
+			supervise_pause(&s, SUPERVISE_FIRST_MS);
+			continue;
 		}
 		if (s.ready_fd >= 0)
 			close(s.ready_fd);

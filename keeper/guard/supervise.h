@@ -50,7 +50,8 @@ struct supervise {
 };
 
 /*
- * Runs keepers until one ends by itself; returns its enum keeper_exit. SIGTERM and SIGINT are passed on. A keeper
+ * Runs keepers until one ends by itself; returns its enum keeper_exit. Where no process can be made, it tries again while there are leases,
+ * whose holders it stops in time. SIGTERM and SIGINT are passed on. A keeper
  * that dies after the first such signal is started again, since it may have been waiting for locks to end; a keeper
  * that dies after the second is not. SIGQUIT comes from a service manager that starts the next keeper at once: it
  * counts as the second signal, and the keeper leaves its socket, so that programs wait for the next one. SIGHUP is passed on.

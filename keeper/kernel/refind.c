@@ -15,8 +15,7 @@
 #include "keeper/kernel/mountmap.h"
 #include "procfs/procfs.h"
 
-#define FIRST_PID_NAMESPACE 0xeffffffcu /* inode number in nsfs of the first pid namespace: the same on every machine */
-#define CACHED_TRIES        3           /* a mount or a rename elsewhere makes one fail */
+#define CACHED_TRIES 3 /* a mount or a rename elsewhere makes one fail */
 
 void refind_init(struct refind *r, uint64_t dev, uint64_t ino)
 {
@@ -134,13 +133,6 @@ static int listed_on_lock(void *arg, const struct procfs_lock *lock)
 	return array_push(&l->locks, &entry, sizeof(entry));
 }
 
-static bool listed_is_first_namespace(void)
-{
-	struct stat st;
-
-	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == FIRST_PID_NAMESPACE;
-}
-
 void listed_read_again(struct listed *l)
 {
 	l->known = l->known && procfs_locks(listed_on_lock, l) == 0;
@@ -153,7 +145,7 @@ struct listed *listed_read(void)
 
 	if (!l)
 		return NULL;
-	l->known = listed_is_first_namespace() && mountmap_refresh(&l->mounts) >= 0;
+	l->known = procfs_is_in_first_namespace() && mountmap_refresh(&l->mounts) >= 0;
 	listed_read_again(l);
 	return l;
 }

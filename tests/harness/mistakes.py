@@ -270,7 +270,9 @@ UNIT = {
         "what a dead keeper had is sure": [skip("supervise-unsure")],
         "a keeper that ended and hangs is started again": [skip("supervise-ended")],
         "a keeper that cannot start leaves leases behind": [put("supervise-cannot", "!table_in_use(&s->table)", "true")],
+        "a parent without room for a process leaves leases behind": [condition("supervise-no-fork", "true")],
     },
+    "test_relying": {"init counts as a holder": [condition("look-init", "false")]},
     "test_supervise_signals": {"two signals at once are two": [condition("supervise-again", "true")]},
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},

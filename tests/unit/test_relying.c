@@ -2,6 +2,7 @@
 #include "keeper/guard/relying.h"
 
 #include "keeper/guard/table.h"
+#include "procfs/procfs.h"
 #include "tests/unit/suite.h"
 
 #define FREEZE_AT 1000
@@ -57,6 +58,13 @@ TEST(a_lock_under_a_lease_counts)
 	ck_assert_int_eq(holds(5, 10, 11), HOLDERS_LATER);
 	ck_assert_uint_eq(family_count(&family), 1);
 	ck_assert_int_eq(told, 1); /* at once, and once */
+}
+
+/* A user may send it a lock through one of its sockets; all processes of the machine are its descendants. */
+TEST(init_holds_nothing)
+{
+	ck_assert_int_eq(holds(1, 10, 20), procfs_is_in_first_namespace() ? 0 : HOLDERS_LATER);
+	ck_assert_uint_eq(family_count(&family), !procfs_is_in_first_namespace());
 }
 
 /* Before the first are known all holders count, whether they are in a call or not. */

@@ -1,4 +1,5 @@
 /* keeper/guard/supervise.c: when another keeper is started, what it finds, and when one that hangs is killed. */
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -40,6 +41,24 @@ static int cannot_start_after_one_that_died(const struct supervised *keeper, int
 
 TEST(stays_while_there_are_leases)
 {
+	ck_assert_int_eq(result(cannot_start_after_one_that_died), KEEPER_EXIT_CONFIG);
+	ck_assert_int_eq(shared->runs, 4);
+}
+
+static int forks = INT_MAX; /* so many succeed, and three after them do not */
+
+pid_t fork(void)
+{
+	if (forks > -3 && forks-- <= 0) {
+		errno = EAGAIN;
+		return -1;
+	}
+	return _Fork();
+}
+
+TEST(stays_while_there_are_leases_and_no_process_can_be_made)
+{
+	forks = 2; /* of the parent, and of a keeper */
 	ck_assert_int_eq(result(cannot_start_after_one_that_died), KEEPER_EXIT_CONFIG);
 	ck_assert_int_eq(shared->runs, 4);
 }
