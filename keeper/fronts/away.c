@@ -237,7 +237,7 @@ void away_leave(struct front_user *user, struct front_connection *c)
 				probe->connection = NULL;
 }
 
-bool away_look(struct away *away, const struct getlk *wanted, away_look_cb *cb, void *arg)
+bool away_look(struct away *away, const struct store_range *wanted, away_look_cb *cb, void *arg)
 {
 	struct front_ask ask = {.op = FRONT_GETLK, .wanted = *wanted};
 	struct away_probe *probe = away->front->away.looks < AWAY_LOOKS_MAX ? away_probe_new(away, &ask) : NULL;

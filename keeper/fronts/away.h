@@ -41,8 +41,8 @@ void away_probe_stop(struct away_probe *probe);
 
 /* getlk_ask_again() on it. cb comes once, never from inside the call; found is -EIO if the front has ended. False: as
  * many as may be wait for this front, or no memory. */
-typedef void away_look_cb(void *arg, int found, const struct getlk *in_the_way);
-bool away_look(struct away *away, const struct getlk *wanted, away_look_cb *cb, void *arg);
+typedef void away_look_cb(void *arg, int found, const struct store_range *in_the_way);
+bool away_look(struct away *away, const struct store_range *wanted, away_look_cb *cb, void *arg);
 
 /* inspect.h's test_shared, for a question of this connection: cb comes later, unless the connection is left first.
  * False: no memory. */

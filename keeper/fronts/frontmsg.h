@@ -49,7 +49,7 @@ struct front_ask {
 	uint64_t hung[FRONT_MAX_HUNG]; /* devices that fronts of this user hang on: refuse, and only close */
 	uint64_t id, probe;
 	struct probe_want want;
-	struct getlk wanted;
+	struct store_range wanted;
 };
 
 enum front_said {
@@ -73,7 +73,7 @@ struct front_answer {
 	int error;
 	bool shared;
 	int found; /* as getlk_ask_again() */
-	struct getlk in_the_way;
+	struct store_range in_the_way;
 	/* FRONT_QUESTION */
 	bool ready;          /* FRONT_READY does not come */
 	bool has_fd;         /* a descriptor came with the question */

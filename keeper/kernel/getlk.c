@@ -9,17 +9,17 @@
 #define GETLK_TRIES    20 /* a probe that waited has the lock for a moment (probe.c) */
 #define GETLK_PAUSE_NS 1000000
 
-struct flock getlk_flock(const struct getlk *lock)
+struct flock getlk_flock(enum wire_mode mode, int64_t from, int64_t to)
 {
-	return (struct flock){.l_type = lock->mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
+	return (struct flock){.l_type = mode == WIRE_SHARED ? F_RDLCK : F_WRLCK,
 			      .l_whence = SEEK_SET,
-			      .l_start = lock->from,
-			      .l_len = lock->to == WIRE_EOF ? 0 : lock->to - lock->from};
+			      .l_start = from,
+			      .l_len = to == WIRE_EOF ? 0 : to - from};
 }
 
-int getlk_ask(int fd, const struct getlk *wanted, struct getlk *found)
+int getlk_ask(int fd, const struct store_range *wanted, struct store_range *found)
 {
-	struct flock lock = getlk_flock(wanted);
+	struct flock lock = getlk_flock(wanted->mode, wanted->from, wanted->to);
 
 	if (fcntl(fd, F_OFD_GETLK, &lock) != 0)
 		return errno == EAGAIN ? -EIO : -errno;
@@ -27,13 +27,14 @@ int getlk_ask(int fd, const struct getlk *wanted, struct getlk *found)
 		return 0;
 	if (lock.l_pid == getpid()) /* a probe that waited takes the lock for a moment, and is about to report that */
 		return -EAGAIN;
-	found->mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE;
-	found->from = lock.l_start;
-	found->to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF;
+	*found = (struct store_range){.space = WIRE_RECORD,
+				      .mode = lock.l_type == F_RDLCK ? WIRE_SHARED : WIRE_EXCLUSIVE,
+				      .from = lock.l_start,
+				      .to = lock.l_len ? lock.l_start + lock.l_len : WIRE_EOF};
 	return 1;
 }
 
-int getlk_ask_again(int fd, const struct getlk *wanted, struct getlk *found)
+int getlk_ask_again(int fd, const struct store_range *wanted, struct store_range *found)
 {
 	static const struct timespec pause = {.tv_nsec = GETLK_PAUSE_NS};
 	int ret = -EAGAIN;

@@ -167,8 +167,8 @@ static bool inspect_path_leads_there(const struct inspect_result *r, int mount_i
 /* Would another lock be in the way of this one? */
 static bool inspect_record_in_the_way(int fd, const struct inspect_request *req, enum wire_mode mode)
 {
-	struct getlk found;
-	int ret = getlk_ask(fd, &(struct getlk){.mode = mode, .from = req->from, .to = req->to}, &found);
+	struct store_range found;
+	int ret = getlk_ask(fd, &(struct store_range){.mode = mode, .from = req->from, .to = req->to}, &found);
 
 	return ret == 1 || ret == -EAGAIN;
 }

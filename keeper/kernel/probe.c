@@ -146,7 +146,7 @@ static int wait_flock(const struct probe *probe, enum probe_answer *answer)
 
 static struct flock record(const struct probe *probe, enum wire_mode mode)
 {
-	return getlk_flock(&(struct getlk){.mode = mode, .from = probe->want.from, .to = probe->want.to});
+	return getlk_flock(mode, probe->want.from, probe->want.to);
 }
 
 static int test_record(const struct probe *probe, int fd, enum probe_answer *answer)

@@ -140,18 +140,6 @@ void lease_start_probe(struct lease *lease)
 		lease_start_timer(lease, 100);
 }
 
-int kernel_lock_in_the_way(int fd, const struct store_range *wanted, struct store_range *in_use)
-{
-	const struct getlk ask = {.mode = wanted->mode, .from = wanted->from, .to = wanted->to};
-	struct getlk found;
-	int ret = getlk_ask(fd, &ask, &found);
-
-	if (ret == 1)
-		*in_use = (struct store_range){
-			.space = WIRE_RECORD, .mode = found.mode, .from = found.from, .to = found.to};
-	return ret;
-}
-
 int lock_in_the_way(const struct lease *lease, const struct store_range *wanted, struct store_range *in_use)
 {
 	const struct file *file = lease->lock->file;
@@ -160,7 +148,7 @@ int lock_in_the_way(const struct lease *lease, const struct store_range *wanted,
 	*in_use = lease->range;
 	if (lease->range.space != WIRE_RECORD || !file->local)
 		return -1;
-	found = kernel_lock_in_the_way(file->fd, wanted, in_use);
+	found = getlk_ask(file->fd, wanted, in_use);
 	return found == -EAGAIN ? 0 : found < 0 ? -1 : found;
 }
 

@@ -12,12 +12,6 @@ void lease_start_probe(struct lease *lease);
 /* Stops the lease's probe, if one runs. */
 void lease_stop_probe(struct lease *lease);
 /*
- * Which record lock is in the way of what is wanted, as the kernel says by this description? 1: *in_use is the first
- * one in the kernel's list. 0: none. -EAGAIN: one of our own probes, for a moment. Else -errno. May wait for a file
- * server: in the loop only on local file systems; in a worker on any.
- */
-int kernel_lock_in_the_way(int fd, const struct store_range *wanted, struct store_range *in_use);
-/*
  * Which lock of this host is in the way of what another host wants? 1: *in_use, as the kernel says. 0: none. -1: the
  * kernel cannot be asked without waiting (never for flock), and *in_use is what the lease covers.
  */

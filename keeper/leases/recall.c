@@ -36,30 +36,16 @@ struct inquiry {
 	char token[STORE_TOKEN_BYTES];
 	struct asker asker;
 	int fd;
-	int found; /* as kernel_lock_in_the_way() */
+	int found; /* as getlk_ask_again() */
 	struct store_range in_use;
 	struct inquiry *prev, *next; /* keeper->inquiries.all */
 };
 
-static struct store_range as_range(const struct getlk *lock)
-{
-	return (struct store_range){.space = WIRE_RECORD, .mode = lock->mode, .from = lock->from, .to = lock->to};
-}
-
-static struct getlk as_getlk(const struct store_range *range)
-{
-	return (struct getlk){.mode = range->mode, .from = range->from, .to = range->to};
-}
-
 static void inquiry_run(struct work *work)
 {
 	struct inquiry *inquiry = (struct inquiry *)work;
-	const struct getlk ask = as_getlk(&inquiry->asker.range);
-	struct getlk found;
 
-	inquiry->found = getlk_ask_again(inquiry->fd, &ask, &found);
-	if (inquiry->found == 1)
-		inquiry->in_use = as_range(&found);
+	inquiry->found = getlk_ask_again(inquiry->fd, &inquiry->asker.range, &inquiry->in_use);
 	close(inquiry->fd);
 }
 
@@ -106,13 +92,13 @@ static void inquiry_done(struct work *work)
 	inquiry_finish(inquiry);
 }
 
-static void on_looked(void *arg, int found, const struct getlk *in_the_way)
+static void on_looked(void *arg, int found, const struct store_range *in_the_way)
 {
 	struct inquiry *inquiry = arg;
 
 	inquiry->found = found;
 	if (found > 0)
-		inquiry->in_use = as_range(in_the_way);
+		inquiry->in_use = *in_the_way;
 	inquiry_finish(inquiry);
 }
 
@@ -156,7 +142,6 @@ static bool inquiry_start(struct lease *lease, const struct asker *asker)
 	struct keeper *k = lease_keeper(lease);
 	const struct file *file = lease->lock->file;
 	struct inquiry *inquiry;
-	struct getlk wanted;
 
 	if (is_running(k, lease, asker))
 		return true;
@@ -165,8 +150,7 @@ static bool inquiry_start(struct lease *lease, const struct asker *asker)
 		return false;
 	*inquiry = (struct inquiry){.work = {.run = inquiry_run, .done = inquiry_done}, .keeper = k, .asker = *asker};
 	memcpy(inquiry->token, lease->token, sizeof(inquiry->token));
-	wanted = as_getlk(&asker->range);
-	if (file->away ? !away_look(file->away, &wanted, on_looked, inquiry) : !start_worker(inquiry, file)) {
+	if (file->away ? !away_look(file->away, &asker->range, on_looked, inquiry) : !start_worker(inquiry, file)) {
 		free(inquiry);
 		return false;
 	}
