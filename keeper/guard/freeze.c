@@ -47,7 +47,7 @@ void freeze_ask(struct freeze *f, int64_t now_ns)
 	if (f->asked && ask)
 		return;
 	family_free(&f->targets);
-	relying_find_unshown(&f->relying, &f->targets, FREEZE_ASKED_SLOTS, NULL);
+	relying_find(&f->relying, &f->targets, RELYING_UNSHOWN, FREEZE_ASKED_SLOTS, NULL);
 	if (clock_now_ns() < slots_freeze_at_ns(t)) /* the search took long, and the leases are sure again */
 		return;
 	if (family_count(&f->targets) && !f->killed) /* one that waits in the kernel is found again and again */
@@ -158,15 +158,15 @@ static bool freeze_round(struct freeze *f, struct family *family, unsigned which
 	stopped_collect(&f->stopped);
 	threads->changed = false;
 	/* First the calls: one that takes its lock and is seen out between the two looks is a holder in the second. */
-	relying_find_calls(&f->relying, family, which == FREEZE_SLOTS ? FREEZE_CALLS : which,
-			   &f->found); /* mutant: freeze-calls */
+	relying_find(&f->relying, family, RELYING_CALLS, which == FREEZE_SLOTS ? FREEZE_CALLS : which,
+		     &f->found); /* mutant: freeze-calls */
 	if (!threads_count(threads) || !threads_all_stopped(threads)) {
-		relying_find(&f->relying, family, which, &f->found);
+		relying_find(&f->relying, family, RELYING_SHOWN, which, &f->found);
 		freeze_family(f, family);
 	}
 	if (!threads_all_stopped(threads) || threads->changed)
 		return false;
-	relying_find_unshown(&f->relying, family, which, &f->found);
+	relying_find(&f->relying, family, RELYING_UNSHOWN, which, &f->found);
 	freeze_family(f, family);
 	return threads_all_stopped(threads) && !threads->changed;
 }

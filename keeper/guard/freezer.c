@@ -128,10 +128,10 @@ static void freezer_spare_waiting(struct freeze *f, struct family *family, unsig
 	struct family calls = {0}, doomed = {0};
 	bool known;
 
-	relying_find_calls(&f->relying, &calls, ending, NULL);
+	relying_find(&f->relying, &calls, RELYING_CALLS, ending, NULL);
 	known = !f->relying.blind && freezer_add_held(&doomed, &calls) == 0;
 	if (known && family_count(&calls))
-		relying_find_unshown(&f->relying, &doomed, ending, NULL);
+		relying_find(&f->relying, &doomed, RELYING_UNSHOWN, ending, NULL);
 	if (known && family_count(&calls) &&
 	    !f->relying.blind) { /* else: what is not known to be without the lock has it */
 		family_free(family);

@@ -144,25 +144,6 @@ static int look_on_turn(void *arg)
 	return ret;
 }
 
-static struct holders_search look_ask(struct look *look)
-{
-	return (struct holders_search){.files = look->claims.files,
-				       .count = look->claims.file_count,
-				       .ignore_pid = look->keeper,
-				       .how = HOLDERS_AT_ONCE,
-				       .cb = look_holder,
-				       .turn = look_on_turn,
-				       .arg = look};
-}
-
-/* Adds the processes that have a descriptor with such a lock, and count. 0 or -errno. */
-static int look_search(struct look *look)
-{
-	struct holders_search ask = look_ask(look);
-
-	return ask.count ? holders_search(&ask) : 0;
-}
-
 static void look_log(const struct table_slot *slot)
 {
 	char subject[64];
@@ -190,12 +171,21 @@ static void look_publish(const struct look *look)
 	}
 }
 
-/* The same, and for those whose lock no descriptor shows. It takes longer, since it may ask the kernel for all locks of the machine. */
-static int look_search_all(struct look *look)
+/* Adds the processes that have a descriptor with such a lock, and count. unshown: also those whose lock no descriptor shows, which takes
+ * longer, since it may ask the kernel for all locks of the machine. 0 or -errno. */
+static int look_search(struct look *look, bool unshown)
 {
-	struct holders_search ask = look_ask(look);
+	struct holders_search ask = {.files = look->claims.files,
+				     .count = look->claims.file_count,
+				     .ignore_pid = look->keeper,
+				     .how = HOLDERS_AT_ONCE,
+				     .cb = look_holder,
+				     .turn = look_on_turn,
+				     .arg = look};
 	int ret;
 
+	if (!unshown)
+		return ask.count ? holders_search(&ask) : 0;
 	look->beyond = calloc(claims_count(&look->claims) + 1, sizeof(*look->beyond));
 	ret = look->beyond ? census_take(&look->claims, &ask) : -ENOMEM;
 	if (!ret)
@@ -217,30 +207,6 @@ static void look_forget(struct table *table)
 }
 
 /* --- the processes that rely on locks --- */
-
-static void relying_run(struct relying *r, struct family *family, unsigned which, const struct look_found *found,
-			int (*search)(struct look *look))
-{
-	struct look look = {.table = r->table,
-			    .keeper = r->keeper,
-			    .due = r->due && which & SLOTS_SURE_UNTIL,
-			    .until_ns = r->until_ns,
-			    .first = r->first_known ? &r->first : NULL,
-			    .found = found,
-			    .family = family};
-	int ret = slots_claims(look.table, which, &look.claims), kin = 0;
-
-	if (ret == 0)
-		ret = search(&look);
-	look_end(&look);
-	if (ret == 0 || ret == -ECANCELED)
-		kin = family_add_descendants(family, r->keeper);
-	ret = kin < 0 ? kin : ret;
-	if (ret < 0 && ret != -ECANCELED && !r->blind)
-		log_event(LINE_SEARCH_FAILED, "the processes that hold locks cannot be searched for: %s; tried again",
-			  strerror(-ret));
-	r->blind = ret < 0;
-}
 
 /* Under which of the slots' claims is this call? */
 static bool relying_is_meant(const struct look *look, const struct underway_call *call)
@@ -268,19 +234,28 @@ static int relying_search_calls(struct look *look)
 	return ret;
 }
 
-void relying_find_calls(struct relying *r, struct family *family, unsigned which, const struct look_found *found)
+void relying_find(struct relying *r, struct family *family, enum relying_how how, unsigned which,
+		  const struct look_found *found)
 {
-	relying_run(r, family, which, found, relying_search_calls);
-}
+	struct look look = {.table = r->table,
+			    .keeper = r->keeper,
+			    .due = r->due && which & SLOTS_SURE_UNTIL,
+			    .until_ns = r->until_ns,
+			    .first = r->first_known ? &r->first : NULL,
+			    .found = found,
+			    .family = family};
+	int ret = slots_claims(look.table, which, &look.claims), kin = 0;
 
-void relying_find(struct relying *r, struct family *family, unsigned which, const struct look_found *found)
-{
-	relying_run(r, family, which, found, look_search);
-}
-
-void relying_find_unshown(struct relying *r, struct family *family, unsigned which, const struct look_found *found)
-{
-	relying_run(r, family, which, found, look_search_all);
+	if (ret == 0)
+		ret = how == RELYING_CALLS ? relying_search_calls(&look) : look_search(&look, how == RELYING_UNSHOWN);
+	look_end(&look);
+	if (ret == 0 || ret == -ECANCELED)
+		kin = family_add_descendants(family, r->keeper);
+	ret = kin < 0 ? kin : ret;
+	if (ret < 0 && ret != -ECANCELED && !r->blind)
+		log_event(LINE_SEARCH_FAILED, "the processes that hold locks cannot be searched for: %s; tried again",
+			  strerror(-ret));
+	r->blind = ret < 0;
 }
 
 bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const struct look_found *found)
@@ -294,8 +269,8 @@ bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const
 	if (r->first_known || !(due || slots_any(r->table, SLOTS_IN(TABLE_LOST))))
 		return false;
 	family_free(&r->first); /* of a search that was ended early */
-	relying_find_calls(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found); /* mutant: first-calls */
-	relying_find(r, &r->first, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
+	relying_find(r, &r->first, RELYING_CALLS, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found); /* mutant: first-calls */
+	relying_find(r, &r->first, RELYING_SHOWN, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
 	r->first_known = !r->blind;
 	r->first_freeze_at = freeze_at_ns;
 	return r->first_known;

@@ -70,19 +70,17 @@ struct relying {
 
 /* Begin with {.table = ...}. */
 
-/*
- * Adds to `family` the processes that have a descriptor with a lock under such slots (slots.h), which it notes (family_show(), with
- * slots_tag()), and all that they started. found: is told each holder at once (not what it started); or NULL.
- */
-void relying_find(struct relying *relying, struct family *family, unsigned which, const struct look_found *found);
-/* The same, and the holders that no descriptor shows. Slower: to be called when all others are stopped. */
-void relying_find_unshown(struct relying *relying, struct family *family, unsigned which,
-			  const struct look_found *found);
-/*
- * The same of the calls under way (underway.h): the processes whose threads may take such a lock at any moment, or have taken it.
- * Most of them do not have it.
- */
-void relying_find_calls(struct relying *relying, struct family *family, unsigned which, const struct look_found *found);
+enum relying_how {
+	RELYING_SHOWN, /* that have a descriptor with a lock under the slots, which is noted (family_show(), slots_tag()) */
+	RELYING_UNSHOWN, /* the same, and those whose lock no descriptor shows. Slower: for when all others are stopped */
+	/* Those of calls under way (underway.h), whose threads may take such a lock at any moment, or have taken it. Most do not have it. */
+	RELYING_CALLS,
+};
+
+/* Adds to `family` such processes, under such slots (slots.h), and all that they started. found: is told each at once (not what it
+ * started); or NULL. */
+void relying_find(struct relying *relying, struct family *family, enum relying_how how, unsigned which,
+		  const struct look_found *found);
 /*
  * Finds the first, if it is time to. due: freeze_at has come, and there are leases. True: this call found them, and
  * called `found` (unless NULL) for each.

@@ -70,8 +70,6 @@ struct threads {
 };
 
 unsigned threads_count(const struct threads *threads);
-/* Is this entry for a whole process? */
-bool thread_is_process(const struct thread *thread);
 /* NULL: there is none. */
 struct thread *threads_find(const struct threads *threads, pid_t tid);
 struct thread *threads_find_process(const struct threads *threads, pid_t pid);

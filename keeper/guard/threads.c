@@ -28,7 +28,8 @@ unsigned threads_count(const struct threads *threads)
 	return HASH_COUNT(threads->all);
 }
 
-bool thread_is_process(const struct thread *t)
+/* Is this entry for a whole process? */
+static bool thread_is_process(const struct thread *t)
 {
 	return t->how == THREAD_SIGNALLED || t->how == THREAD_REFUSED;
 }

@@ -129,16 +129,6 @@ bool underway_is_on(const struct underway_call *c, uint64_t dev, uint64_t ino, u
 	return c->dev == dev && c->ino == ino && c->space == space && c->from < to && from < c->to;
 }
 
-bool underway_covers(const struct underway *u, uint64_t dev, uint64_t ino, uint32_t space, int64_t from, int64_t to)
-{
-	struct underway_call call;
-
-	for (size_t next = 0; underway_next(u, &next, &call);)
-		if (underway_is_on(&call, dev, ino, space, from, to))
-			return true;
-	return false;
-}
-
 bool underway_any(const struct underway *u)
 {
 	struct underway_call call;

@@ -57,12 +57,9 @@ int underway_note(struct underway *underway, const struct underway_call *call);
  */
 bool underway_begin(struct underway *underway, int32_t thread, uint64_t started, uint64_t number);
 
-/* Is there a call on this lock, in this range or a part of it? */
-bool underway_covers(const struct underway *underway, uint64_t dev, uint64_t ino, uint32_t space, int64_t from,
-		     int64_t to);
-/* On any lock? */
+/* Is there a call? */
 bool underway_any(const struct underway *underway);
-/* Of one call. */
+/* Is the call on this lock, in this range or a part of it? */
 bool underway_is_on(const struct underway_call *call, uint64_t dev, uint64_t ino, uint32_t space, int64_t from,
 		    int64_t to);
 /* The entries: *next is 0 for the first call. False: no more. *out is a copy. */

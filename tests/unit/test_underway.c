@@ -53,16 +53,20 @@ static unsigned count_in(const struct underway *underway)
 	return count;
 }
 
-TEST(covers_what_it_overlaps)
+TEST(is_on_what_it_overlaps)
 {
+	struct underway_call call;
+	size_t next = 0;
+
 	note(5, 1);
-	ck_assert(underway_covers(&keeper, 1, 2, WIRE_RECORD, 0, WIRE_EOF));
-	ck_assert(underway_covers(&keeper, 1, 2, WIRE_RECORD, 19, 20));
-	ck_assert(!underway_covers(&keeper, 1, 2, WIRE_RECORD, 20, WIRE_EOF));
-	ck_assert(!underway_covers(&keeper, 1, 2, WIRE_RECORD, 0, 10));
-	ck_assert(!underway_covers(&keeper, 1, 2, WIRE_FLOCK, 0, WIRE_EOF));
-	ck_assert(!underway_covers(&keeper, 1, 3, WIRE_RECORD, 0, WIRE_EOF));
-	ck_assert(!underway_covers(&keeper, 2, 2, WIRE_RECORD, 0, WIRE_EOF));
+	ck_assert(underway_next(&keeper, &next, &call));
+	ck_assert(underway_is_on(&call, 1, 2, WIRE_RECORD, 0, WIRE_EOF));
+	ck_assert(underway_is_on(&call, 1, 2, WIRE_RECORD, 19, 20));
+	ck_assert(!underway_is_on(&call, 1, 2, WIRE_RECORD, 20, WIRE_EOF));
+	ck_assert(!underway_is_on(&call, 1, 2, WIRE_RECORD, 0, 10));
+	ck_assert(!underway_is_on(&call, 1, 2, WIRE_FLOCK, 0, WIRE_EOF));
+	ck_assert(!underway_is_on(&call, 1, 3, WIRE_RECORD, 0, WIRE_EOF));
+	ck_assert(!underway_is_on(&call, 2, 2, WIRE_RECORD, 0, WIRE_EOF));
 }
 
 TEST(the_same_call_is_noted_once)
