@@ -77,7 +77,8 @@ static bool wants_whole_file(const struct session *s)
 	return s->request.from == 0 && s->request.to == WIRE_EOF;
 }
 
-bool caller_once_holds_already(const struct session *s)
+/* Has the caller the lock, or a part of it, from an earlier call? */
+static bool caller_once_holds_already(const struct session *s)
 {
 	return !(s->request.flags & WIRE_F_HAVE) &&
 	       (s->holds.exclusive || s->holds.shared || own_count(&s->before) > 0);

@@ -49,8 +49,6 @@ bool caller_is_patient(const struct session *s);
 bool caller_once_forbids(const struct session *s);
 /* What the lease that is asked for this caller begins when it is granted: a rest of so many ms; 0: none. */
 int64_t caller_once_rest_ms(const struct session *s);
-/* Has the caller the lock, or a part of it, from an earlier call? */
-bool caller_once_holds_already(const struct session *s);
 /* May the caller be granted under this lease, as far as at_least_ms goes? needed: it was to have its pin already. */
 bool caller_once_may_use(const struct session *s, const struct lease *lease, bool needed);
 

@@ -215,7 +215,7 @@ static void control_break_entry(struct control_break *b, const struct store_entr
 		session_expect(b->session, 0, control_break_ask_host);
 	} else if (k->lost.losing || lease_find(k, e->token)) {
 		control_break_tell(b, "this host", STORE_BROKEN_UNSURE, 0); /* its holders still have to end */
-	} else { /* a keeper before this one had it, and no process relies on it (host.c, release_unknown()) */
+	} else { /* a keeper before this one had it, and no process relies on it (lost_give_back()) */
 		b->pending++;
 		store_release(k->store, b->text, b->token, true, control_break_on_done, b);
 	}

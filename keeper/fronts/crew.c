@@ -13,7 +13,7 @@
 #include "keeper/log.h"
 #include "wire/passing.h"
 
-bool crew_is_slow(const struct front *front, int64_t now_ns)
+static bool crew_is_slow(const struct front *front, int64_t now_ns)
 {
 	return front->busy && now_ns - front->since_ns > FRONTS_SLOW_MS * NS_PER_MS;
 }

@@ -144,7 +144,6 @@ void crew_look_in(struct fronts *fronts, uint64_t ms);
 #define FRONTS_BUSY_MS  20    /* a front that takes longer is not waited for if another can be started */
 #define FRONTS_HUNG_MS  10000 /* after that time a device that hung is tried again */
 
-bool crew_is_slow(const struct front *front, int64_t now_ns);
 /* An idle front of the user, which may be given work; NULL: none. */
 struct front *crew_find_idle(const struct front_user *user);
 /* No front is idle: should another one be started? limit: how many fronts that read questions the user may have. */

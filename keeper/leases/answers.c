@@ -51,18 +51,15 @@ const struct store_range *answers_first(const struct lease *lease)
 	return lease->asking.answers ? &lease->asking.answers->first : NULL;
 }
 
-int64_t answers_reask_ms(const struct lease *lease)
-{
-	return REASK_MS + (clock_now_ns() - lease->since_ns) / NS_PER_MS / 2;
-}
-
 void answers_look(struct lease *lease)
 {
 	if (!lease->asking.answers)
 		return;
 	waiters_in_use(lease);
-	if (waiters_ask(lease)) /* should all of them be answered now, the lease is unwanted */
-		lease_start_timer(lease, answers_reask_ms(lease));
+	/* Should all of them be answered now, the lease is unwanted. Else it asks the store again: a holder that gives its lease back sends no
+	 * answer. */
+	if (waiters_ask(lease))
+		lease_start_timer(lease, REASK_MS + (clock_now_ns() - lease->since_ns) / NS_PER_MS / 2);
 }
 
 void answers_add(struct lease *lease, const char *host, const struct store_range *in_use)

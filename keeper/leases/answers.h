@@ -24,9 +24,6 @@ bool answers_complete(const struct lease *lease);
 /* The known lock that begins first. NULL: no answer has come. */
 const struct store_range *answers_first(const struct lease *lease);
 
-/* When to ask the store again for the holders, in ms: a holder that gives its lease back sends no answer. */
-int64_t answers_reask_ms(const struct lease *lease);
-
 /* Frees them. */
 void answers_forget(struct lease *lease);
 

@@ -33,6 +33,7 @@
 #include "keeper/kernel/family.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
+#include "keeper/leases/lost.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/survey.h"
 #include "keeper/leases/waiters.h"
@@ -307,11 +308,6 @@ static bool breaking_is_asked(const struct keeper *k, const struct store_message
 	return false;
 }
 
-static void breaking_released(void *arg, const struct store_reply *reply)
-{
-	(void)arg, (void)reply; /* if it is still there, the next recall brings it again */
-}
-
 /* What becomes of it without an attempt; STORE_BROKENS: there must be one. */
 static enum store_broken breaking_refuse(struct keeper *k, const struct store_message *m)
 {
@@ -319,12 +315,8 @@ static enum store_broken breaking_refuse(struct keeper *k, const struct store_me
 
 	if (lease && (strcmp(lease->lock->file->name, m->name) != 0 || lease->fence != m->fence))
 		return STORE_BROKEN_GONE;
-	if (!lease && k->lost.losing) /* perhaps its holders still have to end */
-		return STORE_BROKEN_UNSURE;
-	if (!lease) { /* a keeper before this one had it */
-		store_release(k->store, m->name, m->token, true, breaking_released, k);
-		return STORE_BROKEN_DONE;
-	}
+	if (!lease) /* a keeper before this one had it */
+		return lost_give_back(k, m->name, m->token, true) ? STORE_BROKEN_DONE : STORE_BROKEN_UNSURE;
 	if (k->config->allow_break) /* mutant: allow-break */
 		return STORE_BROKENS;
 	log_about(LINE_BREAK_REFUSED, &(struct log_about){.lock = m->name},

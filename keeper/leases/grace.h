@@ -22,7 +22,7 @@ struct grace {
 	char taken_incarnation[STORE_INC_BYTES];   /* the incarnation of the leases that were taken up; "" after that */
 	char earlier_incarnation[STORE_INC_BYTES]; /* the one that this keeper knew before the present one; "": none */
 	int64_t since_ns;
-	uint64_t losses;        /* how often the store was seen to have lost its memory; never goes back */
+	uint64_t losses; /* how often the store was seen to have lost its memory; never goes back */
 	uv_timer_t timer;
 };
 

@@ -142,26 +142,10 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 	posting_send(k);
 }
 
-static void on_unknown_released(void *arg, const struct store_reply *reply)
-{
-	(void)arg, (void)reply; /* if this message was lost, the next recall brings it again */
-}
-
-/* A token that this host does not know any more waits, or was granted, in the store: it must not stay there. */
-static void release_unknown(struct keeper *k, const struct store_message *m)
-{
-	/* It may be a lease that could not be read from the table (table_take_up()): its holders must end first.
-	 * Another recall comes. */
-	if (k->lost.losing)
-		return;
-	log_debug("%s %.8s: unknown, given back", m->name, m->token);
-	store_release(k->store, m->name, m->token, false, on_unknown_released, k); /* mutant: unknown-token */
-}
-
 static void on_granted(struct keeper *k, struct lease *lease, const struct store_message *m)
 {
 	if (!lease)
-		release_unknown(k, m);
+		lost_give_back(k, m->name, m->token, false);
 	else if (lease->state == LEASE_ASKING && (m->provisional || lease->asking.lapsed))
 		/* Lapsed: the grant may be from before the silence, and another host may have got the lease since. */
 		lease_acquire(lease, NULL, 0);
@@ -178,7 +162,7 @@ static void take_message(struct keeper *k, const struct store_message *m)
 	switch (m->kind) {
 	case STORE_MSG_RECALL:
 		if (!lease || lease->state == LEASE_ENDED)
-			release_unknown(k, m);
+			lost_give_back(k, m->name, m->token, false);
 		else
 			lease_recall(lease, m);
 		return;

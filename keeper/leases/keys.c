@@ -12,8 +12,6 @@
 #include "keeper/leases/queue.h"
 #include "keeper/log.h"
 
-#define KEYS_LOOK_MS 5
-
 size_t keys_count(const struct keeper *k)
 {
 	const struct lease *lease, *next;
@@ -26,7 +24,8 @@ size_t keys_count(const struct keeper *k)
 
 /* --- for people --- */
 
-const char *keys_name(const struct lease *lease)
+/* Without its format; "": it has none. */
+static const char *keys_name(const struct lease *lease)
 {
 	return lease->key ? strchr(lease->key, ' ') + 1 : ""; /* "FORMAT KEY" */
 }
@@ -91,24 +90,16 @@ static void keys_lost(struct lease *which, enum store_key_state what)
 		}
 }
 
-static void keys_on_released(void *arg, const struct store_reply *reply)
-{
-	(void)arg, (void)reply; /* if it is still there, the next beat says so */
-}
-
 static void keys_take(struct keeper *k, const struct store_key_news *news)
 {
 	struct lease *lease = lease_find(k, news->token);
 
 	if (lease && (lease->state == LEASE_ENDED || strcmp(lease->lock->file->name, news->name) != 0))
 		lease = NULL;
-	/* While holders of lost leases have to end, it may be the token of one of these: a later beat says it again. */
-	if (!lease && !k->lost.losing) {
-		log_debug("%s %.8s: unknown, its key goes back", news->name, news->token);
-		store_release(k->store, news->name, news->token, false, keys_on_released, k); /* mutant: key-unknown */
-	}
-	if (!lease)
+	if (!lease) {
+		lost_give_back(k, news->name, news->token, false); /* mutant: key-unknown */
 		return;
+	}
 	if (news->state == STORE_KEY_BACK)
 		log_about(
 			LINE_KEY_PUT_BACK, &(struct log_about){.lock = news->name},

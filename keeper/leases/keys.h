@@ -30,8 +30,6 @@ void keys_heard(struct keeper *k, const struct store_reply *reply);
 
 /* --- for people --- */
 
-/* The key of a lease, without its format; "": it has none. */
-const char *keys_name(const struct lease *lease);
 /* "a Redis client (1a2b3c4d...) has its key jobs:nightly, for another 12 s", of an asking lease that is `taken`. */
 void keys_say_taken(const struct lease *lease, char *out, size_t size);
 /* Why a lease with key_lost was lost. */

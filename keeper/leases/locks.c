@@ -340,7 +340,8 @@ struct lease *lease_find(struct keeper *k, const char *token)
 	return lease;
 }
 
-bool range_covers(const struct store_range *a, const struct store_range *b)
+/* Does a allow whatever b allows? */
+static bool range_covers(const struct store_range *a, const struct store_range *b)
 {
 	return a->space == b->space && a->mode >= b->mode && a->from <= b->from && a->to >= b->to;
 }

@@ -297,7 +297,6 @@ void lease_start_timer(struct lease *lease, int64_t ms);
  * may be as many answers as leases. */
 void lease_set_state(struct lease *lease, enum lease_state state);
 
-bool range_covers(const struct store_range *a, const struct store_range *b); /* does a allow whatever b allows? */
 bool range_overlaps(const struct store_range *a, const struct store_range *b);
 
 /* This host's lease that covers the range; an open one is preferred to a closed one. NULL: none. */

@@ -13,6 +13,7 @@
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
+#include "keeper/log.h"
 
 #define LOST_LOOK_MS 5
 
@@ -66,6 +67,20 @@ bool lost_has_holders(const struct lock *lock)
 
 	return file->keeper->lost.losing &&
 	       table_has_lost_on(file->keeper->table, file->key.dev, file->key.ino, lock->space);
+}
+
+static void lost_given_back(void *arg, const struct store_reply *reply)
+{
+	(void)arg, (void)reply;
+}
+
+bool lost_give_back(struct keeper *k, const char *name, const char *token, bool unused)
+{
+	if (k->lost.losing)
+		return false;
+	log_debug("%s %.8s: unknown, given back", name, token);
+	store_release(k->store, name, token, unused, lost_given_back, k); /* mutant: unknown-token */
+	return true;
 }
 
 static void lost_lease_free(struct keeper *k, struct lost_lease *lost)

@@ -54,5 +54,11 @@ void lost_end_holders(struct keeper *k);
 /* A lease is taken away because its key is lost: it is doomed when its last pin has ended. */
 void lost_watch(struct keeper *k);
 bool lost_has_holders(const struct lock *lock);
+/*
+ * The store has something for a token that no lease of this host has: it goes back. unused: as for store_release(). False: not now, since
+ * holders of lost leases still have to end, and it may be the token of one of these, which could not be read from the table. If the
+ * message is lost, too, the next recall or beat names the token again.
+ */
+bool lost_give_back(struct keeper *k, const char *name, const char *token, bool unused);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <utlist.h>
 
+#include "keeper/kernel/family.h"
 #include "keeper/leases/event.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/log.h"
@@ -181,15 +182,6 @@ struct suspects_batch {
 	unsigned count, asked;
 };
 
-static bool suspects_is_stopped(pid_t pid)
-{
-	struct procfs_stat stat;
-	char name[32];
-
-	snprintf(name, sizeof(name), "/proc/%d/stat", (int)pid);
-	return !procfs_stat_read(AT_FDCWD, name, &stat) || stat.state == 'T' || stat.state == 't';
-}
-
 /* A protected link may have been removed, and its inode's number may be another file's now. */
 static bool suspects_is_linked(const struct suspect *s)
 {
@@ -206,7 +198,7 @@ static void suspects_work(uv_work_t *work)
 		const struct suspect *s = item->suspect;
 
 		item->shown = suspects_are_shown(s->pid, s->fd, &s->known->key, NULL) && suspects_is_linked(s);
-		item->stopped = suspects_is_stopped(s->pid);
+		item->stopped = strchr("Tt", family_state(s->pid)); /* 0, of a process that has gone, is found */
 	}
 }
 

@@ -110,7 +110,6 @@ unsigned table_frozen(const struct table *table) { return frozen ? 3 : 0; }
 bool table_is_hidden(const struct table *table, uint32_t slot) { return hidden; }
 const char *configfile_state_name(enum configfile_state state) { return "same"; }
 bool ending_waits(const struct keeper *keeper) { return false; }
-const char *keys_name(const struct lease *of) { return ""; }
 void keys_say_taken(const struct lease *of, char *out, size_t size) { snprintf(out, size, "taken"); }
 const char *reopen_trouble(const struct file *of) { return trouble; }
 void room_leave(struct waiter *waiter) {}
