@@ -27,9 +27,12 @@ $(shell mkdir -p -m 1777 $(BUILD)/reports)
 $(SAN_OBJ): CPPFLAGS += -DSAN_REPORTS='"$(abspath $(BUILD))/reports"'
 endif
 
-CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c tls/*.c store/*.c store/*/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
+CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c tls/*.c store/*.c store/redis/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
+# The rules in Debian's Lua. No program has it so far: the simulator, and tests.
+REPLAY   := $(BUILD)/store/replay/replay.o
+LUA_LIBS := $(shell pkg-config --libs lua5.4 2>/dev/null)
 # First what runs when a program starts: then its variables, and most of its code, lie together.
 SHIM_START := $(addprefix shim/,real.c settings.c exports.c report.c require.c) $(addprefix wire/,place.c text.c leases.c)
 SHIM_SRC := $(SHIM_START) $(filter-out $(SHIM_START),$(wildcard shim/*.c wire/*.c))
@@ -106,6 +109,10 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/rules/*.lua)
+$(REPLAY): store/replay/replay.lua
+$(REPLAY): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags lua5.4 2>/dev/null))
+$(BUILD)/unit/test_replay: $(REPLAY)
+$(BUILD)/unit/test_replay: LIBS += $(LUA_LIBS)
 $(BUILD)/cli/status_page.o: cli/status.html
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: $(CLI)
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: LIBS += $(CLI_LIBS)
@@ -119,7 +126,7 @@ $(BUILD)/unit/%.o: tests/unit/%.c Makefile
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(CHECK_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/unit/%: $(BUILD)/unit/%.o $(BUILD)/unit/suite.o $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a,$^) $(CORE) $(LIBS) $(CHECK_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a %/replay.o,$^) $(CORE) $(LIBS) $(CHECK_LIBS)
 $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -135,9 +142,9 @@ $(BUILD)/tests/net/player $(BUILD)/tests/net/agent $(BUILD)/tests/net/sequence: 
 SIM_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/sim/*.c) $(addprefix shim/,acquire.c acquire_record.c call.c intent.c))
 SIM_WRAP := clock_gettime time getrandom getsockopt getppid kill nanosleep sendmsg flock close epoll_ctl holders_search sight_of comm_read host_start hostid_machine \
             table_put64 table_put32 table_put_bytes
-$(BUILD)/tests/sim/sim: $(SIM_OBJ) $(CORE)
+$(BUILD)/tests/sim/sim: $(SIM_OBJ) $(REPLAY) $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SIM_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(SIM_WRAP:%=-Wl,--wrap=%) -o $@ $^ $(LIBS) $(LUA_LIBS)
 $(BUILD)/bench/%: bench/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)

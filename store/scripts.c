@@ -4,17 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The assembler reads the file. The path is relative to the folder that the compiler runs in: the root of the
- * sources. */
-#define EMBED(name)                                                                                                    \
-	__asm__(".pushsection .rodata\n"                                                                               \
-		".global script_" #name "\n"                                                                           \
-		".hidden script_" #name "\n"                                                                           \
-		"script_" #name ":\n"                                                                                  \
-		".incbin \"store/rules/" #name ".lua\"\n"                                                              \
-		".byte 0\n"                                                                                            \
-		".popsection\n");                                                                                      \
-	extern const char script_##name[] __attribute__((visibility("hidden")));
+#define EMBED(name)                 SCRIPTS_EMBED("store/rules/" #name ".lua", name)
 #define EMBED_SCRIPT(id, name, ...) EMBED(name)
 
 EMBED(common)

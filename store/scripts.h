@@ -35,6 +35,18 @@
 	X(POST, post)                                                                                                  \
 	X(RULES, rules)
 
+/* The bytes of a file, with a NUL behind them, as script_NAME. The assembler reads it. The path is relative to the folder that the
+ * compiler runs in: the root of the sources. */
+#define SCRIPTS_EMBED(path, name)                                                                                      \
+	__asm__(".pushsection .rodata\n"                                                                               \
+		".global script_" #name "\n"                                                                           \
+		".hidden script_" #name "\n"                                                                           \
+		"script_" #name ":\n"                                                                                  \
+		".incbin \"" path "\"\n"                                                                               \
+		".byte 0\n"                                                                                            \
+		".popsection\n");                                                                                      \
+	extern const char script_##name[] __attribute__((visibility("hidden")));
+
 enum script_id {
 #define SCRIPT_ID(id, ...) SCRIPT_##id,
 	SCRIPTS_ALL(SCRIPT_ID) SCRIPTS

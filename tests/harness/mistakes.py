@@ -203,6 +203,13 @@ UNIT = {
         "a request that waits is no beat": [become("take-beat", "")],
         "before Redis 7 a full server refuses beats": [condition("script-oom", "false")],
     },
+    "test_replay": {
+        "what was read may change before the commit": [skip("replay-read")],
+        "fields may come and go before the commit": [skip("replay-whole")],
+        "a cell that was read is another when the rest is loaded": [condition("replay-again", "false")],
+        "what is loaded takes the place of what the rule wrote": [condition("replay-own", "true")],
+        "no key expires": [become("replay-expires", "local till = nil")],
+    },
     "test_store_silent": {
         "a host that was given up renews without a beat": [become("given-up-renews", "return not same and {'INC'} or nil")],
     },

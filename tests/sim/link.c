@@ -206,16 +206,12 @@ void link_shot_free(struct link_shot *shot)
 
 redisReply *link_keep_reply(struct link *link);
 
-/* An answer of a script stands in a list with what was published (server.c). */
 redisReply *link_keep_reply(struct link *link)
 {
 	struct packet *p = link->delivering;
 	redisReply *reply = p->reply;
 
-	if (p->owned == reply)
-		p->owned = NULL;
-	else
-		p->owned->element[0] = NULL;
+	p->reply = NULL;
 	return reply;
 }
 

@@ -17,7 +17,6 @@
 #include <unistd.h>
 
 #include "keeper/callers/session.h"
-#include "tests/sim/redis.h"
 #include "tests/sim/sim.h"
 
 #define LIMIT        (400 * SEC) /* of simulated time, for a run */
@@ -46,12 +45,12 @@ static bool all_given_back(void)
 
 static bool never(void) { return false; }
 
-static void run(const char *dir, const char *socket)
+static void run(const char *dir)
 {
 	struct rng world = rng_of("world", 0);
 
 	hosts_prepare(dir);
-	server_start(socket);
+	server_start();
 	hosts_start((int)rng_between(&world, 2, SIM_HOSTS + 1));
 	programs_start((int)rng_between(&world, 2, 10));
 	faults_plan();
@@ -86,8 +85,7 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
  * copy of the first run's configuration, which has another dead_ms.) The process writes its output to the file `out`
  * (NULL: to this process's output). 0: everything that must hold did hold.
  */
-static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, const char *socket, bool trace,
-		    const char *out)
+static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, bool trace, const char *out)
 {
 	char dir[80];
 	pid_t pid;
@@ -111,7 +109,7 @@ static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, con
 		sim_digest = digest;
 		faults_drop = drop;
 		sim_tracing = trace;
-		run(dir, socket);
+		run(dir);
 		fflush(stdout);
 		_Exit(0);
 	}
@@ -124,7 +122,7 @@ static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, con
 }
 
 /* Leaves out one fault or program after the other, as long as it goes on failing. */
-static void minimise(uint64_t seed, char drop[DROP_BYTES], const char *dir, const char *socket)
+static void minimise(uint64_t seed, char drop[DROP_BYTES], const char *dir)
 {
 	static const char *const words[] = {"l0", "h0", "s0", "k0", "r0", "f0",  "f1",  "f2", "f3", "f4",
 					    "f5", "f6", "f7", "f8", "f9", "p0",  "p1",  "p2", "p3", "p4",
@@ -133,19 +131,19 @@ static void minimise(uint64_t seed, char drop[DROP_BYTES], const char *dir, cons
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
 		snprintf(longer, sizeof(longer), "%.240s%s%s", drop, *drop ? "," : "", words[i]);
-		if (run_seed(seed, longer, dir, socket, false, "/dev/null") != 0)
+		if (run_seed(seed, longer, dir, false, "/dev/null") != 0)
 			memcpy(drop, longer, sizeof(longer));
 	}
 }
 
-static void show_trace(uint64_t seed, const char *drop, const char *dir, const char *socket)
+static void show_trace(uint64_t seed, const char *drop, const char *dir)
 {
 	char path[128], line[1024];
 	long count = 0;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/trace", dir);
-	run_seed(seed, drop, dir, socket, true, path);
+	run_seed(seed, drop, dir, true, path);
 	f = fopen(path, "re");
 	while (f && fgets(line, sizeof(line), f))
 		count++;
@@ -160,14 +158,13 @@ static void show_trace(uint64_t seed, const char *drop, const char *dir, const c
 
 struct worker {
 	char dir[64];
-	struct sim_redis redis;
 };
 
 static void worker_start(struct worker *w, const char *dir, int number)
 {
 	snprintf(w->dir, sizeof(w->dir), "%.40s/%d", dir, number);
-	if (mkdir(w->dir, 0700) != 0 || sim_redis_start(&w->redis, w->dir) != 0) {
-		fprintf(stderr, "%s: redis-server did not start\n", w->dir);
+	if (mkdir(w->dir, 0700) != 0) {
+		perror(w->dir);
 		exit(3);
 	}
 }
@@ -179,8 +176,8 @@ static int failed_seed(const struct options *o, struct worker *w, uint64_t seed,
 	snprintf(least, sizeof(least), "%s", drop);
 	printf("seed %llu FAILED\n", (unsigned long long)seed);
 	if (o->minimise) {
-		minimise(seed, least, w->dir, w->redis.socket);
-		show_trace(seed, least, w->dir, w->redis.socket);
+		minimise(seed, least, w->dir);
+		show_trace(seed, least, w->dir);
 	}
 	printf("replay: sim --seed %llu%s%s\n", (unsigned long long)seed, *least ? " --drop " : "", least);
 	return 1;
@@ -191,8 +188,8 @@ static int same_again(const struct options *o, struct worker *w, uint64_t seed)
 {
 	uint64_t first = *digest;
 
-	run_seed(seed + 1, o->drop, w->dir, w->redis.socket, false, "/dev/null");
-	run_seed(seed, o->drop, w->dir, w->redis.socket, false, "/dev/null");
+	run_seed(seed + 1, o->drop, w->dir, false, "/dev/null");
+	run_seed(seed, o->drop, w->dir, false, "/dev/null");
 	if (*digest == first)
 		return 0;
 	printf("seed %llu: run again, it is another schedule: a defect of the simulator\n", (unsigned long long)seed);
@@ -208,7 +205,7 @@ static int work(const struct options *o, struct worker *w, uint64_t first, uint6
 	for (uint64_t seed = first; seed < o->from + o->count && failed < o->failures && real_ms() < end;
 	     seed += step) {
 		++*done;
-		if (run_seed(seed, o->drop, w->dir, w->redis.socket, false, NULL) != 0)
+		if (run_seed(seed, o->drop, w->dir, false, NULL) != 0)
 			failed += failed_seed(o, w, seed, o->drop);
 		else if (o->twice)
 			failed += same_again(o, w, seed);
@@ -234,7 +231,7 @@ static int run_found(const struct options *o, struct worker *w, uint64_t *done)
 		if (n < 1)
 			continue;
 		++*done;
-		if (run_seed(seed, n == 2 ? drop : "", w->dir, w->redis.socket, false, NULL) != 0)
+		if (run_seed(seed, n == 2 ? drop : "", w->dir, false, NULL) != 0)
 			failed += failed_seed(o, w, seed, n == 2 ? drop : "");
 	}
 	fclose(f);
@@ -255,7 +252,7 @@ static int one_worker(const struct options *o, const char *dir, int number)
 	}
 	worker_start(&w, dir, number);
 	if (o->one)
-		failed = run_seed(o->from, o->drop, w.dir, w.redis.socket, true, NULL) != 0;
+		failed = run_seed(o->from, o->drop, w.dir, true, NULL) != 0;
 	else if (number == 0 && o->found)
 		failed = run_found(o, &w, &done);
 	if (!o->one && !failed)
@@ -263,7 +260,6 @@ static int one_worker(const struct options *o, const char *dir, int number)
 	if (!o->one)
 		printf("%llu schedules, %d failed\n", (unsigned long long)done, failed);
 	fflush(stdout);
-	sim_redis_stop(&w.redis);
 	return failed;
 }
 

@@ -23,7 +23,7 @@ def simulate(build, count, seconds):
 
 
 def is_found_out(name, build):
-    with mutant(SIMULATOR[name], build, "tests/sim/sim", more=["tests/sim"]) as made:
+    with mutant(SIMULATOR[name], build, "tests/sim/sim", more=["tests/sim", "tests/unit"]) as made:
         begin = time.monotonic()
         run = simulate(made, COUNT, SECONDS)
         said = [line for line in run.stdout.splitlines() if line.startswith("seed")]

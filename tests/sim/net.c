@@ -45,7 +45,7 @@ void packet_free(struct packet *p)
 	for (int i = 0; i < p->argc; i++)
 		free(p->argv[i]);
 	free(p->argv);
-	freeReplyObject(p->owned);
+	freeReplyObject(p->reply);
 	free(p->text);
 	free(p);
 }
@@ -98,36 +98,34 @@ static void subscribe(struct conn *conn, const char *channel)
 	const char *words[] = {"subscribe", channel, "1"};
 
 	conn->channel = strdup(channel);
-	p->owned = calloc(1, sizeof(*p->owned));
-	p->owned->type = REDIS_REPLY_ARRAY;
-	p->owned->elements = 3;
-	p->owned->element = calloc(3, sizeof(*p->owned->element));
+	p->reply = calloc(1, sizeof(*p->reply));
+	p->reply->type = REDIS_REPLY_ARRAY;
+	p->reply->elements = 3;
+	p->reply->element = calloc(3, sizeof(*p->reply->element));
 	for (size_t i = 0; i < 3; i++) {
-		p->owned->element[i] = calloc(1, sizeof(redisReply));
-		p->owned->element[i]->type = REDIS_REPLY_STRING;
-		p->owned->element[i]->str = strdup(words[i]);
-		p->owned->element[i]->len = strlen(words[i]);
+		p->reply->element[i] = calloc(1, sizeof(redisReply));
+		p->reply->element[i]->type = REDIS_REPLY_STRING;
+		p->reply->element[i]->str = strdup(words[i]);
+		p->reply->element[i]->len = strlen(words[i]);
 	}
-	p->reply = p->owned;
 }
 
 static void execute(struct conn *conn, struct packet *up)
 {
-	redisReply *reply, *owned;
+	redisReply *reply;
 	struct packet *p;
 
 	if (strcmp(up->argv[0], "SUBSCRIBE") == 0) {
 		subscribe(conn, up->argv[1]);
 		return;
 	}
-	reply = server_execute(up->argc, up->argv, NULL, &owned);
+	reply = server_execute(up->argc, up->argv);
 	if (conn->gone) { /* this killed the keeper */
-		freeReplyObject(owned);
+		freeReplyObject(reply);
 		return;
 	}
 	p = put(conn, &conn->down, pump_down);
 	p->reply = reply;
-	p->owned = owned;
 }
 
 /* The first packet is an empty one: the connection's own. */

@@ -13,8 +13,8 @@ struct packet {
 	bool fin;
 	int argc; /* up */
 	char **argv;
-	redisReply *reply, *owned; /* down: an answer, or ... */
-	char *text;                /* ... a message */
+	redisReply *reply; /* down: an answer, or ... */
+	char *text;        /* ... a message */
 	size_t len;
 };
 

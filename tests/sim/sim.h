@@ -1,6 +1,6 @@
 /*
  * The simulator: several hosts in one process, with the keeper's, its parent's and the shim's own code, the store's own
- * scripts on a real redis-server, and the real kernel's locks. Only what decides when something happens is not real:
+ * rules, and the real kernel's locks. Only what decides when something happens is not real:
  *
  *   schedule.c  time, the queue of events, random numbers, tasks
  *   clocks.c    clocks, pids, signals; the points at which a process may be suspended or die
@@ -8,7 +8,6 @@
  *   kernel.c    the probes' threads (keeper/kernel/probe.h)
  *   net.c       the network: delays, losses; link.c: the client's end (store/redis/link.h)
  *   server.c    the server: runs the scripts, has its own clock and identity
- *   redis.c     starts redis-server
  *   host.c      a host's life: keeper, parent, crash, reboot
  *   folders.c   what is made before a run: folders, files, configurations
  *   stopping.c  which programs hold locks and are stopped (keeper/kernel/holders.h, stopped.h, family.h)
@@ -173,7 +172,7 @@ void loop_drop(struct host *host); /* the keeper has crashed */
 void loop_poll(struct host *host); /* something may have become readable */
 void loop_signal(struct host *host, int number);
 
-/* --- net.c, server.c, redis.c --- */
+/* --- net.c, server.c --- */
 void net_drop(struct host *host);    /* its process is gone: the kernel closes its connections */
 void net_silence(struct host *host); /* its machine is gone, without a word to the server */
 void net_reset_all(void);            /* the server has gone */
@@ -187,9 +186,9 @@ extern bool server_up;
 extern int64_t server_stopped_until;
 
 struct redisReply;
-/* Runs one command. *owned is to be freed after the reply, or NULL. NULL: the server does not answer (it is down). */
-struct redisReply *server_execute(int argc, char **argv, const size_t *len, struct redisReply **owned);
-void server_start(const char *socket);
+/* Runs one command. The caller frees the answer. */
+struct redisReply *server_execute(int argc, char **argv);
+void server_start(void);
 void server_new_identity(void);
 void server_flush(void);
 void server_save(void);    /* a snapshot is taken */
