@@ -205,11 +205,11 @@ static int decide_call(struct thread *t, const struct lockcall *call, struct wan
 		ret = behalf.signalled ? -DECIDE_RESTARTSYS : DECIDE_ANEW;
 	if (ret == 0 || (ret < 0 && ret != -DECIDE_RESTARTSYS && ret != -ESRCH))
 		decide_count(t, want, ret, ret == -EWOULDBLOCK && !look->refused);
-	if (ret != 0)
-		return ret == CALL_KERNEL ? DECIDE_CONTINUE : ret;
+	if (ret != 0 && ret != CALL_KERNEL)
+		return ret;
 	if (sys_clock_ns(CLOCK_MONOTONIC) - since_ns >= LOOK_AGAIN_NS && !want_is_same(want, t, call))
 		return DECIDE_ANEW;
-	*until_ns = look->disclaimed ? 0 : d.until_ns;
+	*until_ns = ret == CALL_KERNEL ? 0 : d.until_ns;
 	return DECIDE_CONTINUE;
 }
 

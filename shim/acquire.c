@@ -113,7 +113,7 @@ int acquire_answer(struct call *c, const struct wire_reply *reply)
 	case WIRE_NOT_PROTECTED:
 		/* Place 3. */
 		c->look->disclaimed = true;
-		ret = c->have ? 0 : acquire_in_kernel(c, taking->take);
+		ret = c->have ? 0 : CALL_KERNEL;
 		break;
 	case WIRE_WOULD_BLOCK:
 		if (!c->want->nonblock)

@@ -231,10 +231,10 @@ def test_deadlocks(one, script, lockers):
 CANCELLED = [("setlkw", PROCESS), ("lockf", PROCESS), ("ofd", DESCRIPTION)]
 
 
-def cancelled(world, script, call):
+def cancelled(world, script, call, known=True):
     process = world.start("cancels", call, "order", world.lock)
     script.next().grant()
-    return process, script.next_known() if call != "flock" else script.next()
+    return process, script.next_known() if known and call != "flock" else script.next()
 
 
 def check_cancelled(world, script, process, owner):
@@ -260,12 +260,17 @@ def test_cancelled_while_it_waits_for_the_keeper(world, script, call, owner, lat
     check_cancelled(world, script, process, owner)
 
 
+@pytest.mark.parametrize("protected", [True, False])
 @pytest.mark.parametrize("call, owner", CANCELLED)
-def test_cancelled_while_it_waits_for_a_local_holder(world, script, lockers, call, owner):
+def test_cancelled_while_it_waits_for_a_local_holder(world, script, lockers, call, owner, protected):
     other = lockers(preload=False)
     assert other.do("setlk 0 ex 8 1") == "ok"
-    process, question = cancelled(world, script, call)
-    question.grant()
+    process, question = cancelled(world, script, call, known=protected)
+    if protected:
+        question.grant()
+    else:
+        world.lock = world.lock.rename(world.lock.parent / "renamed")
+        question.send(fk.NOT_PROTECTED)
     waits_in(process.pid, FCNTL)
     check_cancelled(world, script, process, owner)
 
