@@ -42,15 +42,12 @@ static bool is_due(const char *line)
 	return true;
 }
 
-/* Replaces control characters, which may come from a file name or from another process: no line breaks, no terminal
- * sequences. */
+/* A file's name, and what comes from another process, may have any bytes. */
 static void send_line(int fd, struct text *line, bool always)
 {
 	if (!note_out_may(fd) || (!always && !is_due(line->buf)))
 		return;
-	for (size_t i = 0; i < line->len; i++)
-		if ((unsigned char)line->buf[i] < ' ' || line->buf[i] == 0x7f)
-			line->buf[i] = '?';
+	text_make_printable(line->buf, line->len);
 	text_add(line, "\n");
 	line->buf[line->len - 1] = '\n';
 	note_out_write(line->buf, line->len);

@@ -95,7 +95,7 @@ def test_refused_at_once_keeps_the_old_lock(world, script, local):
     connection.send(fk.REFUSED, reason="no more of these; ask\x1b[2J\nsomebody")
     assert result(process) == "flock: -1 ENOLCK"
     assert local.take(fcntl.LOCK_SH) and not local.take(fcntl.LOCK_EX)
-    assert finish(process) == "dflock: no more of these; ask?[2J?somebody\n"
+    assert finish(process) == "dflock: no more of these; ask?[2J somebody\n"
 
 
 def test_would_block_loses_the_old_lock(world, script, local):
@@ -325,6 +325,14 @@ def test_answers_that_no_keeper_gives(world, handler, line):
         done = world.run("waits", "restart", "x", world.lock)
     assert "flock: -1 ENOLCK" in done.stdout and "open: 0 1 2 3\n" in done.stdout
     assert line in done.stderr and done.stderr.count("\n") == 1 and str(world.lock) in done.stderr
+
+
+def test_a_files_name_controls_no_terminal(world):
+    """Other users may have made the file: neither escape sequences, in one byte or as U+009B, nor what turns the direction."""
+    name = f"{world.lock}\x1b[2J\u009b31m\u202e\xf6\n"
+    with world.keeper(raw(size=8)):
+        done = world.run("waits", "restart", "x", name)
+    assert f"{world.lock}?[2J??31m???\xf6 : lock refused: " in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("rules, handler, expected", [([], None, ("flock: 0 -", "")), (None, refusal, ("flock: -1 ENOLCK", "dflock: no\n"))])
