@@ -62,12 +62,14 @@ static bool protect_is_adrift(const struct page *page, int fd, const struct rece
 
 /*
  * What the page says about `fd`; PAGE_SAYS_NOTHING also if there is no page. With PAGE_SAYS_REFUSE, the message was
- * written if `say` is set. *hash: that of the file's path, if the page was asked about it. config: *mine is made from it; NULL: *mine
- * is given. key: the file's; NULL: the keeper was asked where it is. The root directory is looked at after the name was read: another thread may call chroot() in between.
+ * written if `say` is set. *hash: that of the file's path, if the page was asked about it. key: the file's; NULL: the keeper was asked
+ * where it is. The root directory is looked at after the name was read: another thread may call chroot() in between. Not inlined: the
+ * stack may be small.
  */
-static enum page_answer protect_consult(const struct page *page, const struct settings_config *config,
-					struct page_config *mine, int fd, const struct recent_key *key, bool say,
-					uint64_t *hash)
+static __attribute__((noinline)) enum page_answer protect_consult(const struct page *page,
+								  const struct page_config *mine, int fd,
+								  const struct recent_key *key, bool say,
+								  uint64_t *hash)
 {
 	char name[PATH_MAX], message[PAGE_MESSAGE_BYTES];
 	enum page_answer answer;
@@ -75,9 +77,7 @@ static enum page_answer protect_consult(const struct page *page, const struct se
 
 	if (named == NAME_NONE)
 		return PAGE_SAYS_NO;
-	if (config)
-		*mine = protect_which(settings_get(), config, page);
-	if (named < 0 || (config ? !mine->path_hash : !protect_same_root(page)))
+	if (named < 0 || !protect_same_root(page))
 		return PAGE_SAYS_NOTHING;
 	if (name[0] != '/')
 		return PAGE_SAYS_NO;
@@ -159,7 +159,8 @@ protect_new_answer(const struct settings *s, int fd, struct protect_look *look, 
 		return protect_seen_answer(look, key, &seen);
 	seen = (struct recent){0};
 	seen.page = mapping_find(&first->euid, &seen.owner);
-	answer = protect_consult(seen.page, &config, &first->mine, fd, key, false, &seen.path_hash);
+	first->mine = protect_which(s, &config, seen.page);
+	answer = protect_consult(seen.page, &first->mine, fd, key, false, &seen.path_hash);
 	first->has_mine = answer == PAGE_SAYS_YES;
 	if (answer == PAGE_SAYS_YES)
 		protect_set_shown(look, seen.page, key, seen.path_hash);
@@ -278,14 +279,14 @@ static enum protect protect_full_look(const struct settings *s, const struct set
 	else
 		keyed = false;
 	by->mine = protect_which(s, config, page);
-	switch (protect_consult(page, NULL, &by->mine, fd, &key, !look->waits, &hash)) {
+	switch (protect_consult(page, &by->mine, fd, &key, !look->waits, &hash)) {
 	case PAGE_SAYS_NO:
 		return PROTECT_NO;
 	case PAGE_SAYS_REFUSE:
 		if (protect_is_patient(fd, look))
 			return PROTECT_ASK;
 		if (look->waits) /* with the line that was left out */
-			protect_consult(page, NULL, &by->mine, fd, NULL, true, &hash);
+			protect_consult(page, &by->mine, fd, NULL, true, &hash);
 		return PROTECT_REFUSED;
 	case PAGE_SAYS_YES:
 		look->first.stamp_ns = config->stamp_ns;
@@ -360,13 +361,12 @@ enum protect protect_ask(int fd, struct protect_look *look)
 enum protect protect_again(int fd, const struct protect_look *look)
 {
 	const struct protect_by *by = &look->by;
-	struct page_config mine = by->mine;
 	const struct page *page;
 	uint64_t hash;
 
 	if (protect_refresh(fd, by, &page) < 0)
 		return PROTECT_REFUSED;
-	switch (protect_consult(page, NULL, &mine, fd, NULL, true, &hash)) {
+	switch (protect_consult(page, &by->mine, fd, NULL, true, &hash)) {
 	case PAGE_SAYS_YES:
 		return PROTECT_ASK;
 	case PAGE_SAYS_REFUSE:

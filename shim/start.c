@@ -166,26 +166,27 @@ static long start_exec(const struct start_plan *plan, const char *path)
 }
 
 /* The path of dflockd in the folder of the library's own file, also if the library was loaded through a link; "" if
- * that is unknown. */
+ * that is unknown. In place: this runs on the stack of a thread that may have no more than PTHREAD_STACK_MIN. */
 static void start_find_beside(const char *library, char path[PATH_MAX])
 {
-	char link[32], found[PATH_MAX];
+	static const char name[] = "/dflockd";
 	long fd = sys(openat, AT_FDCWD, library, O_PATH | O_CLOEXEC), n;
-	char *slash;
+	char link[32], *slash;
 
 	text_print(link, sizeof(link), "/proc/self/fd/%ld", fd);
-	n = sys(readlinkat, AT_FDCWD, link, found, sizeof(found) - 1);
-	found[n > 0 ? n : 0] = '\0';
+	n = sys(readlinkat, AT_FDCWD, link, path, PATH_MAX - 1L);
+	path[n > 0 ? n : 0] = '\0';
 	if (n <= 0)
-		text_print(found, sizeof(found), "%s", library);
-	slash = strrchr(found, '/');
-	if (slash)
-		*slash = '\0';
-	if (!slash || !text_print(path, PATH_MAX, "%s/dflockd", found))
+		text_print(path, PATH_MAX, "%s", library);
+	slash = strrchr(path, '/');
+	if (slash && (size_t)(slash - path) + sizeof(name) <= PATH_MAX)
+		memcpy(slash, name, sizeof(name));
+	else
 		path[0] = '\0';
 }
 
-static _Noreturn void start_become_keeper(const struct start_plan *plan, int ready)
+/* Not inlined: the program's thread would have it on its stack, too. */
+static _Noreturn __attribute__((noinline)) void start_become_keeper(const struct start_plan *plan, int ready)
 {
 	const struct sigaction plain = {.sa_handler = SIG_DFL};
 	const struct sys_signals none = {{0}};

@@ -1,6 +1,8 @@
 /* limits WHAT FILE [DIRECTORY]: takes a lock where descriptors, or the file system, have been taken away. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <limits.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,6 +16,25 @@ static void use_up(void)
 	setrlimit(RLIMIT_NOFILE, &limit);
 	while (dup(1) >= 0)
 		;
+}
+
+static void *lock(void *arg)
+{
+	struct flock lock = {.l_type = F_WRLCK};
+
+	CALL("small stack", fcntl(*(int *)arg, F_SETLK, &lock));
+	return NULL;
+}
+
+static void lock_on_a_small_stack(int fd)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN);
+	pthread_create(&thread, &attributes, lock, &fd);
+	pthread_join(thread, NULL);
 }
 
 int main(int argc, char **argv)
@@ -53,6 +74,8 @@ int main(int argc, char **argv)
 			return 99;
 		CALL("stderr is broken", flock(fd, LOCK_EX));
 	}
+	if (strcmp(argv[1], "small-stack") == 0)
+		lock_on_a_small_stack(fd);
 	if (strcmp(argv[1], "subreaper") == 0) {
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 		CALL("subreaper", flock(fd, LOCK_EX));

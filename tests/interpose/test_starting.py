@@ -70,6 +70,12 @@ def test_standard_descriptors_closed(world):
     assert done.stdout.startswith("all others closed: 0 -\n") and done.stdout.endswith("open: 1 9\n")
 
 
+def test_from_the_smallest_stack(world):
+    world.own_shim()
+    done = world.run("limits", "small-stack", world.lock)
+    assert (done.stdout, done.stderr) == ("small stack: 0 -\nopen: 0 1 2 3\n", "")
+
+
 def test_the_reason_why_it_does_not_start(world):
     world.own_shim()
     world.order(fail="dflock.conf:1: a store is missing")
