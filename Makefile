@@ -275,7 +275,7 @@ model-check-long: ## the same with larger bounds: hours, and 20 GB
 	docs/model/check.sh long
 fuzz: ## fuzz configuration, messages, table of leases, replies and TLS for FUZZ_SECONDS each
 	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
-bench: all $(BENCH) ## measure; prints a table and writes $(BUILD)/bench.json
+bench: all $(BENCH) ## measure, ten minutes; prints a table and writes $(BUILD)/bench.json; B=quick: two minutes, B="NAME ...": these
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
 plot: ## draw the pictures of docs/performance.md from what `make bench` has measured (gnuplot)
 	bench/plot.py $(BUILD)/bench.json docs

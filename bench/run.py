@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """
 run.py [--json FILE] [MEASUREMENT...]: measures dflock and prints a table, every row beside its reference from the same
-run. It judges nothing: a missed limit is shown, and the exit status is 1 only if something could not be measured.
+run. Standard error has a line for each measurement while it goes on. It judges nothing: a missed limit is shown, and the exit
+status is 1 only if something could not be measured.
 """
 import argparse
 import os
@@ -16,6 +17,10 @@ sys.path.insert(0, ROOT)
 from bench import measurements, latency, steps, timeline, tls, rediskey, scaling, comparison, lost, net, floor, report  # noqa: E402, F401 (the path comes first; in the order of the table)
 from bench.lab import BUILD, CannotMeasure, Lab  # noqa: E402
 from tests.harness import Deadline  # noqa: E402
+
+
+# What a change of a lock call's way would show in, in two minutes at the most.
+QUICK = ("getfl", "flock", "fcntl", "relock", "start", "first", "handover", "steps")
 
 
 def processor():
@@ -36,22 +41,25 @@ def about(lab):
 def measure(lab, names):
     """(rows by measurement, what could not be measured and why)"""
     rows, failed = {}, {}
-    for name in names:
+    for number, name in enumerate(names, 1):
+        begin = time.monotonic()
+        print("bench: %d of %d, %s: " % (number, len(names), name), end="", file=sys.stderr, flush=True)
         try:
             lab.settle()
             rows[name] = measurements.ALL[name](lab)
+            print("%.1f s" % (time.monotonic() - begin), file=sys.stderr)
         except (CannotMeasure, Deadline, OSError, RuntimeError) as why:
             failed[name] = str(why)
-            print("bench: %s: not measured: %s" % (name, why), file=sys.stderr)
+            print("not measured: %s" % why, file=sys.stderr)
     return rows, failed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0])
     parser.add_argument("--json", default=os.path.join(BUILD, "bench.json"), help="where the numbers go (%(default)s)")
-    parser.add_argument("names", nargs="*", metavar="MEASUREMENT", help="of " + ", ".join(measurements.ALL))
+    parser.add_argument("names", nargs="*", metavar="MEASUREMENT", help="of " + ", ".join(measurements.ALL) + "; quick: " + ", ".join(QUICK) + " (without any: all)")
     options = parser.parse_args()
-    names = options.names or list(measurements.ALL)
+    names = [name for word in options.names for name in (QUICK if word == "quick" else [word])] or list(measurements.ALL)
     unknown = [n for n in names if n not in measurements.ALL]
     if unknown:
         parser.error("no such measurement: " + ", ".join(unknown))
