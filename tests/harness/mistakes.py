@@ -171,7 +171,7 @@ PROGRAMS = {
         "nobody listens for a client": [condition("key-watch", "false")]},
     "cluster/test_break_host.py::test_one_that_is_heard_of_while_it_is_watched": {
         "a host is given up at once": [condition("give-up-watched", "true")]},
-    "cluster/test_too_long.py::test_brief_and_often": {
+    "cluster/test_too_long.py::test_a_lock_that_is_taken_again_is_young": {
         "only the first grant counts": [
             become("age-anew", "if (!age->at_ns) age->at_ns = ages_now_ns(lock->file->keeper) + pin_ns;")]},
     "faults/test_hostile_users.py::test_a_lock_that_another_users_process_gets_just_before_the_end": {
