@@ -1,9 +1,10 @@
-# dflock. `make help` lists the targets; variables: CC, BUILD (output folder), SAN=1 (sanitizers), PREFIX, LIBDIR, DESTDIR.
+# dflock. `make help` lists the targets; variables: CC, AR, PKG_CONFIG, BUILD (output folder), SAN=1 (sanitizers), PREFIX, LIBDIR, DESTDIR.
 BUILD   ?= build
 PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
 CC      ?= cc
+PKG_CONFIG ?= pkg-config
 VERSION := $(shell cat VERSION)
 PKGS    := libuv hiredis libconfig jansson openssl
 
@@ -14,12 +15,12 @@ WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototyp
 CFLAGS  ?= -O2 -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
-PKG_CFLAGS := $(subst -I,-isystem ,$(shell pkg-config --cflags $(PKGS) 2>/dev/null))
-CHECK_CFLAGS := $(shell pkg-config --cflags check 2>/dev/null)
-CHECK_LIBS := $(shell pkg-config --libs check 2>/dev/null)
-LIBS    := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -pthread
-TOP_LIBS := $(shell pkg-config --libs ncursesw 2>/dev/null)
-CLI_LIBS := $(shell pkg-config --libs libconfig jansson 2>/dev/null)
+PKG_CFLAGS := $(subst -I,-isystem ,$(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null))
+CHECK_CFLAGS := $(shell $(PKG_CONFIG) --cflags check 2>/dev/null)
+CHECK_LIBS := $(shell $(PKG_CONFIG) --libs check 2>/dev/null)
+LIBS    := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null) -pthread
+TOP_LIBS := $(shell $(PKG_CONFIG) --libs ncursesw 2>/dev/null)
+CLI_LIBS := $(shell $(PKG_CONFIG) --libs libconfig jansson 2>/dev/null)
 ifdef SAN
 CFLAGS  += -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 SAN_OBJ := $(BUILD)/tests/san/options.o
@@ -63,7 +64,7 @@ $(CLI): $(CLI_OBJ)
 $(CORE) $(CLI):
 	@rm -f $@
 	$(call say,AR)
-	$(Q)ar rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 $(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -162,7 +163,7 @@ $(BUILD)/bench/freeze: BENCH_LIBS := $(CORE) $(LIBS)
 $(BUILD)/bench/freeze: $(CORE)
 $(BUILD)/bench/onestore: BENCH_LIBS := $(CORE) $(LIBS)
 $(BUILD)/bench/onestore: $(CORE)
-$(BUILD)/bench/roundtrip $(BUILD)/bench/chain: BENCH_LIBS := $(shell pkg-config --libs hiredis)
+$(BUILD)/bench/roundtrip $(BUILD)/bench/chain: BENCH_LIBS := $(shell $(PKG_CONFIG) --libs hiredis)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
 .PHONY: unit agents test clean
@@ -198,7 +199,8 @@ sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a t
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE
 # They wait for something most of the time, so several run at a time for each processor. A test that fails then, on a machine that has
-# too much to do, is run once more, alone, and must pass; the output names it. Those that cannot share the machine are marked "alone".
+# too much to do, is run once more, alone, and must pass; the output names it. What this catches are time limits of the product itself (an
+# answer of another host within two seconds, a lease of a few): so many tests at a time may exceed them. Those that cannot share the machine are marked "alone".
 # Those that are about being in time, and do nothing else, share it with one another ("punctual"); so do the fault runs, each in networks
 # of its own. No test may take longer than TEST_SECONDS.
 TEST_SECONDS ?= 600
@@ -279,8 +281,8 @@ bench: all $(BENCH) ## measure, ten minutes; prints a table and writes $(BUILD)/
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
 plot: ## draw the pictures of docs/performance.md from what `make bench` has measured (gnuplot)
 	bench/plot.py $(BUILD)/bench.json docs
-deb: ## build the Debian package of what is committed into $(BUILD)/deb (DEB_VERSION: another version than debian/changelog's)
-	scripts/deb.sh $(abspath $(BUILD))/deb $(DEB_VERSION)
+deb: ## build the Debian package of what is committed into $(BUILD)/deb (DEB_VERSION: another version than debian/changelog's; DEB_ARCH: another architecture)
+	DEB_ARCH=$(DEB_ARCH) scripts/deb.sh $(abspath $(BUILD))/deb $(DEB_VERSION)
 format: ## format the C sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 install: all ## install under PREFIX (DESTDIR)

@@ -2,6 +2,8 @@
 # Builds the Debian package of what is committed: for developers, and for those who want it before a release.
 #
 #     scripts/deb.sh FOLDER [VERSION]
+#     DEB_ARCH=arm64 scripts/deb.sh FOLDER      with Debian's cross compiler: dpkg --add-architecture arm64, apt-get update, and
+#                                               apt-get build-dep -a arm64 -P cross,nocheck . in the checkout
 #
 # Exports the last commit, and runs dpkg-buildpackage there, which says what is missing. The packages, their .changes and
 # .buildinfo come into FOLDER. VERSION: another one than the newest in debian/changelog with the release that it was built for
@@ -30,7 +32,7 @@ else
 	sed -i "1s/)/$release)/" "$work/dflock/debian/changelog"
 fi
 # One line for each step: a build takes minutes on a small machine.
-(cd "$work/dflock" && dpkg-buildpackage -b -us -uc) 2>&1 | tee "$work/log" | awk '/^[ \t]*dh_(auto_|strip|builddeb)/ && !told[$1]++ { print "  " $1; fflush() }' ||
+(cd "$work/dflock" && dpkg-buildpackage -b -us -uc ${DEB_ARCH:+-a "$DEB_ARCH" -Pcross,nocheck}) 2>&1 | tee "$work/log" | awk '/^[ \t]*dh_(auto_|strip|builddeb)/ && !told[$1]++ { print "  " $1; fflush() }' ||
 	{ cat "$work/log" >&2; exit 1; }
 mv "$work"/*.deb "$work"/*.changes "$work"/*.buildinfo "$folder/"
 ls "$folder"

@@ -122,7 +122,8 @@ def test_ended(make, script, number):
     assert [w.communicate(timeout=LONG)[0] for w in waits] == ["got it\n"] * 2
     wait_until(lambda: all(state(p) in ("gone", "Z") for p in started), "what it started has ended, too", LONG)
     assert any("get SIGTERM" in line for line in killed(host, "f")) and killed(host) == killed(host, "f")
-    assert any("get SIGKILL" in line for line in killed(host)) == (number == signal.SIGKILL)
+    # One that obeys ends by SIGTERM; what it started may be too slow for that on a busy machine, and gets the other, too.
+    assert number == signal.SIGTERM or any("get SIGKILL" in line for line in killed(host))
     wait_until(lambda: not reported(host), "it is over", LONG)
 
 
