@@ -22,6 +22,12 @@ main() { systemctl show -P MainPID dflock; }
 log() { journalctl -q --no-pager -o cat -u dflock "$@"; }
 errors() { log | grep -c "syntax error" || true; } # in the configuration
 more_errors() { [ "$(errors)" -gt "$1" ]; }
+fail() { # as in common.sh, with what the keeper and systemd have said
+	echo "FAILED: $*" >&2
+	log -n 20 >&2
+	systemctl --no-pager status dflock >&2 || true
+	exit 1
+}
 active() { [ "$(systemctl show -P ActiveState dflock)" = "$1" ]; }
 
 apt-get install -y -qq --no-install-recommends "$folder"/first/dflock_*.deb >/dev/null
