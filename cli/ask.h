@@ -95,7 +95,7 @@ bool who_is_known(const struct ask *ask, const char *lock, char why[CLI_LINE_BYT
 
 /*
  * Asks about the file or lock name `lock`, as an operator writes it: a file, if a rule protects it; else a lock name; else
- * the NAME of a `dflock lock`. The answer (keeper/callers/whoreport.h has its form), which the caller ends with
+ * the NAME of a `dflock lock`. The answer (keeper/callers/whoreport.c has its form), which the caller ends with
  * json_decref(). NULL with one line in why, also for a file that no rule protects, and for what nobody knows (who_is_known()). Takes two seconds for each of these if
  * a host does not answer.
  */

@@ -40,7 +40,7 @@
 #include "keeper/leases/queue.h"
 #include "keeper/leases/waiters.h"
 #include "keeper/leases/ages.h"
-#include "keeper/leases/takeup.h"
+#include "keeper/leases/reopen.h"
 #include "keeper/kernel/workers.h"
 #include "wire/rundir.h"
 
@@ -51,7 +51,7 @@
 struct life {
 	struct keeper k;
 	const struct keeper_options *options;
-	int door; /* front.h; -1: the keeper serves only its own user */
+	int door; /* door.h; -1: the keeper serves only its own user */
 	uv_loop_t loop;
 	uv_timer_t alive;
 	unsigned session_limit;

@@ -1,9 +1,9 @@
 /*
- * See behalf.h. The effective ids of one thread can be set by the system calls themselves (libc's functions set those of all threads).
+ * See decide.h. The effective ids of one thread can be set by the system calls themselves (libc's functions set those of all threads).
  * The thread that connects is made for that, and ends then: with a user's effective id, it may be slowed down by processes of this user
  * (setpriority(), sched_setaffinity()), which compare that. Signals and ptrace go by the real and the saved id, which stay root's.
  */
-#include "net/behalf.h"
+#include "net/decide.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,13 +11,10 @@
 #include <string.h>
 #include <sys/file.h>
 
-#include "net/behalf.h"
 #include "net/ground.h"
 #include "net/lockcall.h"
-#include "net/note_out.h"
 #include "net/shared.h"
 #include "net/thread.h"
-#include "net/want.h"
 #include "shim/ask.h"
 #include "shim/call.h"
 #include "shim/name.h"

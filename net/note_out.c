@@ -6,7 +6,7 @@
  * net. So it must be what it was when the job started, or be of a kind that a program opens for messages: a terminal, a pipe, or
  * a file open for writing alone. A program's data or connection under that number is none of these.
  */
-#include "net/note_out.h"
+#include "net/decide.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* See want.h. */
-#include "net/want.h"
+/* See decide.h. */
+#include "net/decide.h"
 
 #include <errno.h>
 #include <linux/kcmp.h>

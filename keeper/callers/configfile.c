@@ -9,7 +9,6 @@
 #include <utlist.h>
 
 #include "keeper/clock.h"
-#include "keeper/callers/kept.h"
 #include "keeper/log.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/pagefile.h"

@@ -37,6 +37,7 @@
 
 #include "config/config.h"
 #include "wire/msg.h"
+#include "wire/place.h"
 
 struct keeper;
 
@@ -101,5 +102,19 @@ void configfile_forget(struct keeper *k);
 bool configfile_is_ours(const struct keeper *k, const struct wire_config_id *id, uint64_t path_hash);
 
 const char *configfile_state_name(enum configfile_state state);
+
+/* --- kept.c: RUNTIME_DIR/config.kept, the configuration that is in force, for the next keeper --- */
+
+#define KEPT_NAME PLACE_KEPT_NAME
+
+/* Replaces the copy. 0; or -errno, and then there is no copy any more. Call this and the other functions with
+ * keeper.lock held. */
+int kept_write(int dir_fd, const struct config *config);
+
+/* The copy, if it is of the configuration `path`: 0; config_source_free() frees it, and its id is none. -ENOENT: there
+ * is none, or it is of another path. -EINVAL: it is damaged. Else -errno. */
+int kept_read(int dir_fd, const char *path, struct config_source *source);
+
+void kept_remove(int dir_fd);
 
 #endif

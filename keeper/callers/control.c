@@ -9,12 +9,9 @@
 
 #include "keeper/callers/configfile.h"
 #include "keeper/callers/configwatch.h"
-#include "keeper/callers/control_break.h"
-#include "keeper/callers/control_stop.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/metrics.h"
 #include "keeper/callers/session.h"
-#include "keeper/callers/status.h"
 #include "keeper/callers/who.h"
 #include "keeper/fronts/question.h"
 #include "keeper/leases/deadline.h"

@@ -1,5 +1,5 @@
 /*
- * See control_break.h. What is done to a lease of this host: leases/breaking.h. Another host is asked through the store,
+ * See control.h. What is done to a lease of this host: leases/breaking.h. Another host is asked through the store,
  * and goes by its own configuration (allow_break); a keeper of an earlier version does not answer.
  *
  * A host may be given up if it was silent for a whole ttl, as this keeper itself has watched by its own clock (rules/
@@ -8,7 +8,7 @@
  * none of this is asked: a host that lives hears of it with its next beat (store/rules/give_up.lua), and until then two
  * hosts may have one lock.
  */
-#include "keeper/callers/control_break.h"
+#include "keeper/callers/control.h"
 
 #include <stdarg.h>
 #include <stdio.h>

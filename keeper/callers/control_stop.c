@@ -1,5 +1,5 @@
-/* See control_stop.h. */
-#include "keeper/callers/control_stop.h"
+/* See control.h. */
+#include "keeper/callers/control.h"
 
 #include <utlist.h>
 

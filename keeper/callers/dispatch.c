@@ -6,8 +6,6 @@
 #include <utlist.h>
 
 #include "keeper/callers/control.h"
-#include "keeper/callers/control_break.h"
-#include "keeper/callers/control_stop.h"
 #include "keeper/callers/deadlock.h"
 #include "keeper/callers/lookup.h"
 #include "keeper/callers/serve.h"

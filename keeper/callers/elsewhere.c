@@ -1,5 +1,4 @@
-/* See elsewhere.h. */
-#include "keeper/callers/elsewhere.h"
+/* See picture.h. */
 
 #include <limits.h>
 #include <stdio.h>

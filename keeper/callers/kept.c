@@ -1,6 +1,6 @@
-/* See kept.h. The file: KEPT_MAGIC, the path with its NUL, the text up to the end. The keeper writes a new file beside
+/* See configfile.h. The file: KEPT_MAGIC, the path with its NUL, the text up to the end. The keeper writes a new file beside
  * it and renames that, so a keeper that is killed meanwhile leaves the earlier copy. */
-#include "keeper/callers/kept.h"
+#include "keeper/callers/configfile.h"
 
 #include <errno.h>
 #include <fcntl.h>

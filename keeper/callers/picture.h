@@ -14,11 +14,14 @@
 
 #define PICTURE_SCHEMA 1 /* one more when a field goes or means something else; new fields leave it */
 
+struct config;
+struct elsewhere;
 struct keeper;
 struct lease;
 struct lock;
 struct lost_lease;
 struct session;
+struct store_rules;
 
 /* What may be any bytes: "(not UTF-8)" if it is no UTF-8; or, in the part about the cluster, with \xNN for its bytes
  * above 0x7f. */
@@ -74,5 +77,30 @@ void picture_close(json_t *cluster);
 int picture_to_memfd(const json_t *doc);
 /* Answers the session with the memfd, which stays the caller's. fd < 0: refuses, since `what` could not be written. */
 void picture_answer(struct session *s, int fd, const char *what, int error);
+
+/*
+ * --- elsewhere.c: what other hosts name or protect differently, for status. Asked from the store, then compared in a worker ---
+ */
+
+/* Remembers the rules in force. NULL: no memory left. */
+struct elsewhere *elsewhere_new(const struct config *config);
+void elsewhere_free(struct elsewhere *e);
+/* The digest of these rules, for store_read_rules(). */
+const char *elsewhere_digest(const struct elsewhere *e);
+/* Takes the answer of store_read_rules(). */
+void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const char *error);
+/*
+ * Compares; in a worker, since it may take a tenth of a second. NULL without memory. Else an object:
+ *   same        other keepers with these rules
+ *   unknown     hosts and keepers whose rules are not known (another version, too long, or too many different ones)
+ *   differences [{what, hosts, others, age_ms, here, here_as, there, there_as}]. what: "renamed" (one path has two lock
+ *               names) or "keyed" (one lock name has two redis_keys, or one and none). hosts: [text], some of those for
+ *               which it is true; others: how many more. here, there: "path /run/app.lock"; here_as, there_as: the lock
+ *               names of that rule, "app"
+ *   left_out    how many more differences
+ *   alone       how many rules give a lock name that only one of two hosts has, of hosts that have others in common
+ *   error       "", or why nothing is known
+ */
+json_t *elsewhere_json(const struct elsewhere *e);
 
 #endif

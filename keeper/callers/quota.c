@@ -1,5 +1,4 @@
-/* See quota.h. */
-#include "keeper/callers/quota.h"
+/* See session.h. */
 
 #include <errno.h>
 #include <stdlib.h>

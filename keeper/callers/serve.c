@@ -36,7 +36,6 @@
 #include "keeper/leases/room.h"
 #include "keeper/leases/seenout.h"
 #include "keeper/callers/session.h"
-#include "keeper/callers/waiting.h"
 #include "keeper/leases/recall.h"
 
 static struct store_range serve_range(const struct session *s)
@@ -116,7 +115,7 @@ static void wait_for_lease(struct session *s, const struct store_range *range)
 
 /* --- the decision --- */
 
-/* Its thread was called back out of the kernel, so that a probe can look (calledback.h). */
+/* Its thread was called back out of the kernel, so that a probe can look (calledback.c). */
 static bool serve_awaits_probe(const struct session *s, const struct lease *lease, bool needed)
 {
 	return s->called_back && !needed && lease->recalled.level >= RECALL_ASK &&

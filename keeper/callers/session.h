@@ -15,12 +15,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <time.h>
 #include <uv.h>
 
 #include "keeper/callers/configwatch.h"
 #include "keeper/callers/lookup.h"
-#include "keeper/callers/quota.h"
 #include "keeper/fronts/fronts.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/kernel/onbehalf.h"
@@ -30,6 +30,7 @@
 
 struct control_break;
 struct keeper;
+struct quota_user;
 struct status_job;
 struct store_range;
 struct who;
@@ -127,6 +128,40 @@ struct session_counts {
 	uint64_t abandoned;  /* the caller went away while it waited */
 	uint64_t long_waits; /* callers.h */
 };
+
+/*
+ * --- quota.c ---
+ *
+ * What one user of a system keeper may have under way, so that users leave room for each other. Root, and the keeper's own user,
+ * are not counted; a keeper that serves one user counts nothing. Leases have shares of their own (leases/room.h).
+ *
+ * Work counts from its begin to its end, also if the connection that asked for it was closed meanwhile: else a user could begin
+ * any amount of it by asking and hanging up.
+ */
+enum quota_kind {
+	QUOTA_CONNECTION, /* a quarter of listener.limit for each user; seven eighths for all together */
+	QUOTA_STATUS,     /* WIRE_STATUS: looks through /proc, and asks the store */
+	QUOTA_WHO,        /* WIRE_WHO, WIRE_HELD: the same about one lock, on all hosts */
+	QUOTA_KINDS
+};
+
+#define QUOTA_STATUS_EACH 2
+#define QUOTA_STATUS_ALL  6 /* workers.h has sixteen threads */
+#define QUOTA_WHO_EACH    8
+#define QUOTA_WHO_ALL     48 /* of 64 searches (who.c) */
+
+/* Part of struct sessions. */
+struct quotas {
+	struct quota_user *users;
+	unsigned all[QUOTA_KINDS];
+};
+
+/* Is this user one whose share is limited? */
+bool quota_is_limited(const struct keeper *k, uid_t uid);
+/* 0: begin; quota_give() when it has ended. -EDQUOT: this user has its share already; -EBUSY: all users together have theirs;
+ * -ENOMEM. */
+int quota_take(struct keeper *k, uid_t uid, enum quota_kind kind);
+void quota_give(struct keeper *k, uid_t uid, enum quota_kind kind);
 
 /* All sessions: k->sessions. */
 struct sessions {

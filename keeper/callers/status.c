@@ -1,9 +1,9 @@
 /*
- * See status.h. In five steps: what the keeper knows, when a search begins (in the loop); which processes hold the kernel locks
+ * See control.h. In five steps: what the keeper knows, when a search begins (in the loop); which processes hold the kernel locks
  * (survey.h); whether the store takes new leases; by which rules other hosts go; what the store has (its scripts). The
  * session may be gone by then.
  */
-#include "keeper/callers/status.h"
+#include "keeper/callers/control.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 #include <unistd.h>
 #include <utlist.h>
 
-#include "keeper/callers/elsewhere.h"
 #include "keeper/callers/metrics.h"
 #include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"

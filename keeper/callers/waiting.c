@@ -1,5 +1,5 @@
-/* See waiting.h. */
-#include "keeper/callers/waiting.h"
+/* See serve.h. */
+#include "keeper/callers/serve.h"
 
 #include <stdio.h>
 

@@ -10,7 +10,6 @@
 
 #include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"
-#include "keeper/callers/whoreport.h"
 #include "keeper/kernel/command.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"

@@ -1,5 +1,5 @@
-/* See whoreport.h. */
-#include "keeper/callers/whoreport.h"
+/* See who.h. */
+#include "keeper/callers/who.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * fronts.h. Loop only.
  *
  *   frontmsg.h              what keeper and fronts tell each other
- *   front.h                 the processes' own code; door.h forks them
+ *   front.c                 the processes' own code; door.h forks them
  *   crew.h                  the processes of each user; which of them hang, and the limits; connections that wait to be closed
  *   away.h                  files that fronts keep
  *   fronts.h                questions: which front reads which connection; what fronts say; the timer

@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "keeper/fronts/front.h"
 #include "keeper/fronts/frontmsg.h"
 #include "wire/passing.h"
 

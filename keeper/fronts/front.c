@@ -1,5 +1,5 @@
 /*
- * See front.h.
+ * See door.h.
  *
  * Order: the front closes what a program passed before it answers the question, as the keeper does: the program's lock
  * lives on as long as a copy is open. It answers a malformed or refused question first: that caller need not wait for a
@@ -8,7 +8,7 @@
  * SIGALRM kills the front if it waits for something that a signal can end: a mount that hangs (killable), a socket that
  * lingers.
  */
-#include "keeper/fronts/front.h"
+#include "keeper/fronts/door.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /*
- * What the keeper and a front tell each other (front.h): one message at a time over a SOCK_SEQPACKET pair, with one
+ * What the keeper and a front tell each other (front.c): one message at a time over a SOCK_SEQPACKET pair, with one
  * descriptor or none.
  *
  *   keeper -- FRONT_RECEIVE, a program's connection --> front    reads a question, looks at what came with it,

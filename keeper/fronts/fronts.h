@@ -1,5 +1,5 @@
 /*
- * Fronts: processes that touch the descriptors of other users in the keeper's place (front.h), so that nothing that one
+ * Fronts: processes that touch the descriptors of other users in the keeper's place (front.c), so that nothing that one
  * user does delays another. This room knows neither sessions nor leases nor files: its owner gets news by callbacks,
  * and embeds struct front_connection where a connection is another user's.
  *

@@ -38,7 +38,7 @@ struct own_locks {
  */
 int own_read(struct own_locks *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st);
 void own_free(struct own_locks *before);
-/* Fills *before with what another process has read (front.h). 0 or -ENOMEM; free it in any case. */
+/* Fills *before with what another process has read (front.c). 0 or -ENOMEM; free it in any case. */
 int own_copy(struct own_locks *before, const struct own_lock *held, size_t count);
 
 size_t own_count(const struct own_locks *before);

@@ -1,5 +1,5 @@
-/* See calledback.h. */
-#include "keeper/leases/calledback.h"
+/* See seenout.h. */
+#include "keeper/leases/seenout.h"
 
 #include "keeper/clock.h"
 

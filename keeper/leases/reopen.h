@@ -15,6 +15,8 @@
 
 #include <stdbool.h>
 
+#include "keeper/guard/table.h"
+
 struct file;
 struct keeper;
 struct lease;
@@ -39,5 +41,14 @@ const char *reopen_trouble(const struct file *file);
 
 /* The file is freed. */
 void reopen_forget(struct file *file);
+
+/*
+ * --- takeup.c: the leases of a keeper that died are taken up from the table. This happens before the loop runs, so it waits for no file
+ * system: the keeper has to renew what it takes up, and one mount that hangs must not prevent that ---
+ */
+
+/* table_take_up()'s callback: makes a lease of one entry. The lease stays closed until the store confirms it, or goes
+ * back. arg: the keeper. Opens the lease's file at once if that cannot block, else in the background. */
+bool takeup_entry(void *arg, const struct table_entry *entry);
 
 #endif

@@ -1,8 +1,7 @@
 /*
- * See takeup.h. That a file cannot be opened says nothing about which processes use it: so every lease of the table is
+ * See reopen.h. That a file cannot be opened says nothing about which processes use it: so every lease of the table is
  * kept, with or without a description (promise 2: it goes back when it is known that no process relies on it).
  */
-#include "keeper/leases/takeup.h"
 
 #include "keeper/leases/keeper.h"
 #include "keeper/guard/table.h"

@@ -1,6 +1,6 @@
 """
 Users of a system keeper who make up what they send: each gets what the kernel would give it, and an answer or the end of its
-connection; the shares of users (quota.h, room.h); and what a user cannot end, or learn, by way of the keeper.
+connection; the shares of users (quota.c, room.c); and what a user cannot end, or learn, by way of the keeper.
 """
 import os
 import signal

@@ -11,12 +11,11 @@
 #include <utlist.h>
 
 #include "keeper/callers/configfile.h"
-#include "keeper/callers/elsewhere.h"
 #include "keeper/callers/ending.h"
 #include "keeper/callers/metrics.h"
 #include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"
-#include "keeper/callers/status.h"
+#include "keeper/callers/control.h"
 #include "keeper/clock.h"
 #include "keeper/guard/deeds.h"
 #include "keeper/kernel/census.h"

@@ -1,5 +1,5 @@
-/* keeper/leases/calledback.h: who keeps its place, and how long nobody is called back again. */
-#include "keeper/leases/calledback.h"
+/* keeper/leases/calledback.c: who keeps its place, and how long nobody is called back again. */
+#include "keeper/leases/seenout.h"
 
 #include "keeper/clock.h"
 #include "tests/unit/suite.h"

@@ -2,17 +2,17 @@
  * keeper/leases/early.c: a real probe and its thread give a lease back, and the loop disarms it at every moment. The store and the table are
  * here.
  */
-#include "tests/unit/probe_fixture.h"
+#include "keeper/leases/act.h"
 
 #include <sched.h>
 #include <stdatomic.h>
 
 #include "keeper/guard/table.h"
 #include "keeper/leases/awaited.h"
-#include "keeper/leases/act.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/requests.h"
+#include "tests/unit/probe_fixture.h"
 
 #define SLOT 7
 

@@ -2,7 +2,7 @@
  * asked to stop. */
 #include "keeper/callers/ending.h"
 
-#include "keeper/callers/control_stop.h"
+#include "keeper/callers/control.h"
 #include "tests/unit/suite.h"
 
 #define IDLE 60000

@@ -1,5 +1,5 @@
 /* The copy of the configuration in force, which the next keeper reads: all of it, or nothing. */
-#include "keeper/callers/kept.h"
+#include "keeper/callers/configfile.h"
 #include "tests/unit/base_folder.h"
 
 static int dir;

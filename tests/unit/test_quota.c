@@ -1,6 +1,5 @@
 /* keeper/callers/quota.c: the shares of users, one kind beside another, and what is left when all was given back. */
 #include "keeper/callers/listener.h"
-#include "keeper/callers/quota.h"
 #include "keeper/callers/session.h"
 #include "keeper/leases/keeper.h"
 #include "tests/unit/suite.h"

@@ -2,7 +2,6 @@
  * keeper/leases/takeup.c: what a dead keeper had becomes a lease of this one, with its file if that can be opened without
  * waiting. Files and leases are real; the table and the room for leases are here.
  */
-#include "keeper/leases/takeup.h"
 
 #include <dirent.h>
 #include <utlist.h>

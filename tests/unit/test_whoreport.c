@@ -1,5 +1,5 @@
-/* keeper/callers/whoreport.h: what is said of the processes that hold a lock. */
-#include "keeper/callers/whoreport.h"
+/* keeper/callers/whoreport.c: what is said of the processes that hold a lock. */
+#include "keeper/callers/who.h"
 
 #include "keeper/callers/picture.h"
 #include "tests/unit/suite.h"
