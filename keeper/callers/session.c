@@ -104,9 +104,11 @@ void session_enter(struct session *s, enum session_state state)
 	struct sessions *sessions = s->keeper->sessions;
 	void (*leave)(struct session * s) = s->leave;
 
-	/* The request is another one only after the session has left SESSION_WAITING. */
-	sessions->waiting[s->request.space] -= s->state == SESSION_WAITING;
-	sessions->waiting[s->request.space] += state == SESSION_WAITING;
+	/* The request is another one only after the session has left SESSION_WAITING. That of an operator may have any `space`. */
+	if (s->state == SESSION_WAITING)
+		sessions->waiting[s->request.space]--;
+	if (state == SESSION_WAITING)
+		sessions->waiting[s->request.space]++;
 	sessions->counts.abandoned += s->state == SESSION_WAITING && state == SESSION_CLOSED;
 	if (s->state == state)
 		return;

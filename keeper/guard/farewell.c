@@ -16,6 +16,7 @@
 #include "keeper/clock.h"
 #include "keeper/guard/lastwords.h"
 #include "keeper/guard/slots.h"
+#include "wire/text.h"
 
 #define FAREWELL_PATH    400 /* bytes of a path that are shown */
 #define FAREWELL_LINE    900
@@ -34,9 +35,7 @@ static void farewell_path(pid_t pid, int fd, const struct table_view *view, char
 		return;
 	}
 	out[len] = '\0';
-	for (char *c = out; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 0x7f)
-			*c = '?';
+	text_make_printable(out, (size_t)len);
 }
 
 static const char *farewell_why(const struct table_view *view)

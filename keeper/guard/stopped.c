@@ -164,7 +164,7 @@ static void stopped_take_stop(struct stopped *s, pid_t tid, int status)
 /* SIGSTOP for the whole process, because ptrace is of no use. */
 static void stopped_signal(struct stopped *s, pid_t pid)
 {
-	struct thread t = {.pid = pid, .tid = pid};
+	struct thread t = {.pid = pid, .tid = pid, .started = family_started(pid)};
 	bool sent;
 	int err;
 
@@ -257,6 +257,16 @@ static int stopped_on_traced(void *arg, pid_t pid, pid_t tid)
 	return family_threads(tracer, stopped_on_tracing, s);
 }
 
+/* Has the process that got SIGSTOP ended? Another one may have its number by now. */
+static bool stopped_has_ended(const struct thread *t)
+{
+	struct procfs_stat stat;
+
+	if (kill(t->pid, 0) != 0 && errno == ESRCH)
+		return true;
+	return t->started && family_stat(t->pid, &stat) && stat.started != t->started; /* mutant: stopped-another */
+}
+
 /* False: it has ended. May add an entry. */
 static bool stopped_still_there(struct stopped *s, struct thread *t)
 {
@@ -275,7 +285,7 @@ static bool stopped_still_there(struct stopped *s, struct thread *t)
 			t->stopped = family_state(tid) == 'Z';
 		return got == 0 || (got == tid && WIFSTOPPED(status));
 	}
-	if (kill(t->pid, 0) != 0 && errno == ESRCH) {
+	if (stopped_has_ended(t)) {
 		signalled_forget(&s->signalled, t->pid);
 		return false;
 	}
@@ -316,9 +326,10 @@ void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room
 	signalled_init(&s->signalled, noted, room);
 	for (size_t i = 0; i < room; i++)
 		if (noted[i].pid && noted[i].noted == TABLE_OURS)
-			threads_add(
-				&s->threads,
-				&(struct thread){.pid = noted[i].pid, .tid = noted[i].pid, .how = THREAD_SIGNALLED});
+			threads_add(&s->threads, &(struct thread){.pid = noted[i].pid,
+								  .tid = noted[i].pid,
+								  .how = THREAD_SIGNALLED,
+								  .started = noted[i].started});
 }
 
 void stopped_limit(struct stopped *s, int64_t limit_ns)

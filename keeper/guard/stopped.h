@@ -59,8 +59,9 @@ struct thread {
 	unsigned tries;   /* ASKED: how often */
 	int64_t asked_ns; /* ASKED: when first */
 	int64_t again_ns; /* ASKED: not again before this */
-	uint64_t started; /* ASKED: family_started(), which tells it from a later thread with the same number */
-	int64_t ran_ns;   /* threads_watch(): its time on a processor; 0: it was inert then */
+	uint64_t
+		started; /* all but TRACED: family_started(), which tells it from a later one with the same number; 0: not known */
+	int64_t ran_ns; /* threads_watch(): its time on a processor; 0: it was inert then */
 	UT_hash_handle hh;
 };
 

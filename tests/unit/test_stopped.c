@@ -77,6 +77,22 @@ TEST(one_in_vfork_is_held)
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
 
+TEST(another_process_with_the_number)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		rest();
+	ck_assert_ptr_nonnull(threads_add(
+		&stopped.threads,
+		&(struct thread){.pid = pid, .tid = pid, .how = THREAD_SIGNALLED, .started = family_started(pid) - 1}));
+	stopped_collect(&stopped);
+	ck_assert_uint_eq(threads_count(&stopped.threads), 0);
+	ck_assert_int_ne(family_state(pid), 'T');
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* A process that runs on in the kernel and never takes its stop cannot be made here. One that is not asked to stop at
  * all can: it is killed, while a held process is not. */
 TEST(one_that_runs_is_killed)
