@@ -18,44 +18,56 @@
 #include "wire/rundir.h"
 #include "wire/text.h"
 
-/* Is the mount in this thread's table? */
-static __attribute__((noinline)) bool protect_finds_mount(uint64_t mount)
+/* Does the path lead to the file, by that mount? The path's servers may be asked. */
+static bool protect_leads_to(const struct recent_key *key, const char *name)
+{
+	struct statx stx;
+
+	return sys(statx, AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC,
+		   STATX_INO | STATX_MNT_ID, &stx) == 0 &&
+	       makedev(stx.stx_dev_major, stx.stx_dev_minor) == key->dev && stx.stx_ino == key->ino &&
+	       stx.stx_mnt_id == key->mount;
+}
+
+/* Is the mount in this thread's table? If that may not be read, or there is no descriptor left for it, the file's path tells. */
+static __attribute__((noinline)) bool protect_finds_mount(const struct recent_key *key, const char *name)
 {
 	long fd = sys(openat, AT_FDCWD, "/proc/thread-self/mountinfo", O_RDONLY | O_CLOEXEC), n = 0;
 	bool found = false, first = true; /* in the first field of a line */
 	uint64_t number = 0;
 	char part[1024];
 
-	while (fd >= 0 && !found && (n = sys(read, fd, part, sizeof(part))) > 0)
+	if (fd < 0)
+		return protect_leads_to(key, name);
+	while (!found && (n = sys(read, fd, part, sizeof(part))) > 0)
 		for (const char *c = part; c < part + n && !found; c++) {
-			found = first && *c == ' ' && number == mount;
+			found = first && *c == ' ' && number == key->mount;
 			first = *c == '\n' || (first && *c != ' ');
 			number = !first || *c == '\n' ? 0 : number * 10 + (unsigned)(*c - '0');
 		}
-	if (fd >= 0)
-		sys(close, fd);
+	sys(close, fd);
 	return found;
 }
 
 /* Looked up once a second, for the mount of the last file. */
-static bool protect_is_mounted(const struct recent_key *key)
+static bool protect_is_mounted(const struct recent_key *key, const char *name)
 {
 	static struct protect_fact fact;
 	bool is;
 
 	return protect_knows(&fact, key->stamp_ns, key->mount, &is) ||
-	       (protect_finds_mount(key->mount) && protect_note(&fact, key->stamp_ns, key->mount, true));
+	       (protect_finds_mount(key, name) && protect_note(&fact, key->stamp_ns, key->mount, true));
 }
 
 /* No rule names the path. Does that prove nothing, since the mount is gone (umount -l) and a rule has covered files of the device? A
  * file system that is mounted is asked nothing: its server may hang. */
-static bool protect_is_adrift(const struct page *page, int fd, const struct recent_key *key)
+static bool protect_is_adrift(const struct page *page, int fd, const struct recent_key *key, const char *name)
 {
 	const bool covered = page_covers(page, key->dev);
 	struct statfs fs;
 
 	if (!key->ino || (!covered && (major(key->dev) || !page_covers(page, PAGE_COVERED_TYPE))) ||
-	    protect_is_mounted(key))
+	    protect_is_mounted(key, name))
 		return false;
 	return covered || fstatfs(fd, &fs) < 0 || page_covers(page, PAGE_COVERED_TYPE | (uint32_t)fs.f_type);
 }
@@ -85,7 +97,7 @@ static __attribute__((noinline)) enum page_answer protect_consult(const struct p
 	if (answer == PAGE_SAYS_REFUSE && say)
 		note_refused(fd, "the configuration is invalid: %s", message);
 	*hash = leases_hash(name);
-	return answer == PAGE_SAYS_NO && key && protect_is_adrift(page, fd, key) ? PAGE_SAYS_NOTHING : answer;
+	return answer == PAGE_SAYS_NO && key && protect_is_adrift(page, fd, key, name) ? PAGE_SAYS_NOTHING : answer;
 }
 
 /* Looked up once a second. A program gets other clocks only by making itself, or a child, enter a time namespace; and a

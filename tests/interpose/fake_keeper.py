@@ -71,6 +71,13 @@ def write_page(directory, *args, **kwargs):
     os.close(fd)
 
 
+def cover(directory, dev):
+    """The page says that rules have covered files of this device."""
+    with open(f"{directory}/page", "r+b") as file:
+        file.seek(LEASES_AT + 128 + BUCKETS * IN_BUCKET * SLOT.size)
+        file.write(struct.pack("<2IQ", 1, 0, dev))
+
+
 def path_hash(path):
     """leases_hash()"""
     path = os.fsencode(path)

@@ -53,6 +53,12 @@ int main(int argc, char **argv)
 		CALL("unlock", flock(fd, LOCK_UN));
 		return 0;
 	}
+	if (strcmp(argv[1], "used-up-later") == 0) {
+		CALL("with the page", flock(must_open("/etc/passwd", O_RDONLY), LOCK_SH | LOCK_NB));
+		use_up();
+		CALL("used up", flock(fd, LOCK_EX));
+		return 0;
+	}
 	if (strcmp(argv[1], "closed") == 0) {
 		fd = dup2(fd, 9);
 		close_range(2, 8, 0);

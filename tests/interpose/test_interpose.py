@@ -284,6 +284,14 @@ def test_the_descriptors_that_a_lock_needs_are_used_up(world):
         assert "Too many open files" in result.stderr and keeper.requests == 1
 
 
+def test_an_unprotected_file_needs_none_of_them(world):
+    """Also beside protected files, where the file's mount must be known."""
+    with world.keeper(rules=[]) as keeper:
+        fk.cover(world.runtime, os.stat(world.lock.parent).st_dev)
+        result = run(world, ("limits", "used-up-later", "{lock}"))
+        assert (result.stdout, result.stderr) == ("with the page: 0 -\nused up: 0 -\n", "") and keeper.requests <= 1
+
+
 def test_nothing_is_written_into_what_was_opened_as_stderr(world):
     data = world.folder / "data" / "database"
     with world.keeper(lambda c: c.receive() and c.send(fk.REFUSED, reason="no, because")):
