@@ -93,14 +93,17 @@ if what == 'new' and open ~= '1' then
 		return {'KNOWN', text}
 	end
 end
--- Hosts that are gone may have seen some grants more than the one that tells.
-local function above(told)
-	told = tonumber(told) or 0
-	return told < MAX_FENCE and told + 2 ^ 32 or 0
+-- No fence is ahead of a clock that goes on: there is room for 1,024 grants per ms (until the year 2248). So one that is not below `least` shows
+-- that the clock went back, or is another one's; and hosts that are gone, or the replica that was promoted, may not have told of some grants more.
+-- Only then: a fence that is ahead of the clock is in danger where no host knows it.
+local function beyond(known, least)
+	return known >= least and known + 2 ^ 32 or least -- mutant: fence-ahead
 end
+local told = tonumber(ARGV[5]) or 0
+told = told < MAX_FENCE and told or 0
 -- A host that knows this incarnation has told before what it had seen of earlier ones.
-if same and caller ~= inc and (tonumber(fence) or 0) < above(ARGV[5]) then
-	fence = number(above(ARGV[5]))
+if same and caller ~= inc then
+	fence = number(beyond(told, tonumber(fence) or 0))
 end
 if not same then
 	local t = redis.call('TIME')
@@ -111,9 +114,7 @@ if not same then
 		table.insert(earlier, 1, inc)
 	end
 	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0' -- mutant: new-memory
-	-- Room for 1,024 grants per ms until the year 2248. Old fences must not come again, neither after the clock
-	-- went back, nor from a replica with another clock that was some grants behind when it was promoted.
-	fence = number(math.max(inc and tonumber(fence) + 2 ^ 32 or 0, above(ARGV[5]), now_ms() * 1024))
+	fence = number(beyond(told, beyond(tonumber(fence) or 0, now_ms() * 1024)))
 end
 if what ~= 'begin' then
 	open = '1'

@@ -170,10 +170,60 @@ void check_forget(void)
 {
 	memset(waited, 0, sizeof(waited));
 	memset(held, 0, sizeof(held));
-	check_forget_rests();
+	memset(rests, 0, sizeof(rests));
 }
 
-void check_forget_rests(void) { memset(rests, 0, sizeof(rests)); }
+/* The fences under which programs had locks, and the last ones of each host and range. */
+#define MAX_FENCES 256
+static struct fence {
+	const char *name;
+	int host;
+	struct store_range range;
+	uint64_t number;
+} fences[MAX_FENCES];
+static bool clock_stepped; /* so a store that lost its memory may begin with smaller fences */
+
+void check_clock_stepped(void)
+{
+	memset(rests, 0, sizeof(rests));
+	clock_stepped = true;
+}
+
+/* The largest fence of the host's leases that cover this lock. 0: it is not known. */
+static uint64_t fence_of(const struct program *p)
+{
+	const struct lease *lease, *next;
+	uint64_t largest = 0;
+
+	if (!p->host->k)
+		return 0;
+	HASH_ITER (hh, p->host->k->leases, lease, next)
+		if (lease_is_ours(lease->state) && lease->fence > largest && lease->range.space == p->held.space &&
+		    lease->range.mode >= p->held.mode && lease->range.from <= p->held.from &&
+		    lease->range.to >= p->held.to && strcmp(lease->lock->file->path, p->host->files[p->file]) == 0)
+			largest = lease->fence;
+	return largest;
+}
+
+/* A later holder has a larger fence than those that other hosts had before. */
+static void check_fence(const struct program *p)
+{
+	const char *name = program_file_name(p->file);
+	uint64_t number = fence_of(p);
+	struct fence *f;
+
+	for (f = fences; number && !clock_stepped && f < fences + MAX_FENCES && f->name; f++) {
+		if (strcmp(f->name, name) != 0)
+			continue;
+		if (f->host != p->host->id && clash(&f->range, &p->held) && f->number >= number)
+			sim_fail("p%d (h%d) has %s with fence %llu, and h%d had %llu before", p->id, p->host->id, name,
+				 (unsigned long long)number, f->host, (unsigned long long)f->number);
+		if (f->host == p->host->id && memcmp(&f->range, &p->held, sizeof(f->range)) == 0)
+			break;
+	}
+	if (number && !clock_stepped && f < fences + MAX_FENCES)
+		*f = (struct fence){.name = name, .host = p->host->id, .range = p->held, .number = number};
+}
 
 static void check_rest(const char *name, const struct entry *granted, bool put_back)
 {
@@ -196,6 +246,7 @@ void check_new_lock(const struct program *p)
 {
 	struct rest *rest = &rests[p->held.space];
 
+	check_fence(p);
 	if (!host_at_least_ms_of(program_file_name(p->file)) || !*rest->token)
 		return;
 	if (strtol(rest->host + 1, NULL, 10) != p->host->id || rest->used)

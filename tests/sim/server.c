@@ -38,7 +38,7 @@ void server_new_identity(void)
 void server_set_clock(int64_t wrong_by_ns)
 {
 	wall_offset = wrong_by_ns;
-	check_forget_rests();
+	check_clock_stepped();
 }
 
 /* --- snapshots --- */

@@ -278,7 +278,7 @@ void check_step(void); /* after every event */
 void check_lock(const char *name, const struct redisReply *leases, const struct redisReply *waiters,
 		const char *pass_token, bool puts_back);
 void check_forget(void);                            /* the store was changed by a fault */
-void check_forget_rests(void);                      /* the server's clock was stepped */
+void check_clock_stepped(void);                     /* that of the server */
 void check_new_lock(const struct program *program); /* it has a lock that it did not have before its call */
 void check_end(void);
 void check_describe(void);

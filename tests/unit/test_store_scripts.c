@@ -357,29 +357,6 @@ TEST(a_job_stays_with_its_entry)
 	ck_assert_ptr_null(strstr(call(SCRIPT_DUMP, NULL), " -"));
 }
 
-/* What hosts have is renewed, shrunk, given back and handed over; nothing new is granted. */
-TEST(a_full_store_refuses_only_new_locks)
-{
-	char fence[24];
-
-	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(acquire("A", 'a', 'x')));
-	acquire("B", 'b', 's');
-	acquire("C", 'c', 'x');
-	command("CONFIG SET maxmemory 1");
-	assert_starts(acquire("A", 'd', 'x', .name = "other"), "OOM ");
-	assert_says(call(SCRIPT_BEAT, "A", "0", "0", NULL), "OK");
-	assert_starts(call(SCRIPT_CONFIRM, "A", token('a'), fence, NULL), "OK ");
-	assert_says(call(SCRIPT_SHRINK, token('a'), NULL), "OK");
-	assert_starts(call(SCRIPT_CONFIRM, "B", token('b'), "1", NULL), "GONE");
-	assert_starts(heard(), "A: recall ");
-	assert_starts(heard(), "A: recall ");
-	assert_starts(heard(), "B: granted ");
-	assert_says(release('b'), "OK");
-	assert_says(release('a'), "OK");
-	assert_starts(call(SCRIPT_STORE, "begin", "3000", NULL), "OK ");
-	command("CONFIG SET maxmemory 0");
-}
-
 TEST(a_thousand_entries)
 {
 	char tokens[33], from[24], to[24];
