@@ -88,9 +88,10 @@ $(BUILD)/dflock-net: $(NET_OBJ) $(SAN_OBJ) $(CORE)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -pthread
 # The shim: libc only, never sanitized, its names hidden but for the list in exports.map. Each program maps it when it starts: in
 # two pieces, instead of four that would keep read-only data from being executable. Functions of wire/ that it does not call are left out.
-# musl lacks what distributions' flags add on their own: functions that check sizes, and on arm64 the stack protector's variable, which
-# is in glibc's dynamic linker (shim/oldlibc.h).
-SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize% -Wp%,$(CFLAGS)) -U_FORTIFY_SOURCE $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),-fno-stack-protector) \
+# musl lacks what compilers add on their own (shim/oldlibc.h): functions that check sizes; on arm64 the stack protector's variable, which
+# is in glibc's dynamic linker, and __getauxval(), by which libgcc chooses atomic instructions.
+SHIM_ARM64  := $(if $(filter aarch64-%,$(shell $(CC) -dumpmachine)),-fno-stack-protector -mno-outline-atomics)
+SHIM_CFLAGS := $(filter-out -fsanitize% -fno-sanitize% -Wp%,$(CFLAGS)) -U_FORTIFY_SOURCE $(SHIM_ARM64) \
                -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-plt -ffunction-sections
 $(BUILD)/libdflock.so: $(SHIM_OBJ) shim/exports.map
 	$(call say,LD)

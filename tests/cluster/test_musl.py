@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from harness import wait_until
+from harness import netted, wait_until
 from harness.host import CLI, ROOT, SHIM
 
 from keepers import leases
@@ -77,6 +77,17 @@ def test_they_exclude_each_other(two, musl, first, lock, unlock):
     assert a.do(unlock) == "ok"
     assert b.heard()[0] == "ok"
     assert a.do(trying) == "EAGAIN"
+
+
+def test_below_the_net(two, musl):
+    """The library is loaded there, too, and its lock calls carry the key of the net."""
+    a, b = netted.opened(two[0], musl), opened(two[1])
+    for lock, unlock in (("flock 0 ex nb", "flock 0 un"), ("setlk 0 ex 0 10", "setlk 0 un 0 10"), ("setlk 0 ex 0 10 w ofd", "setlk 0 un 0 10 ofd")):
+        assert a.do(lock) == "ok"
+        assert b.do(lock.replace(" w", "")) == "EAGAIN"
+        assert a.do(unlock) == "ok"
+    assert b.do("flock 0 ex nb") == "ok"
+    assert a.do("flock 0 ex nb") == "EAGAIN"
 
 
 def test_a_job_of_both(two, built):
