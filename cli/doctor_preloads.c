@@ -71,12 +71,13 @@ static void check_line(struct search *s, const char *path, int number, char *lin
 
 static void check_file(struct search *s, const char *path)
 {
-	/* O_NONBLOCK: the entry may be a pipe, and opening that must not wait. Links are other names of units. Files that this
-	 * user may not read (other users' crontabs) are left to their owners. */
+	/* O_NONBLOCK: the entry may be a pipe, and opening that must not wait. Links are other names of units. Other users' crontabs are left
+	 * to their owners: the linker maps what they name, and a file that was made for it can execute code there (as with ldd). */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW), number = 0;
 	bool all_names = !strcmp(path, "/etc/ld.so.preload");
 	struct stat st;
-	char *text = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? malloc(MAX_BYTES + 1) : NULL;
+	bool ours = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (!st.st_uid || st.st_uid == geteuid());
+	char *text = ours ? malloc(MAX_BYTES + 1) : NULL;
 	ssize_t n = text ? read(fd, text, MAX_BYTES) : -1;
 	char *rest = text, *line;
 

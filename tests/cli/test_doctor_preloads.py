@@ -63,6 +63,13 @@ def test_what_is_in_order(host, line):
     assert missing(found) == [], found.done
 
 
+def test_what_another_user_names_is_not_given_to_the_linker(host):
+    """Not even by root: it would map a file of that user's."""
+    path = "/var/spool/cron/crontabs/mallory"
+    found = doctor(host, f"echo LD_PRELOAD={GONE} >{path}; chown 12345 {path}")
+    assert missing(found) == [], found.done
+
+
 def test_what_is_no_file_does_not_hold_it_up(host):
     found = doctor(host, "mkfifo /etc/cron.d/pipe", "ln -s /dev/zero /etc/cron.d/zero",
                    "yes 'LD_PRELOAD=/x/libdflock.so' | head -c 3000000 >/etc/cron.d/large")
