@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "keeper/clock.h"
+#include "keeper/guard/inherit.h"
 #include "keeper/kernel/family.h"
 
 #define RUNEVENT_PATH    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -62,19 +63,6 @@ static void runevent_set_environment(void)
 	setenv("LOGNAME", user->pw_name, 1);
 }
 
-/* The keeper of a system has a value that keeps the kernel from killing it. */
-static void runevent_set_oom(void)
-{
-	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
-	char text[16] = "";
-
-	if (fd < 0)
-		return;
-	if (read(fd, text, sizeof(text) - 1) > 0 && atoi(text) < 0 && pwrite(fd, "0", 1, 0) < 0)
-		text[0] = '\0'; /* then it stays */
-	close(fd);
-}
-
 static void runevent_set_limits(void)
 {
 	const struct sched_param plain = {0};
@@ -87,7 +75,7 @@ static void runevent_set_limits(void)
 	sched_setscheduler(0, SCHED_OTHER, &plain);
 	setpriority(PRIO_PROCESS, 0, 0);
 	umask(022);
-	runevent_set_oom();
+	inherit_reset_oom(-1); /* the keeper of a system has a value that keeps the kernel from killing it */
 }
 
 __attribute__((noreturn)) static void runevent_exec(char **words, int out)

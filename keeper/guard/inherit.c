@@ -56,15 +56,14 @@ static void take_back_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* A higher value makes the kernel kill the keeper before others. */
-static void take_back_oom(void)
+void inherit_reset_oom(int sign)
 {
 	int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
 	char text[16] = "";
 
 	if (fd < 0)
 		return;
-	if (read(fd, text, sizeof(text) - 1) > 0 && atoi(text) > 0 && pwrite(fd, "0", 1, 0) < 0)
+	if (read(fd, text, sizeof(text) - 1) > 0 && sign * atoi(text) > 0 && pwrite(fd, "0", 1, 0) < 0)
 		text[0] = '\0'; /* a limit that root has set: it cannot be changed */
 	close(fd);
 }
@@ -84,7 +83,7 @@ void inherit_take_back(void)
 	syscall(SYS_set_mempolicy, MEMORY_FROM_ANY_NODE, NULL, 0);
 	syscall(SYS_ioprio_set, IOPRIO_OF_PROCESS, 0, 0);
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
-	take_back_oom();
+	inherit_reset_oom(1); /* the kernel would kill the keeper before others */
 	take_back_limits();
 	take_back_signals();
 }

@@ -18,6 +18,9 @@
 /* First thing in main(), before there are threads. Changes errno. */
 void inherit_take_back(void);
 
+/* Makes oom_score_adj 0 if it is above (sign 1) or below (-1) that, and if this process may. Any process. */
+void inherit_reset_oom(int sign);
+
 /* Logs what could not be taken back and may cost leases. After log_init(). */
 void inherit_tell(void);
 

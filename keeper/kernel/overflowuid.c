@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "procfs/procfs.h"
 
 #define ALL_UIDS 4294967295u /* all but -1, which is no uid */
 
@@ -21,25 +22,14 @@ bool overflowuid_maps_all(const char *uid_map)
 	return sum >= ALL_UIDS;
 }
 
-/* False if it cannot be read, or not as a whole. */
-static bool read_file(const char *path, char *text, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-
-	if (fd >= 0)
-		close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	return n > 0 && (size_t)n < size - 1;
-}
-
 uid_t overflowuid_get(void)
 {
 	char text[16384]; /* 340 extents of 33 bytes */
+	ssize_t n = procfs_head(AT_FDCWD, "/proc/self/uid_map", text, sizeof(text));
 
-	if (read_file("/proc/self/uid_map", text, sizeof(text)) && overflowuid_maps_all(text))
+	if (n > 0 && n < (ssize_t)sizeof(text) - 1 && overflowuid_maps_all(text))
 		return OVERFLOWUID_NONE;
-	if (read_file("/proc/sys/kernel/overflowuid", text, sizeof(text)))
+	if (procfs_head(AT_FDCWD, "/proc/sys/kernel/overflowuid", text, sizeof(text)) > 0)
 		return (uid_t)strtoul(text, NULL, 10);
 	return OVERFLOWUID_DEFAULT;
 }

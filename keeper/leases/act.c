@@ -70,7 +70,7 @@ static void become_shared(struct lease *lease)
 {
 	table_share(lease_keeper(lease)->table, lease->slot);
 	lease->range.mode = WIRE_SHARED;
-	touched_add(lease->lock);
+	touched_add(&lease->lock->file->keeper->touched, lease->lock->file->name, lease->lock->space);
 }
 
 static const char *lose_why(const struct lease *lease, enum table_why why)

@@ -294,7 +294,7 @@ void lease_free(struct lease *lease)
 	struct lock *lock = lease->lock;
 
 	free(lease->key);
-	touched_add(lock);
+	touched_add(&lock->file->keeper->touched, lock->file->name, lock->space);
 	free(lease->recalled.askers);
 	lease->recalled.askers = NULL;
 	lease->recalled.asker_count = 0;

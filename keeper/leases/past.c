@@ -366,7 +366,7 @@ static void past_look(uv_timer_t *timer)
 	p->rules_changed = false;
 	p->looking = true;
 	p->look++;
-	touched_set(k, true);
+	touched_set(&k->touched, true);
 	if (uv_queue_work(k->loop, &p->work, past_work, on_past_listed) != 0)
 		past_rest(k);
 }
@@ -377,7 +377,7 @@ static void past_rest(struct keeper *k)
 	int64_t pause_ms = SHARE * p->ran_ns / NS_PER_MS, least_ms = k->config->lease.past_look_ms;
 
 	past_forget_wanted(p);
-	touched_set(k, false);
+	touched_set(&k->touched, false);
 	p->took_ns = p->ran_ns;
 	p->looking = false;
 	if (p->on && !k->leaving && least_ms)

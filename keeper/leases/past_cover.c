@@ -67,7 +67,7 @@ static bool past_changes(const struct lock *lock)
 
 enum past_cover past_cover_of(struct keeper *k, const struct procfs_lock *lock, const char *name, bool plain)
 {
-	bool unsure = k->lost.losing || touched_has(k, name, lock->space), further = true;
+	bool unsure = k->lost.losing || touched_has(&k->touched, name, lock->space), further = true;
 	const struct file *file, *next;
 	const struct lost_lease *lost;
 	int64_t at = lock->from;

@@ -10,12 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire/leases.h"
 #include "wire/msg.h"
 
 #define TOUCHED_BITS 65536
-
-struct keeper;
-struct lock;
 
 /* Part of struct keeper. */
 struct touched {
@@ -23,11 +21,31 @@ struct touched {
 	uint8_t bits[TOUCHED_BITS / 8];
 };
 
-/* Begins, or ends, to note which names' leases and questions end. None is noted then. */
-void touched_set(struct keeper *k, bool on);
+static inline unsigned touched_bit(const char *name, enum wire_space space)
+{
+	return (unsigned)((leases_hash(name) ^ (uint64_t)space) % TOUCHED_BITS);
+}
 
-/* A lease of the lock has ended or covers less than before, or a question about it has ended. */
-void touched_add(const struct lock *lock);
-bool touched_has(const struct keeper *k, const char *name, enum wire_space space);
+/* Begins, or ends, to note which names' leases and questions end. None is noted then. */
+static inline void touched_set(struct touched *t, bool on)
+{
+	*t = (struct touched){.on = on};
+}
+
+/* A lease of this name and space has ended or covers less than before, or a question about it has ended. */
+static inline void touched_add(struct touched *t, const char *name, enum wire_space space)
+{
+	unsigned bit = t->on ? touched_bit(name, space) : 0;
+
+	if (t->on)
+		t->bits[bit / 8] |= (uint8_t)(1 << bit % 8);
+}
+
+static inline bool touched_has(const struct touched *t, const char *name, enum wire_space space)
+{
+	unsigned bit = touched_bit(name, space);
+
+	return t->bits[bit / 8] & 1 << bit % 8;
+}
 
 #endif

@@ -34,7 +34,7 @@ void waiters_remove(struct waiter *waiter)
 	waiter->why = NULL;
 	waiter->lock = NULL;
 	DL_DELETE(lock->waiters, waiter);
-	touched_add(lock);
+	touched_add(&lock->file->keeper->touched, lock->file->name, lock->space);
 	if (pinned)
 		waiters_unpinned(lock);
 	file_unused(lock->file);
