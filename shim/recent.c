@@ -56,8 +56,9 @@ bool recent_key(int fd, int64_t stamp_ns, struct recent_key *key)
 		.era = era,
 		.ctime_ns = stx.stx_ctime.tv_sec * 1000000000 + stx.stx_ctime.tv_nsec,
 	};
-	/* A directory has several links but one name. */
-	return (stx.stx_mask & RECENT_MASK) == RECENT_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode));
+	/* A directory has several links but one name. IMMUTABLE: recent.h. */
+	return (stx.stx_mask & RECENT_MASK) == RECENT_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode)) &&
+	       stx.stx_attributes_mask & STATX_ATTR_IMMUTABLE;
 }
 
 static unsigned int recent_slot_of(const struct recent_key *key)

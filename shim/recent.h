@@ -14,6 +14,9 @@
  * A file that is written all the time always has another change time. Then the path is read again, but if it is the
  * one of the last look, the page need not be asked again, nor what the page depends on (recent_find_path()).
  *
+ * Not where a server keeps the change time (FUSE, NFS): this kernel may learn of it after the rename, even its own. vfat does not
+ * change it. File systems that know whether a file is immutable keep the time themselves; on others no file is remembered.
+ *
  * When does an equal change time mean that nothing has changed? File systems stamp with a clock that ticks: every 10 ms
  * or less, or once in one or two seconds (a time of a whole second may mean that). A change in the tick of the one
  * before it leaves the time as it was. So a time must be older than two ticks before the path is read: later changes

@@ -164,6 +164,23 @@ def test_a_file_that_gets_a_protected_name(world, how):
         assert done.stdout == "as OTHER: 0 -\nagain: 0 -\nas FILE: 0 -\n" and keeper.requests == 1
 
 
+@needs_root
+def test_a_file_of_a_server_that_gets_a_protected_name(world):
+    """Its change time is the server's, and the kernel goes by the last one that it has heard of."""
+    view = world.folder / "view"
+    view.mkdir()
+    subprocess.run(["bindfs", world.lock.parent, view], check=True)
+    try:
+        world.lock = view / "the.lock"
+        (view / "other").touch()
+        wait_until(lambda: time.time_ns() > (view / "other").stat().st_ctime_ns + 30_000_000, "the file is old enough")
+        with world.keeper() as keeper:
+            done = world.run("moves", "rename", view / "other", world.lock)
+            assert done.stdout == "as OTHER: 0 -\nagain: 0 -\nas FILE: 0 -\n" and keeper.requests == 1
+    finally:
+        subprocess.run(["umount", view], check=True)
+
+
 def test_a_file_that_is_called_deleted(world):
     name = world.lock.parent / "x (deleted)"
     with world.keeper(rules=[(fk.PATH, str(name)), (fk.PATH, str(name)[:-10])]) as keeper:
