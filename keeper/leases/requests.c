@@ -396,8 +396,7 @@ static void on_release(void *arg, const struct store_reply *reply)
 	struct keeper *k = lease_keeper(lease);
 	/* A lease without a fence, of which no caller was told, needs no release: the recall of an unknown token clears
 	 * it. */
-	bool done = reply->status == STORE_OK || reply->status == STORE_GONE ||
-		    (reply->status == STORE_ERROR && !lease->fence);
+	bool done = reply->status == STORE_OK || (reply->status == STORE_ERROR && !lease->fence);
 
 	if (lease->probed.early) { /* mutant: early-answer */
 		lease->probed.early_refused = !done;

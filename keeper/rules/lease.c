@@ -22,7 +22,6 @@ static const struct cell table[LEASE_STATES][LEASE_EVENTS] = {
 	[LEASE_ASKING] =
 		{
 			[LEASE_CUE_GRANTED] = STEP(OPEN, REOPEN),
-			[LEASE_CUE_REFUSED] = STEP(RELEASING, RELEASE),
 			[LEASE_CUE_UNSENT] = STEP(ENDED, NOTHING),
 			[LEASE_CUE_UNWANTED] = STEP(RELEASING, RELEASE),
 			/* Another host saw this host's token as a lease: the message that granted it was lost, or is
@@ -182,7 +181,6 @@ const char *lease_cue_name(enum lease_cue event)
 {
 	static const char *const names[LEASE_EVENTS] = {
 		[LEASE_CUE_GRANTED] = "granted",
-		[LEASE_CUE_REFUSED] = "refused",
 		[LEASE_CUE_UNSENT] = "unsent",
 		[LEASE_CUE_UNWANTED] = "unwanted",
 		[LEASE_CUE_RECALLED] = "recalled",

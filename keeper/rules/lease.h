@@ -76,7 +76,6 @@ enum lease_state {
 
 enum lease_cue {
 	LEASE_CUE_GRANTED,    /* the store granted it */
-	LEASE_CUE_REFUSED,    /* the store answered with an error: it is not known what it has */
 	LEASE_CUE_UNSENT,     /* the request could not even be sent */
 	LEASE_CUE_UNWANTED,   /* no caller waits for it any more */
 	LEASE_CUE_RECALLED,   /* another host waits for it */
