@@ -185,10 +185,18 @@ static void start_find_beside(const char *library, char path[PATH_MAX])
 		path[0] = '\0';
 }
 
+/* Not libc's sigaction(): musl's takes a lock for SIGABRT, which another thread may have held (fork() does). All zero, it is SIG_DFL on every
+ * architecture, and as long as the longest. */
+static void start_default(int sig)
+{
+	static const unsigned long action[8];
+
+	sys(rt_sigaction, sig, action, NULL, (long)SYS_SIGNALS_BYTES);
+}
+
 /* Not inlined: the program's thread would have it on its stack, too. */
 static _Noreturn __attribute__((noinline)) void start_become_keeper(const struct start_plan *plan, int ready)
 {
-	const struct sigaction plain = {.sa_handler = SIG_DFL};
 	const struct sys_signals none = {{0}};
 	char path[PATH_MAX];
 	long ret;
@@ -206,7 +214,7 @@ static _Noreturn __attribute__((noinline)) void start_become_keeper(const struct
 		start_give_up("the keeper cannot run as the user ", "of this program", ret);
 	/* exec resets handlers, but not ignored signals. */
 	for (int sig = 1; sig < _NSIG; sig++)
-		sigaction(sig, &plain, NULL);
+		start_default(sig);
 	sys(rt_sigprocmask, SIG_SETMASK, &none, NULL, (long)SYS_SIGNALS_BYTES);
 	/* That of setarch(8). The keeper itself undoes the rest of what it has inherited (keeper/guard/inherit.h). */
 	sys(personality, 0UL);

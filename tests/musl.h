@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +13,10 @@
 #define LOCK_READ 64
 #define fcntl64   fcntl
 #define __fcntl   fcntl
+
+/* glibc's on x86-64. The library needs nearly as much, and musl would give a thread 2 KiB. */
+#undef PTHREAD_STACK_MIN
+#define PTHREAD_STACK_MIN 16384
 
 static inline int close_range(unsigned int first, unsigned int last, int flags)
 {

@@ -56,6 +56,13 @@ def test_many_at_once(world):
     assert done.stdout == "failures: 0\nopen: 0 1 2\n", done.stderr
 
 
+def test_beside_a_fork_that_holds_locks_of_libc(world):
+    """The new processes have them locked for ever. musl forks by fork(), and takes a lock then that its sigaction() takes for SIGABRT."""
+    world.own_shim()
+    done = world.run("places", "threads-fork", world.lock, wrap=["strace", "-f", "-o", "/dev/null", "-e", "inject=fork:delay_enter=300000"])
+    assert done.stdout == "failures: 0\nopen: 0 1 2\n", done.stderr
+
+
 @pytest.mark.parametrize("where", ["handler", "vfork", "cancel", "constructor"])
 def test_from_unusual_places(world, where):
     world.own_shim()
