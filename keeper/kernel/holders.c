@@ -26,7 +26,8 @@
 #include "procfs/procfs.h"
 #include "wire/msg.h"
 
-#define TURN_NS (NS_PER_MS / 10) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go, at first */
+#define UNITE_MIN 1024
+#define TURN_NS   (NS_PER_MS / 10) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go, at first */
 
 /* A descriptor table that has not been read to its end: of the process, or of a thread that has its own. */
 struct holders_rest {
@@ -39,8 +40,9 @@ struct holders_state {
 	struct holders_search *ask;
 	struct file_index index;
 	struct procfs_text text;
-	UT_array found; /* struct holder: of the process that is being looked at, unless HOLDERS_AT_ONCE */
-	UT_array rests; /* struct holders_rest */
+	UT_array found;  /* struct holder: of the process that is being looked at, unless HOLDERS_AT_ONCE */
+	UT_array rests;  /* struct holders_rest */
+	size_t unite_at; /* when there are so many found, copies are dropped */
 	int64_t turn_ns;
 	size_t unseen;
 	int error;
@@ -69,6 +71,41 @@ static int holders_failed(struct holders_state *s, int err)
 	return -EACCES;
 }
 
+/* --- what was found of a process --- */
+
+static int holders_compare(const void *a, const void *b)
+{
+	const struct holder *x = a, *y = b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	if (x->space != y->space)
+		return x->space < y->space ? -1 : 1;
+	if (x->owner != y->owner)
+		return x->owner < y->owner ? -1 : 1;
+	if (x->mode != y->mode)
+		return x->mode < y->mode ? -1 : 1;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	if (x->to != y->to)
+		return x->to < y->to ? -1 : 1;
+	return x->locker < y->locker ? -1 : x->locker > y->locker;
+}
+
+/* Each copy of a descriptor shows the same locks: keeps one of each. */
+static void holders_unite(struct holders_state *s)
+{
+	struct holder *found = array_items(&s->found);
+	size_t count = utarray_len(&s->found), kept = 0;
+
+	array_sort(&s->found, holders_compare);
+	for (size_t i = 0; i < count; i++)
+		if (!kept || holders_compare(&found[kept - 1], &found[i]))
+			found[kept++] = found[i];
+	array_cut(&s->found, kept);
+	s->unite_at = 2 * kept + UNITE_MIN;
+}
+
 /* --- one descriptor --- */
 
 /* `first` has the number that the lock line shows. Where another file may have the same number, stat decides. If stat
@@ -95,8 +132,11 @@ static int holders_tell(struct holders_look *look, const struct holder *h)
 	struct holders_state *s = look->search;
 	int ret;
 
-	if (!(s->ask->how & HOLDERS_AT_ONCE))
+	if (!(s->ask->how & HOLDERS_AT_ONCE)) {
+		if (utarray_len(&s->found) >= s->unite_at) /* mutant: holders-unite */
+			holders_unite(s);
 		return array_push(&s->found, h, sizeof(*h));
+	}
 	ret = s->ask->cb(s->ask->arg, h);
 	look->enough = look->enough || ret == HOLDERS_LATER;
 	return ret == HOLDERS_LATER ? 0 : ret;
@@ -245,25 +285,6 @@ static int holders_look_at_threads(struct holders_state *s, int procfd, pid_t pi
 
 /* --- processes --- */
 
-static int holders_compare(const void *a, const void *b)
-{
-	const struct holder *x = a, *y = b;
-
-	if (x->file != y->file)
-		return x->file < y->file ? -1 : 1;
-	if (x->space != y->space)
-		return x->space < y->space ? -1 : 1;
-	if (x->owner != y->owner)
-		return x->owner < y->owner ? -1 : 1;
-	if (x->mode != y->mode)
-		return x->mode < y->mode ? -1 : 1;
-	if (x->from != y->from)
-		return x->from < y->from ? -1 : 1;
-	if (x->to != y->to)
-		return x->to < y->to ? -1 : 1;
-	return x->locker < y->locker ? -1 : x->locker > y->locker;
-}
-
 static void holders_read_start(int procfd, struct holder *h)
 {
 	struct timespec real, boot;
@@ -279,21 +300,19 @@ static void holders_read_start(int procfd, struct holder *h)
 
 static int holders_report(struct holders_state *s, int procfd)
 {
-	struct holder *found = array_items(&s->found), about = {0};
+	struct holder about = {0};
 	char command[COMMAND_BYTES] = "";
 	int ret = 0;
 
 	if (!utarray_len(&s->found))
 		return 0;
-	array_sort(&s->found, holders_compare);
+	holders_unite(s);
 	if (s->ask->how & HOLDERS_COMMANDS)
 		command_read(procfd, command);
 	holders_read_start(procfd, &about);
 	for (size_t i = 0; i < utarray_len(&s->found) && !ret; i++) {
-		struct holder *h = &found[i];
+		struct holder *h = array_at(&s->found, i);
 
-		if (i && !holders_compare(h - 1, h))
-			continue;
 		h->started = about.started;
 		h->start_ticks = about.start_ticks;
 		h->command = command;
@@ -381,7 +400,7 @@ static int holders_search_these(struct holders_state *s)
 
 int holders_search(struct holders_search *ask)
 {
-	struct holders_state s = {.ask = ask, .turn_ns = TURN_NS};
+	struct holders_state s = {.ask = ask, .turn_ns = TURN_NS, .unite_at = UNITE_MIN};
 	int ret;
 
 	ask->unseen = 0;

@@ -280,6 +280,7 @@ UNIT = {
         "a keeper that cannot start leaves leases behind": [put("supervise-cannot", "!table_in_use(&s->table)", "true")],
         "a parent without room for a process leaves leases behind": [condition("supervise-no-fork", "true")],
     },
+    "test_holders": {"copies of a descriptor fill the memory": [condition("holders-unite", "false")]},
     "test_stopped": {"another process with the number is stopped": [put("stopped-another", "stat.started != t->started", "false")]},
     "test_relying": {"init counts as a holder": [condition("look-init", "false")]},
     "test_supervise_signals": {"two signals at once are two": [condition("supervise-again", "true")]},

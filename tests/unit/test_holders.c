@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include "tests/unit/suite.h"
@@ -269,6 +270,45 @@ static void inherited_by_grandchild(void)
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	_exit(0);
+}
+
+/* 2000 descriptors, each of which shows 200 locks. */
+static void many_copies(void)
+{
+	int fd = open_file(0);
+
+	for (int i = 0; i < 200; i++) {
+		struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2 * i, .l_len = 1};
+
+		must(!fcntl(fd, F_OFD_SETLK, &l));
+	}
+	for (int i = 0; i < 2000; i++)
+		must(dup(fd) >= 0);
+}
+
+static int count_them(void *arg, const struct holder *h)
+{
+	(void)h;
+	++*(size_t *)arg;
+	return 0;
+}
+
+/* Else a user could have the keeper take all memory of the machine. */
+TEST(copies_of_a_descriptor_take_no_memory)
+{
+	const struct rlimit before = {RLIM_INFINITY, RLIM_INFINITY};
+	size_t count = 0, pages = 0;
+	struct holders_search ask = {.files = files, .count = 2, .cb = count_them, .arg = &count};
+	struct child a = start(many_copies);
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	ck_assert_int_eq(fscanf(f, "%zu", &pages), 1);
+	fclose(f);
+	setrlimit(RLIMIT_AS, &(struct rlimit){(pages << 12) + (16 << 20), before.rlim_max});
+	ck_assert_int_eq(holders_search(&ask), 0);
+	setrlimit(RLIMIT_AS, &before);
+	ck_assert_uint_eq(count, 200);
+	end(a);
 }
 
 TEST(finds_the_process_that_inherited_the_lock)
