@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from harness import wait_until
+from harness import netted, wait_until
 
 LONG = "ttl_ms = 20000; probe_ms = 5000;"  # nothing runs out while a test looks
 HOLD = "echo held; read line"
@@ -16,9 +16,23 @@ def opened(host, name="f", flags="rwc"):
     return agent
 
 
+@pytest.fixture(params=["preload", "net"])
+def open_at(request):
+    """opened() of a program with the preload, and of a static one under the net: what holds for both is tested once."""
+    return opened if request.param == "preload" else netted.opened
+
+
 def held(host, **want):
     """The leases in the host's status that have these values."""
     return [l for l in host.status()["leases"] if all(l[k] == v for k, v in want.items())]
+
+
+def wanted_elsewhere(host):
+    wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
+
+
+def queued(host):
+    wait_until(lambda: held(host, note="waits for another host"), f"{host.name} is queued")
 
 
 def leases(host, name="f", **want):

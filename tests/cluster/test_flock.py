@@ -8,17 +8,13 @@ import pytest
 from harness import wait_until
 from harness.host import BUILD, SHIM
 
-from keepers import held, opened
-
-
-def wanted_elsewhere(host):
-    wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
+from keepers import held, open_at, opened, wanted_elsewhere  # noqa: F401 (fixture)
 
 
 @pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True),
                                                    ("sh", "sh", False)])
-def test_modes(two, first, second, excludes):
-    a, b = opened(two[0]), opened(two[1])
+def test_modes(two, open_at, first, second, excludes):
+    a, b = open_at(two[0]), open_at(two[1])
     assert a.do(f"flock 0 {first} nb") == "ok"
     assert b.do(f"flock 0 {second} nb") == ("EAGAIN" if excludes else "ok")
     assert a.do("flock 0 un") == "ok"
@@ -33,8 +29,8 @@ def test_without_shim_nothing_excludes(make_host, first, second):
     assert b.do(f"flock 0 {second} nb") == "ok"
 
 
-def test_waiter_gets_it_soon_after_unlock(two):
-    a, b = opened(two[0]), opened(two[1])
+def test_waiter_gets_it_soon_after_unlock(two, open_at):
+    a, b = open_at(two[0]), open_at(two[1])
     assert a.do("flock 0 ex") == "ok"
     b.say("flock 0 ex")
     wanted_elsewhere(two[0])
@@ -42,6 +38,7 @@ def test_waiter_gets_it_soon_after_unlock(two):
     unlocked = a.say("flock 0 un").heard()[1]
     word, got = b.heard()
     assert word == "ok" and got > unlocked - 2_000_000
+    assert a.do("flock 0 sh nb") == "EAGAIN"
 
 
 @pytest.mark.parametrize("end", ["close", "kill", "exit"])
@@ -87,8 +84,8 @@ def test_upgraders_on_two_hosts_both_succeed(two):
     assert second.heard()[0] == "ok"
 
 
-def test_failed_nonblocking_upgrade_loses_the_lock(two):
-    a, b = opened(two[0]), opened(two[1])
+def test_failed_nonblocking_upgrade_loses_the_lock(two, open_at):
+    a, b = open_at(two[0]), open_at(two[1])
     assert a.do("flock 0 sh") == "ok"
     assert b.do("flock 0 sh") == "ok"
     assert b.do("flock 0 ex nb") == "EAGAIN"
@@ -155,23 +152,21 @@ def test_two_files_under_one_name_on_one_host(make_host):
     assert two_.heard()[0] == "ok"
 
 
-def test_interrupted_wait_leaves_no_waiter(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex") == "ok"
+@pytest.mark.parametrize("command", ["flock 0 ex", "setlk 0 ex 0 1 w"])
+def test_a_signal_ends_the_wait(two, open_at, command):
+    """Nothing is left of it. Where the handler says so, the call goes on."""
+    a, b = open_at(two[0]), open_at(two[1])
+    assert a.do(command) == "ok"
     b.do("alarm 200")
-    assert b.do("flock 0 ex") == "EINTR"
+    assert b.do(command) == "EINTR"
     wait_until(lambda: not held(two[1]), "nothing is left of the wait")
     locks = two[0].status()["cluster"]["locks"]
     assert [len(l["waiters"]) for l in locks if l["name"] == "t/f"] == [0]
-
-
-def test_restarting_handler_goes_on_waiting(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex") == "ok"
     b.do("restart 100")
-    b.say("flock 0 ex")
+    b.say(command)
+    wanted_elsewhere(two[0])
     assert b.silent(0.5)
-    a.do("flock 0 un")
+    assert a.do("close 0") == "ok"
     assert b.heard()[0] == "ok"
 
 

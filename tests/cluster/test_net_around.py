@@ -12,12 +12,13 @@ import subprocess
 
 import pytest
 from harness import Job, wait_until
-from harness.host import BUILD, CLI, Agent
+from harness.host import BUILD, CLI
+from harness.netted import STATIC, opened
 
 from jobs import LEASE
-from keepers import LONG, held
+import keepers
+from keepers import LONG, wanted_elsewhere
 
-STATIC = os.path.join(BUILD, "tests/net/agent")
 DYNAMIC = os.path.join(BUILD, "tests/agents/agent")
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net")
 NETTED = [CLI, "run", "--net=on", "--"]
@@ -29,28 +30,8 @@ def two(make_host):
     return [make_host(name, shim=False, lease=LONG) for name in "ab"]
 
 
-class Netted(Agent):
-    """An agent under the net, a static program unless words say otherwise."""
-
-    def __init__(self, host, *words, **more):
-        self.process = subprocess.Popen([*NETTED, *(words or [STATIC])], env=host.env(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        bufsize=0, **more)
-        self.pid = self.process.pid
-        host.agents.append(self)
-
-
-def opened(host, *words, **more):
-    agent = Netted(host, *words, **more)
-    assert agent.do(f"open 0 {host.path('f')} rwc", 60) == "ok"
-    return agent
-
-
 def job(host, *words, **more):
     return Job(host, *NETTED, *words, **more)
-
-
-def wanted_elsewhere(host):
-    wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
 
 
 def no_supervisor(host):
@@ -101,6 +82,11 @@ AROUND = {
     "time namespace": ["unshare", "--time", "--boottime", "1000000"],
     "all namespaces": ["unshare", "-m", "-p", "-f", "-i", "-n", "-u", "-C", "-U", "-r", "--mount-proc"],
     "changed root": ["chroot", "/"],
+    "mount namespace": ["unshare", "--mount"],
+    "pid namespace, the outer /proc": ["unshare", "--pid", "--fork"],
+    "session": ["setsid", "--wait"],
+    "no environment": ["env", "-i"],
+    "no environment, by busybox": ["busybox", "env", "-i"],
     "limits": ["prlimit", "--nofile=20", "--core=0"],
     "idle": ["chrt", "--idle", "0"],
     "a shell without an environment": ["env", "-i", "/bin/sh", "-c", '"$0" "$@"'],
@@ -130,9 +116,7 @@ def test_beside_the_preload(two, words, other):
 def test_the_preload_without_the_net(two):
     """A program under the preload alone and one under the net exclude each other."""
     two[0].shim = True
-    a = two[0].agent()
-    assert a.do(f"open 0 {two[0].path('f')} rwc") == "ok"
-    check_excludes(two, a, opened(two[1]))
+    check_excludes(two, keepers.opened(two[0]), opened(two[1]))
 
 
 def child_of(pid):

@@ -10,7 +10,7 @@ import pytest
 from harness import wait_until
 from harness.host import BUILD
 
-from test_netted import both, netted, opened, supervisors
+from harness.netted import both, netted, opened, supervisors
 
 AGENT = os.path.join(BUILD, "tests/agents/agent")
 AFTER = os.path.join(BUILD, "tests/agents/afterkey")

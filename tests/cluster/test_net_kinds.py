@@ -7,7 +7,7 @@ import pytest
 from harness import wait_until
 from harness.netted import netted, opened
 
-from test_netted import wanted_elsewhere
+from keepers import wanted_elsewhere
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../net/bare.c")
 FLAGS = ["-O2", "-nostdlib", "-static", "-ffreestanding", "-fno-stack-protector", "-fno-pie", SOURCE, "-o"]

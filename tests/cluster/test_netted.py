@@ -13,32 +13,7 @@ from harness import wait_until
 from harness.host import BUILD, CLI
 from harness.netted import NET, STATIC, Netted, both, netted, opened, run, stat, supervisors
 
-from keepers import held
-
-
-def wanted_elsewhere(host):
-    wait_until(lambda: held(host, note="wanted by another host"), "the lease of %s is recalled" % host.name)
-
-
-@pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True), ("sh", "sh", False)])
-def test_flock(two, first, second, excludes):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do(f"flock 0 {first}") == "ok"
-    assert b.do(f"flock 0 {second} nb") == ("EAGAIN" if excludes else "ok")
-    assert a.do("flock 0 un") == "ok"
-    assert b.do(f"flock 0 {second} nb") == "ok"
-
-
-def test_a_waiter_gets_it_after_unlock(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex") == "ok"
-    b.say("flock 0 ex")
-    wanted_elsewhere(two[0])
-    assert b.silent(0.05)
-    unlocked = a.say("flock 0 un").heard()[1]
-    word, got = b.heard()
-    assert word == "ok" and got > unlocked - 2_000_000
-    assert a.do("flock 0 sh nb") == "EAGAIN"
+from keepers import wanted_elsewhere
 
 
 def test_two_of_one_host(two):
@@ -85,57 +60,12 @@ def test_verbose_says_nothing_of_the_callers_own_locks(two):
     assert alone.process.stderr.read() == b""
 
 
-@pytest.mark.parametrize("ofd", ["", " ofd"])
-def test_record(two, ofd):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 ex 0 10" + ofd) == "ok"
-    assert b.do("setlk 0 ex 5 10" + ofd) == "EAGAIN"
-    assert b.do("setlk 0 ex 10 10" + ofd) == "ok"
-    assert b.do("getlk 0 ex 0 5" + ofd).startswith("ex:0:10:")
-    assert a.do("getlk 0 ex 10 1" + ofd).startswith("ex:10:10:")
-    b.say("setlk 0 ex 0 1 w" + ofd)
-    wanted_elsewhere(two[0])
-    assert a.do("setlk 0 un 0 10" + ofd) == "ok"
-    assert b.heard()[0] == "ok"
-    assert b.do("getlk 0 ex 0 1" + ofd) == "un"
-
-
-def test_from_the_end(two):
-    """The lease reaches to the end of all files, since the file may grow."""
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("size 0 100") == "ok" and b.do("size 0 100") == "ok"
-    assert a.do("setlk 0 ex -10 5 end") == "ok"
-    assert b.do("setlk 0 ex 90 1") == "EAGAIN"
-    assert b.do("setlk 0 ex 0 90") == "ok"
-
-
-def test_conversion_loses_the_lock(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 sh") == "ok" and b.do("flock 0 sh") == "ok"
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    assert a.do("flock 0 ex nb") == "ok"  # b has none any more
-
-
 @pytest.mark.parametrize("words,errno", [("flock 0 sh ex", "EINVAL"), ("flock 1 ex", "EBADF"), ("setlk 0 ex -1 5", "EINVAL"),
                                          ("setlk 1 ex 0 5", "EBADF"), ("setlk 2 ex 0 5", "EBADF")])
 def test_errors_are_the_kernels(two, words, errno):
     a = opened(two[0])
     assert a.do(f"open 2 {two[0].path('f')} r") == "ok"
     assert a.do(words) == errno
-
-
-@pytest.mark.parametrize("command", ["flock 0 ex", "setlk 0 ex 0 1 w"])
-def test_a_signal_ends_the_wait(two, command):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do(command) == "ok"
-    b.do("alarm 200")
-    assert b.say(command).heard()[0] == "EINTR"
-    b.do("restart 100")
-    b.say(command)
-    wanted_elsewhere(two[0])
-    assert b.silent(0.5)
-    assert a.do("close 0") == "ok"
-    assert b.heard()[0] == "ok"
 
 
 def test_killed_while_it_waits(two):
@@ -264,35 +194,11 @@ def test_a_net_in_a_net_of_another_configuration(two, folder):
         assert re.fullmatch("dflock: not started: the net that this job is under goes by another .*\n", done.stderr), done.stderr
 
 
-def test_beside_the_preload(two):
-    """A program that the preload reaches passes both."""
-    dynamic = os.path.join(BUILD, "tests/agents/agent")
-    a, b = opened(two[0], dynamic), opened(two[1], dynamic)
-    assert a.do("flock 0 ex") == "ok"
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    b.say("flock 0 ex")
-    wanted_elsewhere(two[0])
-    assert a.do("flock 0 un") == "ok"
-    assert b.heard()[0] == "ok"
-    assert b.do("setlk 0 ex 0 10") == "ok"
-    assert a.do("setlk 0 ex 5 1") == "EAGAIN"
-    assert a.do("getlk 0 ex 5 1").startswith("ex:0:10:")
-
-
 def test_the_key_of_the_preload(two):
     """A new one for each net; a net in a net has that of the outer one."""
     keys = [run(two[0], "sh", "-c", "echo $DFLOCK_NET").stdout for _ in range(2)]
     assert re.fullmatch("[0-9a-f]{16}\n", keys[0]) and keys[0] != keys[1]
     assert len(set(run(two[0], "sh", "-c", f"echo $DFLOCK_NET; exec {CLI} run --net=on sh -c 'echo $DFLOCK_NET'").stdout.split())) == 1
-
-
-@pytest.mark.parametrize("words", [["unshare", "-m"], ["env", "-i"], ["unshare", "-f", "-p"], ["setsid", "-w"], ["busybox", "env", "-i"]])
-def test_around_it(two, words):
-    a, b = opened(two[0]), opened(two[1], *words, STATIC)
-    assert a.do("flock 0 ex") == "ok"
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    assert a.do("flock 0 un") == "ok"
-    assert b.do("flock 0 ex nb") == "ok"
 
 
 def test_require_takes_a_static_program(two):

@@ -5,8 +5,8 @@ import pytest
 
 from harness import wait_until
 from harness.metrics import value
+from harness.netted import opened
 from keepers import held
-from test_netted import opened
 
 
 def waits_in_kernel(agent):
@@ -19,18 +19,6 @@ def waits_in_kernel(agent):
 
 def queued(host):
     wait_until(lambda: held(host, state="asking"), f"host {host.name} is in the store's queue")
-
-
-def test_two_hosts(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 sh 0 10") == "ok"
-    assert b.do("setlk 0 sh 0 10") == "ok"
-    a.say("setlk 0 ex 0 10 w")
-    queued(two[0])
-    assert b.do("setlk 0 ex 0 10 w", seconds=10) == "EDEADLK"
-    assert a.silent(0.2)
-    assert b.do("setlk 0 un 0 10") == "ok"
-    assert a.heard()[0] == "ok"
 
 
 def test_one_of_the_cycle_waits_in_a_kernel(two):

@@ -7,26 +7,14 @@ import subprocess
 import pytest
 from harness import wait_until
 
-
-def held(host, **want):
-    return [l for l in host.status()["leases"] if l["space"] == "record" and all(l[k] == v for k, v in want.items())]
-
-
-def queued(host):
-    wait_until(lambda: held(host, note="waits for another host"), f"{host.name} is queued")
-
-
-def opened(host, name="f", flags="rwc"):
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
-    return agent
+from keepers import held, open_at, opened, queued  # noqa: F401 (fixture)
 
 
 @pytest.mark.parametrize("kind", ["", " ofd"])
 @pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True),
                                                    ("sh", "sh", False)])
-def test_modes(two, first, second, excludes, kind):
-    a, b = opened(two[0]), opened(two[1])
+def test_modes(two, open_at, first, second, excludes, kind):
+    a, b = open_at(two[0]), open_at(two[1])
     assert a.do(f"setlk 0 {first} 0 10{kind}") == "ok"
     assert b.do(f"setlk 0 {second} 5 10{kind}") == ("EAGAIN" if excludes else "ok")
     assert a.do(f"setlk 0 un 0 10{kind}") == "ok"
@@ -49,8 +37,8 @@ def test_ranges_that_do_not_touch_never_wait(two):
     assert b.do("setlk 0 ex 9223372036854775806 1") == "EAGAIN"
 
 
-def test_seek_modes_and_negative_lengths(two):
-    a, b = opened(two[0]), opened(two[1])
+def test_seek_modes_and_negative_lengths(two, open_at):
+    a, b = open_at(two[0]), open_at(two[1])
     for agent in (a, b):
         assert agent.do("size 0 100") == "ok"
         assert agent.do("seek 0 50") == "ok"
@@ -62,8 +50,8 @@ def test_seek_modes_and_negative_lengths(two):
     assert b.do("setlk 0 ex 50 1") == "ok"
 
 
-def test_waiter_gets_the_range_after_a_partial_unlock(two):
-    a, b = opened(two[0]), opened(two[1])
+def test_waiter_gets_the_range_after_a_partial_unlock(two, open_at):
+    a, b = open_at(two[0]), open_at(two[1])
     assert a.do("setlk 0 ex 0 100") == "ok"
     b.say("setlk 0 ex 50 10 w")
     queued(two[1])
@@ -149,14 +137,15 @@ def test_failed_upgrade_keeps_the_old_lock(two):
     assert a.do("setlk 0 ex 0 10 w") == "ok"
 
 
-def test_getlk_sees_the_other_host(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert b.do("getlk 0 ex 0 0") == "un"
-    b.do("setlk 0 un 0 0")
-    assert a.do("setlk 0 ex 10 5") == "ok"
-    assert b.do("getlk 0 ex 0 100") == "ex:10:5:-1"
-    assert b.do("getlk 0 sh 0 100") == "ex:10:5:-1"
-    assert b.do("getlk 0 sh 15 100") == "un"
+@pytest.mark.parametrize("kind", ["", " ofd"])
+def test_getlk_sees_the_other_host(two, open_at, kind):
+    a, b = open_at(two[0]), open_at(two[1])
+    assert b.do("getlk 0 ex 0 0" + kind) == "un"
+    b.do("setlk 0 un 0 0" + kind)
+    assert a.do("setlk 0 ex 10 5" + kind) == "ok"
+    assert b.do("getlk 0 ex 0 100" + kind) == "ex:10:5:-1"
+    assert b.do("getlk 0 sh 0 100" + kind) == "ex:10:5:-1"
+    assert b.do("getlk 0 sh 15 100" + kind) == "un"
     assert b.do("lockf 0 test 100") == "EACCES"
 
 
@@ -179,8 +168,8 @@ def test_flock_and_records_are_independent(two):
     assert a.do("setlk 0 ex 0 0") == "EAGAIN"
 
 
-def test_two_readers_who_upgrade_are_a_deadlock(two):
-    a, b = opened(two[0]), opened(two[1])
+def test_two_readers_who_upgrade_are_a_deadlock(two, open_at):
+    a, b = open_at(two[0]), open_at(two[1])
     assert a.do("setlk 0 sh 0 10") == "ok"
     assert b.do("setlk 0 sh 0 10") == "ok"
     a.say("setlk 0 ex 0 10 w")

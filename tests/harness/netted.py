@@ -30,7 +30,7 @@ class Netted(Agent):
 
 def opened(host, *words, name="f", flags="rwc", **more):
     agent = Netted(host, *words, **more)
-    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
+    assert agent.do(f"open 0 {host.path(name)} {flags}", 60) == "ok"
     return agent
 
 
