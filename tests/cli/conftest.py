@@ -4,6 +4,7 @@ import subprocess
 import tempfile
 
 import pytest
+from harness import write_text
 
 
 @pytest.fixture
@@ -18,8 +19,7 @@ def compiled(programs):
     """compiled(NAME, ...): a program that ends with 7, compiled with these options; text: more of it."""
     def make(name, *options, text=""):
         source, program = os.path.join(programs, name + ".c"), os.path.join(programs, name)
-        with open(source, "w") as f:
-            f.write(text + "int main(void) { return 7; }\n")
+        write_text(source, text + "int main(void) { return 7; }\n")
         subprocess.run(["cc", *options, "-o", program, source], check=True)
         return program
 

@@ -1,6 +1,7 @@
 """What the command line says, taken apart: a finding of `dflock doctor` is (level, text)."""
 import re
 import subprocess
+from harness import text_of, write_text
 
 from harness.host import CLI
 
@@ -51,12 +52,10 @@ def unconfigured(host, home, *words):
 
 
 def written(host, text):
-    with open(host.config, "w") as f:
-        f.write(text)
+    write_text(host.config, text)
 
 
 def changed(host, old, new):
-    with open(host.config) as f:
-        text = f.read()
+    text = text_of(host.config)
     assert old in text
     written(host, text.replace(old, new))

@@ -4,6 +4,7 @@ import os
 import re
 
 import pytest
+from harness import text_of, write_text
 
 from lines import refusal, unconfigured, written
 
@@ -68,8 +69,7 @@ def example_rules():
 @pytest.mark.parametrize("at", example_rules())
 def test_each_rule_of_the_example_alone(host, at):
     """No rule has a comma that libconfig 1.5 refuses where it is the last one; if one is added, the line is that of the comma."""
-    with open(EXAMPLE) as f:
-        lines = f.read().splitlines(keepends=True)
+    lines = text_of(EXAMPLE).splitlines(keepends=True)
     lines[at] = lines[at].replace("// {", "{")
     for end, status in ("\n", {0}), (",\n", {0, 1}):  # libconfig 1.7 allows it
         lines[at] = lines[at].rstrip("\n") + end
@@ -112,8 +112,7 @@ def test_files_that_are_no_configuration(host, folder):
 
 def test_a_password_that_everybody_can_read(host, folder):
     password = os.path.join(folder, "password")
-    with open(password, "w") as f:
-        f.write("secret\n")
+    write_text(password, "secret\n")
     os.chmod(password, 0o644)
     written(host, VALID.replace('";', f'"; password_file = "{password}";', 1))
     said = refusal(check(host))

@@ -4,6 +4,7 @@ import re
 import subprocess
 
 import pytest
+from harness import text_of, write_text
 import yaml
 from harness.host import CLI
 
@@ -12,8 +13,7 @@ EXAMPLES = ["cronjob.yaml", "cronjob-host-keeper.yaml"]
 
 
 def read(*path):
-    with open(os.path.join(ROOT, *path)) as f:
-        return f.read()
+    return text_of(os.path.join(ROOT, *path))
 
 
 def documents(name):
@@ -39,8 +39,7 @@ def mounts(pod):
 def checked(text, folder, *files):
     """dflock check: the configuration is valid, and protects these files."""
     path = os.path.join(folder, "dflock.conf")
-    with open(path, "w") as f:
-        f.write(text)
+    write_text(path, text)
     done = subprocess.run([CLI, "check", "--config", path, "--require", *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -6,6 +6,7 @@ import signal
 import pytest
 from harness import Job, Proxy, wait_until
 from harness.host import CLI
+from harness.processes import waits_for_lock
 
 from lines import changed, refusal, unconfigured
 
@@ -24,14 +25,7 @@ def done(host, command):
 
 
 def holder(host):
-    job = Job(host, "flock", host.path("f"), "sh", "-c", "echo held; read line; true")
-    assert job.line() == "held"
-    return job
-
-
-def waits_in_the_kernel(pid):
-    with open("/proc/locks") as f:
-        return any(words[1] == "->" and words[5] == str(pid) for words in map(str.split, f))
+    return Job(host, "flock", host.path("f"), "sh", "-c", "echo held; read line; true").held()
 
 
 def test_init_opens_a_new_store(host_of, redis):
@@ -108,7 +102,7 @@ def test_stop_while_a_program_holds_what_another_host_wants(make_host):
     a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 3000;"), make_host("b", lease="ttl_ms = 20000;")
     job = holder(a)
     waiting = [a.popen("flock", a.path("f"), "true")]
-    wait_until(lambda: waits_in_the_kernel(waiting[0].pid), "it has its pin and waits for the kernel lock")
+    wait_until(lambda: waits_for_lock(waiting[0].pid), "it has its pin and waits for the kernel lock")
     waiting.append(b.popen("flock", b.path("f"), "true"))
     wait_until(lambda: a.status()["leases"][0]["state"] == "draining", "it is recalled")
     for _ in range(2):

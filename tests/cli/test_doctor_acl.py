@@ -1,6 +1,6 @@
 """`dflock doctor --acl`: with exactly these rights all works, and what is missing is named. Connections say which host they are."""
 import pytest
-from harness import Nodes, wait_until
+from harness import Nodes, text_of, wait_until
 from harness.redis import rights
 
 from lines import Doctor
@@ -12,8 +12,7 @@ AS_USER = 'user = "dflock"; password_file = "%s";'
 def host_as_user(host_of):
     def make(server, name="a", **options):
         host = host_of(server, name, foreground=False, **options)
-        with open(host.config) as f:
-            text = f.read()
+        text = text_of(host.config)
         with open(host.config, "w") as f:
             f.write(text.replace("store = {", "store = { " + AS_USER % host.password("pw"), 1))
         host.start()
@@ -61,8 +60,7 @@ def test_a_redis_key_works_with_exactly_these(redis, host_as_user, format):
     redis.give_rights(rights(rules=rule % "/x")[0], "pw")
     redis.command("CONFIG", "SET", "notify-keyspace-events", "Kgx")
     a = host_as_user(redis, lease="ttl_ms = 3000;", rules=rule).init()
-    agent = a.agent()
-    agent.do(f"open 0 {a.path('f')} rwc")
+    agent = a.opened()
     assert agent.do("flock 0 ex") == "ok" and redis.command("EXISTS", "jobs:f")
     wait_until(lambda: redis.command("PTTL", "jobs:f") < 2500, "time goes by")
     wait_until(lambda: redis.command("PTTL", "jobs:f") > 2500, "a beat renewed it")

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from harness import write_text
 from harness.host import CLI, SHIM
 
 from lines import Doctor, written
@@ -77,8 +78,7 @@ def test_dynamic(host, compiled):
 
 def script(folder, first, name="script"):
     path = os.path.join(folder, name)
-    with open(path, "w") as f:
-        f.write(first + "\nexit 0\n")
+    write_text(path, first + "\nexit 0\n")
     os.chmod(path, 0o755)
     return path
 

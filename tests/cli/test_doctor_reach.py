@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from harness import write_text
 from harness.host import CLI, SHIM
 
 from lines import Doctor
@@ -38,8 +39,7 @@ def built(programs):
     """built(NAME, TEXT, *OPTIONS): a program, or with -shared a library; compiler: another cc."""
     def make(name, text, *options, compiler="cc"):
         source, path = os.path.join(programs, name + ".c"), os.path.join(programs, name)
-        with open(source, "w") as f:
-            f.write(text)
+        write_text(source, text)
         # Before the library, whose symbols are resolved then.
         subprocess.run([compiler, "-O2", "-w", "-o", path, source, *options], check=True)
         os.chmod(path, 0o755)

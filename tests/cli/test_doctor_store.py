@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import wait_until
+from harness import wait_until, write_text
 from harness.host import CLI, COMMANDS, DOCTOR, KEEPER, NET, SHIM
 
 from lines import LOCAL, Doctor, changed, unconfigured
@@ -120,20 +120,17 @@ def test_passwords(host_of, redis, folder):
     redis.command("CONFIG", "SET", "requirepass", "secret")
     Doctor(host_of(redis, "a", foreground=False)).only("NOAUTH .*: set user and password_file in the configuration$")
     password = os.path.join(folder, "password")
-    with open(password, "w") as f:
-        f.write("wrong\n")
+    write_text(password, "wrong\n")
     os.chmod(password, 0o600)
     Doctor(host_of(redis, "b", foreground=False, store=f'password_file = "{password}";')).only(
         "WRONGPASS .*: correct user and password_file in the configuration$")
-    with open(password, "w") as f:
-        f.write("secret\n")
+    write_text(password, "secret\n")
     assert not Doctor(host_of(redis, "c", foreground=False, store=f'password_file = "{password}";')).of("problem")
 
 
 def test_a_password_that_the_server_does_not_need(host_of, redis, folder):
     password = os.path.join(folder, "password")
-    with open(password, "w") as f:
-        f.write("x\n")
+    write_text(password, "x\n")
     os.chmod(password, 0o600)
     Doctor(host_of(redis, foreground=False, store=f'password_file = "{password}";')).only(
         "it has no password: remove password_file from the configuration$")

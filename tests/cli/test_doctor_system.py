@@ -4,7 +4,7 @@ import subprocess
 import tempfile
 
 import pytest
-from harness import Redis
+from harness import Redis, write_text
 from harness import host as host_module
 from harness.system import Place, SystemHost
 
@@ -19,8 +19,7 @@ def system(folder, monkeypatch):
     """The keeper of a system whose password only root may read, and programs that everybody may run."""
     redis, place = Redis(folder, "--requirepass", "secret"), Place()
     password = os.path.join(folder, "password")
-    with open(password, "w") as f:
-        f.write("secret\n")
+    write_text(password, "secret\n")
     os.chmod(password, 0o600)
     with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
         os.chmod(shown, 0o755)

@@ -23,9 +23,7 @@ def leases(host):
 
 
 def holder(host, *how, name="f"):
-    job = Job(host, "flock", *how, host.path(name), "sh", "-c", "echo held; read line; true")
-    assert job.line() == "held"
-    return job
+    return Job(host, "flock", *how, host.path(name), "sh", "-c", "echo held; read line; true").held()
 
 
 def test_by_file_and_by_name(host):

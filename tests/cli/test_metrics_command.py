@@ -8,6 +8,7 @@ import subprocess
 import threading
 
 import pytest
+from harness import text_of, write_text
 from harness.host import CLI, ROOT
 from harness.metrics import metrics, parsed, promtool
 
@@ -27,8 +28,7 @@ def textfiles(folder):
 
 
 def file_of(folder):
-    with open(os.path.join(folder, "dflock.prom")) as f:
-        return f.read()
+    return text_of(os.path.join(folder, "dflock.prom"))
 
 
 def test_clean(make_host):
@@ -130,13 +130,11 @@ def test_what_others_left_there(make_host, textfiles, folder):
     """A link in place of the new file is not followed; one in place of the file is replaced."""
     a = make_host("a")
     victim = os.path.join(folder, "victim")
-    with open(victim, "w") as f:
-        f.write("mine")
+    write_text(victim, "mine")
     for name in (".dflock.prom.new", "dflock.prom"):
         os.symlink(victim, os.path.join(textfiles, name))
     a.cli("metrics", "--textfile", textfiles)
-    with open(victim) as f:
-        assert f.read() == "mine"
+    assert text_of(victim) == "mine"
     assert os.listdir(textfiles) == ["dflock.prom"] and not os.path.islink(os.path.join(textfiles, "dflock.prom"))
 
 
@@ -247,8 +245,7 @@ def test_dashboard(make_host, folder):
 
 def test_alerts_use_metrics_that_exist(make_host):
     known = set(metrics(make_host("a")))
-    with open(os.path.join(PROMETHEUS, "dflock.rules.yml")) as f:
-        text = f.read()
+    text = text_of(os.path.join(PROMETHEUS, "dflock.rules.yml"))
     for expr in re.findall(r"^    expr: (.*)", text, re.M):
         for name in re.findall(r"dflock_[a-z_]+", expr):
             assert any(re.fullmatch(rf"{name}(\{{.*\}})?", key) for key in known), name

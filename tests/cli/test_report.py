@@ -9,7 +9,8 @@ import sys
 import time
 
 import pytest
-from harness import BUILD, wait_until
+from harness import BUILD, bytes_of, wait_until, write_text
+from harness.processes import children
 
 PLACES = os.path.join(BUILD, "tests", "interpose", "places")
 
@@ -74,8 +75,7 @@ def test_what_the_net_catches(two):
     row = has(granted.row("f", "flock"))
     assert (row["caught"], row["caught_failed"], row["lock"]) == (1, 0, "t")
     assert len(granted.all["files"]) == 1
-    holder = two[1].agent()
-    assert holder.do(f"open 0 {two[1].path('f')} rwc") == "ok" and holder.do("flock 0 ex") == "ok"
+    holder = two[1].opened("f", "flock 0 ex")
     busy = Report(two[0], *UNSEEN, "flock", "-n", path, "true", options=["--net=on"])
     row = has(busy.row("f", "flock"))
     assert (busy.done.returncode, row["caught"], row["caught_failed"], row["caught_busy"]) == (1, 0, 1, 1)
@@ -91,8 +91,7 @@ def test_a_lock_that_the_net_let_go_on_is_taken(two):
 
 def test_verbose_below_the_net(two):
     """The line that says who has the lock."""
-    holder = two[1].agent()
-    assert holder.do(f"open 0 {two[1].path('f')} rwc") == "ok" and holder.do("flock 0 ex") == "ok"
+    holder = two[1].opened("f", "flock 0 ex")
     done = subprocess.run([os.path.join(BUILD, "dflock"), "run", "--net=on", "--verbose", "--", *UNSEEN, "flock", "-n", two[0].path("f"), "true"],
                           env=environment(two[0]), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and f"held by host b, pid {holder.pid} (agent)" in done.stderr, done
@@ -282,8 +281,7 @@ except PermissionError:
     pass
 """
     for host, first in ((two[0], 5), (two[1], 50)):
-        holder = host.agent()
-        assert holder.do(f"open 0 {host.path('f')} rwc") == "ok" and holder.do(f"setlk 0 ex {first} 1") == "ok"
+        holder = host.opened("f", f"setlk 0 ex {first} 1")
     job = python(text, two[0].path("f"))
     has(Report(two[0], *job).row("f", "python3", "record"), tests=4, tests_found=3)
     assert "1 tested, 3 tested and a lock found" in two[0].cli("run", "--report", *job).stderr
@@ -329,8 +327,7 @@ def test_a_disk_that_is_full(host):
 
 def test_an_earlier_report_is_replaced(host):
     file = os.path.join(host.runtime, "r")
-    with open(file, "w") as f:
-        f.write("x" * 100000)
+    write_text(file, "x" * 100000)
     assert reported(host, "--report=" + file, "no-such-program").returncode == 127
     assert os.stat(file).st_size == 100000
     assert reported(host, "--report=" + file, "true").returncode == 0
@@ -379,8 +376,7 @@ def test_a_signal_from_outside_of_the_pid_namespace(host):
                             'trap "echo got it; exit 3" TERM; touch "$0"; while :; do sleep 60 & wait; done', ready], env=environment(host),
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: os.path.exists(ready), "the job runs")
-    with open(f"/proc/{job.pid}/task/{job.pid}/children") as f:
-        os.kill(int(f.read()), signal.SIGTERM)
+    os.kill(children(job.pid)[0], signal.SIGTERM)
     out, err = job.communicate(timeout=30)
     assert (job.returncode, out) == (3, "got it\n") and err.startswith("dflock: lock calls of sh"), (job.returncode, out, err)
 
@@ -395,8 +391,7 @@ def test_dflock_is_killed(host):
     wait_until(lambda: os.path.exists(ready), "the job has its lock")
     job.kill()
     job.wait()
-    with open(ready + ".fifo", "w") as f:
-        f.write("go\n")
+    write_text(ready + ".fifo", "go\n")
     wait_until(lambda: os.path.exists(ready + ".out") and open(ready + ".out").read() == "done\n", "the job has ended")
 
 
@@ -461,8 +456,7 @@ def test_what_the_variable_may_name(host, hostile):
     with open(log) as f:
         assert (f'"{name}"' in f.read()) == (hostile == "descriptor")
     os.close(own)
-    with open(os.path.join(host.runtime, "named"), "rb") as f:
-        assert f.read() == tally
+    assert bytes_of(os.path.join(host.runtime, "named")) == tally
 
 
 # --- --require=taken ---

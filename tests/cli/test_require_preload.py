@@ -4,7 +4,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import BUILD, wait_until
+from harness import BUILD, text_of, wait_until
 
 
 @pytest.fixture
@@ -65,8 +65,7 @@ def test_an_invalid_configuration(host):
 
 def test_a_configuration_that_is_not_in_force(host):
     """It is valid, but takes the protection away from a file."""
-    with open(host.config) as f:
-        text = f.read()
+    text = text_of(host.config)
     with open(host.config, "w") as f:
         f.write(text.replace("/f\"", "/g\""))
     wait_until(lambda: required(host, "1")[1] == 123, "it was judged")
@@ -114,8 +113,7 @@ def test_only_the_first_process_asks(host, redis):
     assert job.stdout.readline() == "started\n"
     redis.stop()
     wait_until(lambda: not host.status()["store"]["up"], "the keeper has noticed")
-    with open(host.config) as f:
-        assert job.communicate("go\n", timeout=30) == (f.read() + "ran\n", None) and job.returncode == 0
+    assert job.communicate("go\n", timeout=30) == (text_of(host.config) + "ran\n", None) and job.returncode == 0
 
 
 def test_the_program_notices_nothing(host):

@@ -38,9 +38,7 @@ def paragraph(text, first):
 
 
 def holder(host, *how, name="f"):
-    job = Job(host, "flock", *how, host.path(name), "sh", "-c", "echo held; read line; true")
-    assert job.line() == "held"
-    return job
+    return Job(host, "flock", *how, host.path(name), "sh", "-c", "echo held; read line; true").held()
 
 
 def shell_of(job):

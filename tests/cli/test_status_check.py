@@ -30,9 +30,7 @@ def becomes(host, status, pattern):
 
 
 def holder(host):
-    job = Job(host, "flock", host.path("f"), "sh", "-c", "echo held; read line; true")
-    assert job.line() == "held"
-    return job
+    return Job(host, "flock", host.path("f"), "sh", "-c", "echo held; read line; true").held()
 
 
 def test_all_is_well(make_host):

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, wait_until, write_text
 from harness.host import CLI
 
 HOSTILE = "</script><img src=x onerror=document.title=1>@STATE@&amp;"
@@ -18,8 +18,7 @@ def shown(folder, page):
     if not browser:
         pytest.skip("chromium is not installed")
     path = os.path.join(folder, "page.html")
-    with open(path, "w") as f:
-        f.write(page)
+    write_text(path, page)
     done = subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync", "--no-first-run",
                            f"--user-data-dir={folder}/browser", "--virtual-time-budget=2000", "--dump-dom", "file://" + path],
                           capture_output=True, text=True, timeout=120)
@@ -29,8 +28,7 @@ def shown(folder, page):
 
 def test_a_browser_shows_it(folder, two):
     a, b = two
-    holder = Job(a, "flock", a.path("nightly"), "sh", "-c", "echo held; read line; true")
-    assert holder.line() == "held"
+    holder = Job(a, "flock", a.path("nightly"), "sh", "-c", "echo held; read line; true").held()
     waiter = Job(b, "flock", b.path("nightly"), "true")
     wait_until(lambda: any(lock["waiters"] for lock in json.loads(a.cli("status", "--json").stdout)["cluster"]["locks"]), "the other host waits")
     main, whole = shown(folder, a.cli("status", "--html").stdout)
@@ -46,8 +44,7 @@ def test_a_browser_shows_it(folder, two):
 def test_names_are_text(folder, make_host):
     a = make_host("a")
     name = HOSTILE.replace("/", "_")
-    holder = Job(a, "flock", a.path(name), "sh", "-c", "echo held; read line; true")
-    assert holder.line() == "held"
+    holder = Job(a, "flock", a.path(name), "sh", "-c", "echo held; read line; true").held()
     page = a.cli("status", "--html").stdout
     assert page.count("<script") == 2 and "<img" not in page
     main, whole = shown(folder, page)

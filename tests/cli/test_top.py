@@ -79,9 +79,7 @@ def terminal():
 
 
 def holder(host, name):
-    job = Job(host, "flock", host.path(name), "sh", "-c", "echo held; read line; true")
-    assert job.line() == "held"
-    return job
+    return Job(host, "flock", host.path(name), "sh", "-c", "echo held; read line; true").held()
 
 
 def test_locks_hosts_and_the_filter(two, terminal):

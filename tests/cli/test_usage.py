@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import BUILD, Job
+from harness import BUILD, Job, text_of, write_text
 from harness.host import CLI, ROOT, SHIM
 
 COMMANDS = ("run", "lock", "status", "top", "metrics", "who", "fence", "break", "check", "doctor", "wrap", "reload", "stop", "init", "version")
@@ -86,8 +86,7 @@ def test_completion(make_host):
     a = make_host("a")
     env = {**a.env(), "PATH": os.path.dirname(CLI) + ":" + os.environ["PATH"]}
     env.pop("LD_PRELOAD", None)
-    job = Job(a, CLI, "lock", "nightly", "sh", "-c", "echo held; read line; true")
-    assert job.line() == "held"
+    job = Job(a, CLI, "lock", "nightly", "sh", "-c", "echo held; read line; true").held()
     for command in "who", "fence", "break":
         assert completed(command, "lock", env=env) == ["lock:nightly"], command
     assert completed("break", "--host", "a", env=env) == [a.status()["host"]]
@@ -125,8 +124,7 @@ def test_doctor_is_started_by_dflock_only():
 
 
 def test_version():
-    with open(os.path.join(ROOT, "VERSION")) as f:
-        expected = "dflock " + f.read()
+    expected = "dflock " + text_of(os.path.join(ROOT, "VERSION"))
     for words in (["version"], ["--version"], ["-V"], ["status", "--version"]):
         done = dflock(*words)
         assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
@@ -194,8 +192,7 @@ def test_run_puts_the_library_before_other_preloads(others, list_of):
 def test_run_says_why_it_did_not(folder):
     missing = os.path.join(folder, "missing")
     plain = os.path.join(folder, "plain")
-    with open(plain, "w") as f:
-        f.write("no program\n")
+    write_text(plain, "no program\n")
     done = dflock("run", "--", missing, "x")
     assert (done.returncode, done.stderr) == (127, f"dflock: cannot run {missing}: No such file or directory\n")
     done = dflock("run", "--", "no-such-program")

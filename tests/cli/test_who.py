@@ -50,9 +50,7 @@ def holder(host, *how, name="f", comm=None):
     """A shell holds the lock on its own descriptor, as ( flock 9; job ) 9>file does: flock(1) has ended. comm: its name, as
     printf(1) writes it."""
     rename = f"printf '{comm}' >/proc/$$/comm; " if comm else ""
-    job = Job(host, "sh", "-c", f"{rename}exec 9>>{host.path(name)}; flock {' '.join(how)} 9; echo held; read line; exit 0")
-    assert job.line() == "held"
-    return job
+    return Job(host, "sh", "-c", f"{rename}exec 9>>{host.path(name)}; flock {' '.join(how)} 9; echo held; read line; exit 0").held()
 
 
 def verbose(host, *words, late=False, env={"DFLOCK_VERBOSE": "1"}):
@@ -113,8 +111,7 @@ def test_several_holders(hosts):
     """Shared locks on both hosts, and a child that inherited one."""
     a, b = hosts
     first, second = holder(a, "-s", comm="one"), holder(b, "-s", comm="two")
-    third = Job(b, "flock", "-s", b.path("f"), "sh", "-c", "echo held; read line; true")
-    assert third.line() == "held"
+    third = Job(b, "flock", "-s", b.path("f"), "sh", "-c", "echo held; read line; true").held()
     child, = (p for p in third.processes() if p != third.pid)
     for host in hosts:
         assert told(who(host, "t/f")) == {"a": {(first.pid, "one")},
@@ -249,8 +246,7 @@ def test_a_word_that_nothing_knows(hosts, folder):
 
 def test_a_lock_without_a_file(hosts):
     a, b = hosts
-    job = Job(b, CLI, "lock", "night ly", "sh", "-c", "echo held; read line")
-    assert job.line() == "held"
+    job = Job(b, CLI, "lock", "night ly", "sh", "-c", "echo held; read line").held()
     for host in hosts:
         report = who(host, "night ly")
         assert report["name"] == "lock:night%20ly" and len(told(report)["b"]) == 2  # flock(1), and the job

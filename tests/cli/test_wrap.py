@@ -3,6 +3,7 @@ import os
 import subprocess
 
 import pytest
+from harness import text_of, write_text
 from harness.host import BUILD, CLI
 
 UNIT = """# /lib/systemd/system/nightly.service
@@ -36,13 +37,11 @@ def wrap(folder):
     """wrap(WORDS...) with a systemctl and a crontab that know these; what crontab got is in `installed`."""
     def script(name, text):
         path = os.path.join(folder, name)
-        with open(path, "w") as f:
-            f.write("#!/bin/sh\n" + text)
+        write_text(path, "#!/bin/sh\n" + text)
         os.chmod(path, 0o755)
 
     for name, text in ("unit", UNIT), ("crontab-text", CRONTAB):
-        with open(os.path.join(folder, name), "w") as f:
-            f.write(text)
+        write_text(os.path.join(folder, name), text)
     script("systemctl", f'[ "$*" = "cat -- nightly.service" ] && exec cat {folder}/unit; echo "No files found for $3." >&2; exit 1\n')
     script("crontab", f'[ "$1 $2" = "-u root" ] || exit 1; case $3 in -l) exec cat {folder}/crontab-text;; -) exec cat >{folder}/installed;; esac\n')
 
@@ -93,13 +92,11 @@ def test_a_crontab(wrap):
 def test_a_crontab_is_written(wrap):
     """What cron makes of a line runs as before: % is taken away by cron, before the shell reads it."""
     assert wrap("--crontab=root", "--write") == "the crontab of root is changed\n"
-    with open(os.path.join(wrap.folder, "installed")) as f:
-        installed = f.read()
+    installed = text_of(os.path.join(wrap.folder, "installed"))
     assert [line for line in installed.splitlines() if " run -- " not in line] == CRONTAB.splitlines()[:3] + [""]
     command = installed.splitlines()[-1].split(None, 5)[5].replace("\\%", "%").replace(f"{BUILD}/dflock run -- ", "")
     subprocess.run(["/bin/sh", "-c", command.replace("/bin/bash -c", "echo")], check=True, stdout=subprocess.DEVNULL)
-    with open(os.path.join(wrap.folder, "crontab-text"), "w") as f:
-        f.write(installed)
+    write_text(os.path.join(wrap.folder, "crontab-text"), installed)
     assert wrap("--crontab=root") == "no job of root's crontab is to be changed\n"
 
 

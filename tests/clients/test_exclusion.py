@@ -6,7 +6,7 @@ import os
 
 import pytest
 from client import REDISSON, STRING, Flocker, key_of
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until, write_text
 
 from hosts import LEASE, SHORT, free, holds, is_busy, owner, token, waits
 
@@ -50,14 +50,12 @@ def test_the_client_keeps_the_file_locked(make, make_client, redis, kind):
 def test_nobody_loses_an_update(make, make_client, redis, folder, kind):
     """Programs of two hosts and two clients add one to a number, again and again."""
     path, times = os.path.join(folder, "number"), 25
-    with open(path, "w") as f:
-        f.write("0")
+    write_text(path, "0")
     all_ = [Flocker(host) for host in make(kind, "ab")] + [make_client(kind) for _ in range(2)]
     for program in all_:
         program.say("count", path, times, 1)
     assert [program.heard(120) for program in all_] == [f"counted {times}"] * 4
-    with open(path) as f:
-        assert int(f.read()) == 4 * times
+    assert int(text_of(path)) == 4 * times
 
 
 # --- who ends ---
@@ -115,8 +113,7 @@ def test_the_clients_lock_expires(make, make_client, redis, kind):
         pytest.skip("renewed by the library")
     host, client = make(kind), make_client(kind, ttl_ms=700)
     assert client.do("lock") == "locked"
-    waiter = waits(host)
-    assert waiter.line() == "held"
+    waiter = waits(host).held()
     assert client.do("unlock") == "lost"
     assert owner(redis, kind) == token(host)
 
@@ -189,8 +186,7 @@ def test_it_goes_back_at_the_unlock(make, redis, kind):
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 def test_readers_of_two_hosts_exclude_each_other(make, make_client, redis, kind):
     a, b = make(kind, "ab")
-    job = Job(a, "flock", "-s", a.path("f"), "sh", "-c", "echo held; read line")
-    assert job.line() == "held"
+    job = Job(a, "flock", "-s", a.path("f"), "sh", "-c", "echo held; read line").held()
     assert owner(redis, kind) == token(a)
     assert make_client(kind).do("try") == "busy"
     assert b.run("flock", "-sn", "-E", "99", b.path("f"), "true").returncode == 99

@@ -12,7 +12,7 @@ import signal
 
 import pytest
 from client import Flocker, format_of, key_of
-from harness import Redis, wait_until
+from harness import Redis, text_of, wait_until, write_text
 
 from breaking import broken, end
 from hosts import LEASE, SHORT, free, holds, is_busy, owner, rule, token, waits
@@ -308,8 +308,7 @@ def test_a_free_lock_is_never_refused(make, redis, kind):
 def test_conversions(make, make_client, redis, kind):
     """The key stays the same lease's, or goes from one to the next without a moment between."""
     host, client = make(kind), make_client(kind, pause=0)
-    agent = opened(host)
-    assert agent.do("flock 0 ex") == "ok"
+    agent = host.opened("f", "flock 0 ex")
     client.say("lock")
     for how in ("sh", "ex", "sh nb", "ex nb", "ex"):
         assert agent.do("flock 0 " + how) == "ok"
@@ -324,8 +323,7 @@ def test_the_spaces_of_a_host_share_the_key(make, make_client, redis, kind):
     """flock() and record locks of one file do not exclude each other on a host; of two hosts they do, by the key."""
     a, b = make(kind, "ab")
     client = make_client(kind)
-    one, two = opened(a), opened(a)
-    assert one.do("flock 0 ex") == "ok"
+    one, two = a.opened("f", "flock 0 ex"), opened(a)
     word = two.do("setlk 0 ex 0 0")
     if word == "ENOLCK":
         pytest.skip("record locks of such files are refused")
@@ -385,11 +383,9 @@ def test_one_that_waits_beside_one_that_grabs(make, redis, kind):
 # --- the rule changes, and then the keeper ends ---
 
 def change(host, old, new):
-    with open(host.config) as f:
-        text = f.read()
+    text = text_of(host.config)
     assert old in text
-    with open(host.config, "w") as f:
-        f.write(text.replace(old, new))
+    write_text(host.config, text.replace(old, new))
     host.cli("reload", "--force")
 
 
@@ -424,8 +420,7 @@ def test_the_rule_has_a_key_now(make_host, make_client, redis, kind):
     whole = rule(kind)
     words = f'redis_key = "{key_of(kind)}"; redis_key_format = "{format_of(kind)}";'
     host, client = make_host("a", rules=whole.replace(words, ""), lease=LEASE), make_client(kind)
-    one = opened(host)
-    assert one.do("flock 0 sh") == "ok"
+    one = host.opened("f", "flock 0 sh")
     had = token(host)
     change(host, 'name = "t/f";', 'name = "t/f"; ' + words)
     kill_keeper(host)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 from client import MODULES, OF_NODE, REDISSON, STRING, key_of, need
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 from harness.host import ROOT
 
 ALL = STRING + REDISSON
@@ -52,14 +52,12 @@ def test_the_watchdog_renews(make_client, redis, kind):
 def test_none_loses_an_update(make_client, folder, kinds):
     """Libraries of one format exclude each other: what is ours sends what theirs send."""
     path = os.path.join(folder, "number")
-    with open(path, "w") as f:
-        f.write("0")
+    write_text(path, "0")
     some = [make_client(kind) for kind in kinds for _ in range(2) if key_of(kind) == key_of("recipe")]
     for client in some:
         client.say("count", path, 40, 1)
     assert [client.heard(60) for client in some] == ["counted 40"] * len(some)
-    with open(path) as f:
-        assert f.read() == str(40 * len(some))
+    assert text_of(path) == str(40 * len(some))
 
 
 def test_the_versions():
@@ -69,7 +67,6 @@ def test_the_versions():
     with open(os.path.join(MODULES, "installed")) as f:
         packages = json.load(f)["packages"]
     versions = {kind: packages["node_modules/" + kind]["version"] for kind in OF_NODE}
-    with open(os.path.join(ROOT, "man/dflock.conf.5")) as f:
-        page = f.read()
+    page = text_of(os.path.join(ROOT, "man/dflock.conf.5"))
     assert all(f"{kind} {version}" in page for kind, version in versions.items()), versions
     assert "redis-py 4.3.4" in page  # Debian 12's; another one may be installed

@@ -3,7 +3,7 @@ import os
 import signal
 import subprocess
 
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 from harness.host import CLI
 
 from jobs import state
@@ -13,10 +13,8 @@ LEASE = "ttl_ms = 6000; freeze_margin_ms = 1500;"
 
 def allow(host):
     """This host lets others break its locks."""
-    with open(host.config) as f:
-        text = f.read()
-    with open(host.config, "w") as f:
-        f.write("allow_break = true;\n" + text)
+    text = text_of(host.config)
+    write_text(host.config, "allow_break = true;\n" + text)
     host.cli("reload")
     return host
 

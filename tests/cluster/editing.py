@@ -3,7 +3,7 @@ import json
 import os
 import re
 
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until, write_text
 
 LEASE = "ttl_ms = 20000; probe_ms = 5000;"
 
@@ -30,8 +30,7 @@ def check_refused(host, line, name="f"):
     ours = [l for l in said.splitlines() if l.startswith("dflock:")]
     assert status == 71 and "No locks available" in said, said
     assert len(ours) == 1 and re.search(line, ours[0]), said
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path(name)} rwc") == "ok"
+    agent = host.opened(name)
     assert [agent.do("flock 0 " + how) for how in ("ex nb", "sh", "ex")] == ["ENOLCK"] * 3
     assert agent.do("flock 0 un") == "ok"  # needs nobody
 
@@ -47,21 +46,17 @@ def eventually(agent, answer):
 
 
 def read(host):
-    with open(host.config) as f:
-        return f.read()
+    return text_of(host.config)
 
 
 def write(host, text):
     """In the way of an editor: a new file over the old one."""
-    with open(host.config + ".new", "w") as f:
-        f.write(text)
+    write_text(host.config + ".new", text)
     os.rename(host.config + ".new", host.config)
 
 
 def holder(host, name="f"):
-    job = Job(host, "flock", host.path(name), "sh", "-c", "echo held; read line")
-    assert job.line() == "held"
-    return job
+    return Job(host, "flock", host.path(name), "sh", "-c", "echo held; read line").held()
 
 
 def file_state(host):

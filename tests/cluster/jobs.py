@@ -4,6 +4,7 @@ import signal
 import subprocess
 
 from harness import wait_until
+from harness.processes import children, state  # noqa: F401 (for the tests)
 
 JOB = 'trap "" INT; echo $$ >>"$1.pid"; while :; do echo >>"$1"; read -t 0.01 <> <(:); done'
 # Long margins: a process that is not stopped in half of one is killed, which happens where too many programs run at once.
@@ -27,14 +28,6 @@ def size(path):
         return 0
 
 
-def state(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return "gone"
-
-
 def is_frozen(path):
     """It writes nothing, while a program that is not stopped does as much as the job does for ten lines."""
     before = size(path)
@@ -45,11 +38,6 @@ def is_frozen(path):
 def grows(path):
     before = size(path)
     wait_until(lambda: size(path) > before, "the job goes on")
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return [int(p) for p in f.read().split()]
 
 
 def outage(host, redis, pids):

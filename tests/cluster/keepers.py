@@ -4,16 +4,15 @@ import os
 import signal
 
 import pytest
-from harness import netted, wait_until
+from harness import netted, text_of, wait_until
+from harness.processes import files_of
 
 LONG = "ttl_ms = 20000; probe_ms = 5000;"  # nothing runs out while a test looks
 HOLD = "echo held; read line"
 
 
 def opened(host, name="f", flags="rwc"):
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path(name)} {flags}") == "ok"
-    return agent
+    return host.opened(name, flags=flags)
 
 
 @pytest.fixture(params=["preload", "net"])
@@ -73,8 +72,7 @@ def parent_and_keeper(host, killed):
     """Their pids, also while the keeper only starts; None while there is none, or only one that was killed."""
     for pid in host.keeper_pids():
         try:
-            with open(f"/proc/{pid}/task/{pid}/children") as f:
-                children = f.read().split()
+            children = text_of(f"/proc/{pid}/task/{pid}/children").split()
         except OSError:
             continue
         if children and int(children[0]) not in killed:
@@ -114,10 +112,6 @@ def pair(make_host):
 @pytest.fixture
 def two_long(make_host):
     return make_host("a", lease=LONG), make_host("b", lease=LONG)
-
-
-def files_of(pid):
-    return [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if os.path.lexists(f"/proc/{pid}/fd/{fd}")]
 
 
 def connected(pid):

@@ -94,8 +94,7 @@ def test_the_store_is_away_before_the_release(doomed, redis):
 
 def breaks_another(host):
     """A lock of another file is taken away from its holder, from the first step to the last."""
-    holder = opened(host, "g")
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder = host.opened("g", "flock 0 ex nb")
     assert "taken away" in broken(host, "t/g").stdout
     assert holder.process.wait(20) == -signal.SIGKILL
 

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from harness import wait_until
+from harness.processes import wait_channel
 
 import onbehalf
 from jobs import LEASE, state
@@ -82,16 +83,14 @@ def test_a_thread_that_has_ended(two, program):
 
 
 def in_flock(p):
-    with open(f"/proc/{p.pid}/wchan") as f:
-        return "lock" in f.read()
+    return "lock" in wait_channel(p.pid)
 
 
 def test_a_thread_that_waits_for_a_local_holder(two, program):
     """It is called back, and what it waits for is the kernel's business: it gets the lock when the holder has ended."""
     a, b = two
     opened(a).do("flock 0 un")  # the file is there
-    holder = opened(a)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder = a.opened("f", "flock 0 ex nb")
     p = program(WAITS, a.path("f"))
     wait_until(lambda: in_flock(p), "it waits")
     assert granted(a, p.pid, 1)
@@ -266,8 +265,7 @@ def test_no_such_thread(two):
 @pytest.mark.parametrize("text", [RUNS, WAITS])
 def test_it_is_stopped_in_an_outage(make_host, redis, program, text):
     a = make_host("a", lease=LEASE).wait_up()
-    holder = opened(a)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder = a.opened("f", "flock 0 ex nb")
     p = program(text, a.path("f"))
     if text == WAITS:
         wait_until(lambda: in_flock(p), "it waits")
@@ -285,8 +283,7 @@ def test_it_is_stopped_in_an_outage(make_host, redis, program, text):
 def test_with_on_lost_kill_it_is_stopped(make_host, redis, program):
     """It does not have the lock, or has it no more: it is stopped until that is known, and goes on. The holder ends."""
     a = make_host("a", lease=LEASE, rules='{ tree = "%s"; name = "t"; on_lost = "kill"; }').wait_up()
-    holder = opened(a)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder = a.opened("f", "flock 0 ex nb")
     p = program(RUNS)
     assert granted(a, p.pid, 1)
     redis.signal(signal.SIGSTOP)
@@ -300,8 +297,7 @@ def test_a_process_that_only_waits_outlives_the_loss(make_host, redis, proxy, pr
     """The holder is killed; who waited for it begins its call anew, in the kernel here, and is not killed."""
     b = make_host("b", lease=LEASE)
     a = make_host("a", lease=LEASE, server=proxy.address).wait_up()
-    holder = opened(a)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder = a.opened("f", "flock 0 ex nb")
     p = program(WAITS, a.path("f"))
     wait_until(lambda: in_flock(p), "it waits")
     assert granted(a, p.pid, 1)

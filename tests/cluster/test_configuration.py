@@ -5,7 +5,7 @@ import sys
 import time
 
 import pytest
-from harness import BUILD, Job, wait_until
+from harness import BUILD, Job, bytes_of, wait_until, write_text
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interpose"))
 import fake_keeper as fk  # noqa: E402
@@ -35,8 +35,7 @@ def test_reload_of_changed_rules(pair):
     """After `dflock reload` the new rules are in force at once; without it, a moment later."""
     a, b = pair
     held = [holder(a, "f"), holder(a, "g")]
-    running = b.agent()
-    assert running.do(f"open 0 {b.path('g')} rwc") == "ok" and running.do("flock 0 ex nb") == "ok"
+    running = b.opened("g", "flock 0 ex nb")
     running.do("flock 0 un")
     assert is_busy(b, "f") and not is_busy(b, "g")
     for host in pair:
@@ -57,8 +56,7 @@ def test_reload_of_changed_rules(pair):
 
 def open_slots(host):
     """How many leases the page shows."""
-    with open(os.path.join(host.runtime, "page"), "rb") as f:
-        page = f.read()
+    page = bytes_of(os.path.join(host.runtime, "page"))
     slots = page[fk.LEASES_AT + 128:fk.LEASES_AT + 128 + fk.BUCKETS * fk.IN_BUCKET * fk.SLOT.size]
     return sum(slot[9] for slot in fk.SLOT.iter_unpack(slots))  # entry.open
 
@@ -178,8 +176,7 @@ def test_another_file(pair, folder):
     """A program with a configuration of its own and the keeper of another."""
     a, _ = pair
     own = os.path.join(folder, "own.conf")
-    with open(own, "w") as f:
-        f.write(read(a))
+    write_text(own, read(a))
     for name in ("f", "g"):
         status, said = flock(a, name, ["env", "DFLOCK_CONFIG=" + own])
         assert status == 71 and re.search(OTHER, said, re.M) and a.config in said

@@ -7,7 +7,7 @@ import subprocess
 import threading
 
 import pytest
-from harness import wait_until
+from harness import wait_until, write_text
 
 from editing import LEASE, flock, works, read, write, holder, settled
 from keepers import wait_for_another
@@ -78,8 +78,7 @@ def in_place(host, text, met=lambda: None):
 def like_vim(host, text, met):
     os.rename(host.config, host.config + "~")
     met()
-    with open(host.config, "w") as f:
-        f.write(text)
+    write_text(host.config, text)
     os.unlink(host.config + "~")
 
 

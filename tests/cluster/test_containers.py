@@ -10,6 +10,7 @@ import subprocess
 import pytest
 from harness import wait_until
 from harness.host import CLI, KEEPER
+from harness.processes import children
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
 
@@ -35,8 +36,7 @@ class Container:
         """Its first process, by the number outside."""
         if not self.inside:
             return self.process.pid
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
-            return int(f.read().split()[0])
+        return children(self.process.pid)[0]
 
     def hears(self, line):
         assert self.process.stdout.readline() == line + "\n", self.process.communicate()[1]

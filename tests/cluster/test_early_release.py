@@ -5,6 +5,7 @@ import os
 
 import pytest
 from harness import wait_until
+from harness.processes import is_traced
 
 from keepers import held, leases, opened
 
@@ -18,13 +19,8 @@ def traced(host, folder, call, *inject):
     trace = host.popen("strace", "-qq", "-f", "-o", said, "-e", f"trace={call}", *(word for text in inject for word in ("-e", text)),
                        "-p", str(keeper))
 
-    def is_traced():
-        def traced(tid):
-            with open(f"/proc/{keeper}/task/{tid}/status") as f:
-                return f"TracerPid:\t{trace.pid}\n" in f.read()
-        return all(map(traced, os.listdir(f"/proc/{keeper}/task")))
     try:
-        wait_until(is_traced, "the keeper is traced")
+        wait_until(lambda: is_traced(keeper, trace.pid), "the keeper is traced")
         yield lambda: len([line for line in open(said) if "(" in line and "resumed" not in line and "sa_family" not in line])
     finally:
         trace.terminate()
@@ -35,8 +31,7 @@ def traced(host, folder, call, *inject):
 def waited_for(make_host):
     """(host a, whose program has the lock, the program, host b, its program, which waits)"""
     b, a = make_host("b", lease=LEASE), make_host("a", lease=LEASE, foreground=False)
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     waiter.say("flock 0 ex")
     wait_until(lambda: held(a, state="waiting"), "the lease is recalled, and in use")
     return a, holder, b, waiter
@@ -95,8 +90,7 @@ def test_delayed_while_another_call_comes(waited_for, folder):
 def test_probes_that_need_no_thread(make_host, folder):
     """A call that does not wait is refused, and leases that no process uses are given back."""
     a, b = make_host("a", lease=LEASE + " linger_ms = 20000;"), make_host("b", lease=LEASE)
-    here, there = opened(a), opened(b)
-    assert here.do("flock 0 ex") == "ok"
+    here, there = a.opened("f", "flock 0 ex"), opened(b)
     cached = [opened(a, f"cached-{i}") for i in range(10)]
     for agent in cached:
         assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"

@@ -6,7 +6,7 @@ import subprocess
 
 import harness.host
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 
 from jobs import LEASE, SLOW_LEASE, grows, is_frozen, job, size
 
@@ -24,8 +24,7 @@ class Told:
 
     def all(self):
         try:
-            with open(self.path) as f:
-                return [json.loads(line) for line in f.read().splitlines() if line]
+            return [json.loads(line) for line in text_of(self.path).splitlines() if line]
         except FileNotFoundError:
             return []
 
@@ -37,8 +36,7 @@ class Told:
 
 
 def write_script(path, text):
-    with open(path, "w") as f:
-        f.write(text)
+    write_text(path, text)
     os.chmod(path, 0o755)
 
 
@@ -360,8 +358,7 @@ def test_a_user_of_the_keeper_cannot_make_it_run_anything(make_host, told):
     a = make_host("a")
     text = open(a.config).read()
     for mode, owner in ((0o664, 0), (0o646, 0), (0o644, 65534)):
-        with open(a.config, "w") as f:
-            f.write(told.top + "\n" + text)
+        write_text(a.config, told.top + "\n" + text)
         os.chmod(a.config, mode)
         os.chown(a.config, owner, 0)
         done = a.cli("reload", check=False)
@@ -378,16 +375,14 @@ def test_reload_takes_and_changes_it(make_host, redis, told, folder):
     other = Told(folder, "b")
     a.cli("log-level", "debug")  # all lines
     for top, now in ((told.top, told), (other.top, other)):
-        with open(a.config, "w") as f:
-            f.write(top + "\n" + text)
+        write_text(a.config, top + "\n" + text)
         a.cli("reload")
         redis.stop()
         now.get("store-away")
         redis.start()
         now.get("store-back")
     assert told.names() == other.names() == ["store-away", "store-back"]
-    with open(a.config, "w") as f:
-        f.write(text)
+    write_text(a.config, text)
     a.cli("reload")
     redis.stop()
     wait_until(lambda: a.log().count("event=store-away") == 3, "an event", 20)

@@ -43,8 +43,7 @@ def test_waiter_gets_it_soon_after_unlock(two, open_at):
 
 @pytest.mark.parametrize("end", ["close", "kill", "exit"])
 def test_every_end_of_the_description_hands_over(two, end):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex") == "ok"
+    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1])
     b.say("flock 0 ex")
     wanted_elsewhere(two[0])
     if end == "close":
@@ -58,8 +57,7 @@ def test_every_end_of_the_description_hands_over(two, end):
 
 def test_lives_as_long_as_a_copy_in_another_process(two):
     """fork: the child's copy keeps the lock after the parent's close and death."""
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex") == "ok"
+    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1])
     child = a.say("fork").heard()[1]
     os.kill(a.pid, signal.SIGKILL)
     try:
@@ -72,9 +70,7 @@ def test_lives_as_long_as_a_copy_in_another_process(two):
 
 
 def test_upgraders_on_two_hosts_both_succeed(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 sh") == "ok"
-    assert b.do("flock 0 sh") == "ok"
+    a, b = two[0].opened("f", "flock 0 sh"), two[1].opened("f", "flock 0 sh")
     a.say("flock 0 ex")
     b.say("flock 0 ex")
     first, second = (a, b) if not a.silent(5) else (b, a)
@@ -93,8 +89,7 @@ def test_failed_nonblocking_upgrade_loses_the_lock(two, open_at):
 
 
 def test_downgrade_lets_readers_in(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex") == "ok"
+    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1])
     b.say("flock 0 sh")
     wanted_elsewhere(two[0])
     assert a.do("flock 0 sh") == "ok"
@@ -104,8 +99,7 @@ def test_downgrade_lets_readers_in(two):
 
 def test_shared_while_shared_is_held_passes_a_waiting_writer(two):
     """A parent with a shared lock waits for a child that wants one: the kernel grants it, and so must the keeper."""
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 sh") == "ok"
+    a, b = two[0].opened("f", "flock 0 sh"), opened(two[1])
     b.say("flock 0 ex")
     wanted_elsewhere(two[0])
     child = opened(two[0])
@@ -117,8 +111,7 @@ def test_shared_while_shared_is_held_passes_a_waiting_writer(two):
 
 
 def test_the_same_lock_again_passes_a_waiter(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex") == "ok"
+    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1])
     b.say("flock 0 ex")
     wanted_elsewhere(two[0])
     assert a.do("flock 0 ex", seconds=5) == "ok"
@@ -193,8 +186,7 @@ def test_directory(two):
 def test_idle_lease_is_taken_without_waiting(make_host):
     """A host that has the lease cached and does not use it gives it to a non-blocking caller elsewhere."""
     a, b = make_host("a", lease="ttl_ms = 30000; linger_ms = 30000;"), make_host("b", lease="ttl_ms = 30000;")
-    one, other = opened(a), opened(b)
-    assert one.do("flock 0 ex") == "ok"
+    one, other = a.opened("f", "flock 0 ex"), opened(b)
     one.do("flock 0 un")
     assert held(a, state="held")
     assert other.do("flock 0 ex nb") == "ok"
@@ -202,8 +194,7 @@ def test_idle_lease_is_taken_without_waiting(make_host):
 
 def test_dead_host_is_taken_over_after_a_ttl(make_host):
     a, b = make_host("a", lease="ttl_ms = 1000;"), make_host("b", lease="ttl_ms = 1000;")
-    one, other = opened(a), opened(b)
-    assert one.do("flock 0 ex") == "ok"
+    one, other = a.opened("f", "flock 0 ex"), opened(b)
     wait_until(a.kill_keeper, "the host is dead")
     start = time.monotonic()
     assert other.do("flock 0 ex", seconds=10) == "ok"
@@ -235,8 +226,7 @@ def test_more_dead_hosts_than_can_be_named_at_once(make_host, redis):
 def test_fence_numbers_grow(two):
     fences = []
     for host in (two[0], two[1]) * 3:
-        agent = opened(host)
-        assert agent.do("flock 0 ex") == "ok"
+        agent = host.opened("f", "flock 0 ex")
         fences.append(held(host)[0]["fence"])
         agent.kill()
     assert fences == sorted(set(fences))

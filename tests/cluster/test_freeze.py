@@ -149,8 +149,7 @@ def test_a_holder_that_was_stopped_before_stays_so(make_host, redis):
 def test_one_of_the_frozen_is_killed(make_host, redis):
     """Another process kills it: its parent is told, and the others go on."""
     a = make_host("a", lease=LEASE)
-    agent = opened(a)
-    assert agent.do("flock 0 ex") == "ok"
+    agent = a.opened("f", "flock 0 ex")
     child = agent.say("fork").heard()[1]
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: "are frozen" in a.log(), "frozen", 40)

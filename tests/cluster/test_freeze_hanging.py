@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until, write_text
+from harness.processes import children
 
 from jobs import grows, is_frozen, size, state
 
@@ -93,8 +94,7 @@ def ground(make_host, redis, proxy):
 
 
 def times(path):
-    with open(path) as f:
-        return [int(line) for line in f.read().split("\n")[:-1]]
+    return [int(line) for line in text_of(path).split("\n")[:-1]]
 
 
 def clock_job(host, name, *how):
@@ -110,11 +110,9 @@ def hanging(host, view, count, name="hanging"):
     hangs: only then (since Linux 6.8) the kernel has cred_guard_mutex, which PTRACE_SEIZE waits for.
     """
     script = host.path("script")
-    with open(script, "w") as f:
-        f.write("#!%s\n" % os.path.join(view.path, "program"))
+    write_text(script, "#!%s\n" % os.path.join(view.path, "program"))
     os.chmod(script, 0o755)
-    holder = Job(host, "/usr/bin/python3", "-c", HANGING, host.path(name), script, str(count))
-    assert holder.line() == "held"
+    holder = Job(host, "/usr/bin/python3", "-c", HANGING, host.path(name), script, str(count)).held()
     view.stop()
     holder.say("")
     assert holder.line() == "gone"
@@ -123,8 +121,7 @@ def hanging(host, view, count, name="hanging"):
 
 
 def hanging_children(pid, count):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        pids = [int(p) for p in f.read().split()]
+    pids = children(pid)
 
     def hangs(p):
         try:
@@ -245,8 +242,7 @@ def test_one_that_sleeps_on_a_dead_mount_need_not_die(ground, redis):
     view.begin("program")
     script = "import fcntl, os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\nfcntl.flock(fd, fcntl.LOCK_EX)\n" \
              "print('held', flush=True)\nsys.stdin.readline()\nprint(len(open(sys.argv[2], 'rb').read(100000)), flush=True)\nsys.stdin.read()"
-    holder = Job(a, "/usr/bin/python3", "-c", script, a.path("f"), os.path.join(view.path, "program"))
-    assert holder.line() == "held"
+    holder = Job(a, "/usr/bin/python3", "-c", script, a.path("f"), os.path.join(view.path, "program")).held()
     view.stop()
     holder.say("")
     wait_until(lambda: "fuse" in open(f"/proc/{holder.pid}/stack").read(), "it waits for the file")

@@ -6,7 +6,6 @@ import pytest
 from harness import BUILD, Job, wait_until
 
 from jobs import LEASE, SLOW_LEASE, grows, is_frozen, job, state
-from keepers import opened
 
 
 def without_ptrace(host):
@@ -84,8 +83,7 @@ def test_a_parent_that_dies_takes_the_frozen_with_it(make_host, redis):
     wait_until(lambda: len(a.keeper_pids()) == 2 and not set(a.keeper_pids()) & set(old), "the next keeper and parent")
     assert "held frozen died with it" in a.log()
     redis.signal(signal.SIGCONT)
-    other = opened(a)
-    assert other.do("flock 0 ex") == "ok"
+    other = a.opened("f", "flock 0 ex")
 
 
 @pytest.mark.parametrize("n", [1, 5, 20, 60, 150])

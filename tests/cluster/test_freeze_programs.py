@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from harness import BUILD, Job, wait_until
+from harness import BUILD, Job, wait_until, write_text
 
 from jobs import JOB, LEASE, children, grows, outage, size, state
 from keepers import held, opened
@@ -179,8 +179,7 @@ def test_an_interactive_shell(make_host, redis, line):
     """With job control: the shell does not see that its job is stopped, and the terminal keeps its foreground group."""
     a = make_host("a", lease=LEASE)
     path, script = a.path("job.out"), a.path("job.sh")
-    with open(script, "w") as f:
-        f.write(JOB)
+    write_text(script, JOB)
     terminal = Terminal(a)
     terminal.type(line.format(f=a.path("f"), job=script, out=path))
     wait_until(lambda: size(path) > 3, "the job runs")

@@ -10,6 +10,7 @@ import signal
 import pytest
 from harness import BUILD, wait_until
 from harness.host import SHIM
+from harness.processes import comm, stat
 
 from jobs import JOB, grows, is_frozen, size, state
 from test_freeze_programs import Terminal
@@ -50,16 +51,10 @@ def ancestors(pid, last):
     """From the job's parent up to the process that the test has started."""
     found = []
     while pid != last:
-        with open(f"/proc/{pid}/stat") as f:
-            pid = int(f.read().rsplit(")", 1)[1].split()[1])
+        pid = int(stat(pid)[1])
         assert pid > 1
         found.append(pid)
     return found
-
-
-def comm(pid):
-    with open(f"/proc/{pid}/comm") as f:
-        return f.read().strip()
 
 
 def looking_after(pid, last):

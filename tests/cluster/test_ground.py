@@ -40,9 +40,7 @@ def on(request, make_host):
 
 
 def job(made, host, *words):
-    started = Job(host, *made.inside, "/usr/bin/python3", "-c", *words)
-    assert started.line() == "held"
-    return started
+    return Job(host, *made.inside, "/usr/bin/python3", "-c", *words).held()
 
 
 def holders(host):

@@ -6,15 +6,15 @@ import subprocess
 import time
 
 import pytest
-from harness import BUILD, Job, wait_until
+from harness import BUILD, Job, bytes_of, text_of, wait_until, write_text
+from harness.processes import state
 from keepers import (HOLD, LONG, both_anew, connected, files_of, flock, identity, is_busy, kill_keeper, leases, opened, pair,  # noqa: F401
                      parent_and_keeper, serving, two_long, wait_for_another, waits)
 
 
 def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
     a, b = pair
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     waiter.say("flock 0 ex")
     waits(b)
     before, (parent, keeper) = identity(a), a.keeper_pids()
@@ -31,8 +31,7 @@ def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
 def test_killed_with_a_damaged_table(make_host, what):
     """The next keeper cannot read one lease, so no keeper can renew it: its holder is killed. The other leases go on."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
-    other, holder = opened(a, "g"), opened(a)
-    assert other.do("flock 0 ex") == "ok" and holder.do("flock 0 ex") == "ok"
+    other, holder = a.opened("g", "flock 0 ex"), a.opened("f", "flock 0 ex")
     before, = leases(a, "g")
     with open(os.path.join(a.runtime, "leases"), "r+b") as f:
         slots = os.path.getsize(f.name) - 1024 * 128
@@ -59,19 +58,15 @@ def test_killed_and_the_next_one_cannot_start(make_host, which, config):
     """There is no configuration, and no copy of it. The parent, or the next one, stays while programs hold locks, stops them when
     their leases run out, and tries again."""
     a = make_host("a", lease="ttl_ms = 4000;", foreground=False)
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
-    with open(a.config) as f:
-        good = f.read()
+    holder = a.opened("f", "flock 0 ex")
+    good = text_of(a.config)
     os.remove(a.config)
     if config:
-        with open(a.config, "w") as f:
-            f.write(good + config)
+        write_text(a.config, good + config)
     os.remove(os.path.join(a.runtime, "config.kept"))
     os.kill(a.keeper_pids()[which], signal.SIGKILL)
     wait_until(lambda: state(holder.pid) in "tT", "the holder is frozen", 20)
-    with open(a.config, "w") as f:
-        f.write(good)
+    write_text(a.config, good)
     wait_until(lambda: state(holder.pid) not in "tT", "a keeper has started, and the lease stands", 20)
     assert holder.do("flock 0 un") == "ok"
 
@@ -81,15 +76,12 @@ def test_killed_and_the_next_one_cannot_start(make_host, which, config):
 def test_killed_and_the_next_one_goes_by_the_copy(make_host, which, config):
     """The configuration is invalid or gone at that moment: the leases stand, and their files stay protected."""
     b, a = make_host("b", lease="ttl_ms = 4000;"), make_host("a", lease="ttl_ms = 4000;", foreground=False)
-    holder, other = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, other = a.opened("f", "flock 0 ex"), opened(b)
     before = identity(a)
-    with open(a.config) as f:
-        good = f.read()
+    good = text_of(a.config)
     os.remove(a.config)
     if config:
-        with open(a.config, "w") as f:
-            f.write(good + config)
+        write_text(a.config, good + config)
     gone = set(a.keeper_pids()[which:])  # without its parent a keeper makes room for the next one
     os.kill(a.keeper_pids()[which], signal.SIGKILL)
     wait_until(lambda: a.keeper_pids() and gone.isdisjoint(a.keeper_pids()) and a.serves(), "another keeper serves")
@@ -143,8 +135,7 @@ def test_killed_it_takes_up_record_locks(pair, kind):
 def test_killed_it_takes_up_unused_leases(make_host):
     lease = LONG + "linger_ms = 20000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
-    agent = opened(a)
-    assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+    agent = a.opened("f", "flock 0 ex", "flock 0 un")
     before = identity(a)
     kill_keeper(a)
     assert identity(a) == before
@@ -156,14 +147,12 @@ def test_killed_it_gives_back_what_is_gone(make_host):
     leases."""
     lease = LONG + "linger_ms = 20000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
-    agent = opened(a)
-    assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+    agent = a.opened("f", "flock 0 ex", "flock 0 un")
     agent.kill()
     os.unlink(a.path("f"))
     kill_keeper(a)
     wait_until(lambda: not a.status()["leases"] and not a.status()["cluster"]["locks"], "it was given back")
-    with open(os.path.join(a.runtime, "leases"), "rb") as f:
-        slots = f.read()[-1024 * 128:]
+    slots = bytes_of(os.path.join(a.runtime, "leases"))[-1024 * 128:]
     assert {slots[at] for at in range(0, len(slots), 128)} == {0}  # all are free
     assert not is_busy(b)
 
@@ -173,8 +162,7 @@ def test_killed_while_its_file_is_elsewhere(make_host, redis):
     is back, and is locked again."""
     lease = "ttl_ms = 4000; linger_ms = 20000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     holder.kill()
     redis.signal(signal.SIGSTOP)
     os.rename(a.path("f"), a.path("elsewhere"))
@@ -195,8 +183,7 @@ def test_killed_while_its_file_is_elsewhere(make_host, redis):
 def test_killed_while_its_program_waits(pair):
     """The program asks the next keeper, and notices nothing."""
     b, a = pair
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     waiter.say("flock 0 ex")
     waits(b)
     kill_keeper(b)
@@ -211,8 +198,7 @@ def test_killed_while_its_program_waits(pair):
 def test_killed_at_any_system_call(make_host, folder):
     """The keeper, or its parent, at the nth system call that it makes from now on."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
-    holder, other = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, other = a.opened("f", "flock 0 ex"), opened(b)
     before = identity(a)
     for n in [*range(1, 16), 20, 30, 40, 60]:
         pids = a.keeper_pids()
@@ -242,8 +228,7 @@ def tracer_of(pid):
 def test_stopped_it_is_killed_and_restarted(two_long):
     """A keeper whose loop does not turn is as good as dead. A program that asks meanwhile waits, and is served then."""
     a, b = two_long
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     before, (parent, keeper) = identity(a), a.keeper_pids()
     os.kill(keeper, signal.SIGSTOP)
     asking = a.popen("flock", "-n", a.path("other"), "true")
@@ -257,8 +242,7 @@ def test_stopped_it_is_killed_and_restarted(two_long):
 def test_a_deleted_lock_file_and_a_killed_keeper(pair, anew):
     """No path leads to the file any more: the next keeper gets at it through a process that has it open."""
     a, b = pair
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     before = identity(a)
     os.unlink(a.path("f"))
     if anew:
@@ -335,8 +319,3 @@ def test_it_survives_that_all_waiting_callers_go(make_host, redis):
             agent.kill()
         wait_until(lambda: a.path(name) not in files_of(keeper), "the keeper has closed the file")
     assert a.keeper_pids()[1:] == [keeper] and "died" not in a.log()
-
-
-def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0]

@@ -12,8 +12,7 @@ def test_the_store_forgets(make_host, redis, proxy):
     lease = "ttl_ms = 20000; probe_ms = 5000;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()
-    here, there = opened(a), opened(b)
-    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 sh") == "ok"
+    here, there = a.opened("f", "flock 0 ex", "flock 0 sh"), opened(b)
     answer = proxy.fault("shrink", "no answer")
     there.say("flock 0 sh")
     wait_until(answer.happened.is_set, "a makes its lease a shared one")
@@ -36,8 +35,7 @@ def test_its_request_arrives_later(make_host, proxy):
     lease = "ttl_ms = 20000; probe_ms = 5000;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()
-    here, there = opened(a), opened(b)
-    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 sh") == "ok"
+    here, there = a.opened("f", "flock 0 ex", "flock 0 sh"), opened(b)
     promise = proxy.fault("shrink", "lost")
     there.say("flock 0 sh")
     wait_until(promise.happened.is_set, "a makes its lease a shared one")

@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until
 from harness.host import CLI, KEEPER
 from jobs import state
 from keepers import HOLD, LONG, connected, flock, identity, is_busy, kill_keeper, leases, opened, pair, socket_of, two_long, waits  # noqa: F401
@@ -18,8 +18,7 @@ from onbehalf import Asked, fk
 def test_the_first_program_starts_it(pair):
     a, b = pair
     assert a.keeper_pids() == []
-    agent = opened(a)
-    assert agent.do("flock 0 ex nb") == "ok"
+    agent = a.opened("f", "flock 0 ex nb")
     assert len(a.keeper_pids()) == 2
     assert is_busy(b)
 
@@ -66,8 +65,7 @@ def test_it_does_not_end_while_something_is_held(make_host):
     lease = "ttl_ms = 2000; idle_ms = 200; linger_ms = 50; probe_ms = 5000;"
     make_host("b", lease=lease)
     a, idle = make_host("a", lease=lease, foreground=False), make_host("idle", lease=lease, foreground=False)
-    agent = opened(a)
-    assert agent.do("flock 0 ex") == "ok"
+    agent = a.opened("f", "flock 0 ex")
     parent = a.keeper_pids()[0]
     for _ in range(3):
         assert flock(idle, name="g")[0] == 0
@@ -103,8 +101,7 @@ while sys.argv:
 def test_stop(make_host, foreground):
     make_host("b", lease=LONG)
     a = make_host("a", lease=LONG, foreground=foreground)
-    agent = opened(a)
-    assert agent.do("flock 0 ex") == "ok"
+    agent = a.opened("f", "flock 0 ex")
     before = identity(a)
     refused = a.cli("stop", check=False)
     assert refused.returncode == 1 and "t/f" in refused.stderr and "is locked by a program" in refused.stderr
@@ -121,8 +118,7 @@ def test_stop(make_host, foreground):
 
 def test_stop_refuses_while_a_program_waits(two_long):
     a, b = two_long
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     waiter.say("flock 0 ex")
     waits(b)
     refused = b.cli("stop", check=False)
@@ -179,8 +175,7 @@ def test_stop_waits_for_those_that_have_just_asked(make_host, redis, how):
 
 
 def waits_for_answer(pid):
-    with open(f"/proc/{pid}/stack") as f:
-        return "recvmsg" in f.read()
+    return "recvmsg" in text_of(f"/proc/{pid}/stack")
 
 
 def told_to_end(host, number=signal.SIGTERM):
@@ -224,8 +219,7 @@ def test_told_to_end_it_waits_for_what_is_in_use(make_host, number, recalled):
 def test_told_twice_it_ends_at_once(two_long):
     """The next keeper takes up what is in use."""
     a, b = two_long
-    used = opened(a, "used")
-    assert used.do("flock 0 ex") == "ok"
+    used = a.opened("used", "flock 0 ex")
     before = identity(a, "used")
     told_to_end(a)
     told_again(a)
@@ -240,8 +234,7 @@ def test_told_twice_while_another_host_waits_and_no_keeper_can_start(make_host):
     """A probe waits for the end of the lock when the keeper ends. Its last answer must not free the slot in the fence: the
     next parent, whose keepers cannot start, stops the holder at the deadline."""
     a, b = (make_host(name, lease="ttl_ms = 5000;") for name in "ab")
-    used, waiter = opened(a), opened(b)
-    assert used.do("flock 0 ex") == "ok"
+    used, waiter = a.opened("f", "flock 0 ex"), opened(b)
     waiter.say("flock 0 ex")
     wait_until(lambda: leases(a, state="waiting"), "the lease is recalled, and in use")
     told_to_end(a)
@@ -260,8 +253,7 @@ def test_told_twice_while_another_host_waits_and_no_keeper_can_start(make_host):
 def test_told_to_end_and_killed(two_long):
     """The next keeper goes on waiting, and ends."""
     a, b = two_long
-    used = opened(a, "used")
-    assert used.do("flock 0 ex") == "ok"
+    used = a.opened("used", "flock 0 ex")
     before = identity(a, "used")
     told_to_end(a)
     kill_keeper(a)
@@ -274,8 +266,7 @@ def test_told_to_end_and_killed(two_long):
 def test_told_to_end_while_the_store_is_down(make_host, redis):
     """Nothing is in use: it does not wait for an answer. The next host that wants the lease finds it dead."""
     a = make_host("a", lease=LONG + "linger_ms = 20000;")
-    agent = opened(a)
-    assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+    agent = a.opened("f", "flock 0 ex", "flock 0 un")
     redis.stop()
     wait_until(lambda: not a.status()["store"]["up"], "the store is down")
     a.keeper.send_signal(signal.SIGTERM)

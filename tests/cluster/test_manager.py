@@ -6,7 +6,7 @@ import socket
 import subprocess
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until, write_text
 from harness.host import KEEPER
 from harness.system import Place, SystemHost
 from keepers import HOLD, identity, is_busy, leases, opened, socket_of, two_long  # noqa: F401
@@ -84,8 +84,7 @@ def test_a_keeper_that_another_service_has_started_says_nothing(make_host, how):
 def test_replaced_while_a_lock_is_held(two_long):
     """SIGQUIT: it does not wait for the end of the lock. The next one has the same leases."""
     a, b = two_long
-    used = opened(a, "used")
-    assert used.do("flock 0 ex") == "ok"
+    used = a.opened("used", "flock 0 ex")
     before = identity(a, "used")
     a.keeper.send_signal(signal.SIGQUIT)
     assert a.keeper.wait(20) == 0
@@ -103,8 +102,7 @@ def test_replaced_while_a_lock_is_held(two_long):
 
 def test_replaced_while_it_waits_for_a_lock_to_end(two_long):
     a, b = two_long
-    job = Job(a, "flock", a.path("used"), "sh", "-c", HOLD)
-    assert job.line() == "held"
+    job = Job(a, "flock", a.path("used"), "sh", "-c", HOLD).held()
     before = identity(a, "used")
     a.keeper.send_signal(signal.SIGTERM)
     wait_until(lambda: "told to end: waits until" in a.log(), "it waits")
@@ -147,15 +145,12 @@ def test_a_user_who_asks_while_the_system_keeper_is_replaced(redis, folder):
 def test_sighup_reloads(make_host):
     """As `dflock reload` does; a file that is invalid changes nothing, and takes down no keeper."""
     a = make_host("a", rules='{ path = "%s/f"; name = "f"; }, { path = "%s/g"; name = "g"; }')
-    job = Job(a, "flock", a.path("f"), "sh", "-c", HOLD)
-    assert job.line() == "held"
+    job = Job(a, "flock", a.path("f"), "sh", "-c", HOLD).held()
     pids = a.keeper_pids()
-    with open(a.config) as f:
-        text = f.read()
+    text = text_of(a.config)
     fewer = text.replace('/g"; name', '/other"; name')
     assert fewer != text
-    with open(a.config, "w") as f:
-        f.write(fewer)
+    write_text(a.config, fewer)
     a.keeper.send_signal(signal.SIGHUP)
     wait_until(lambda: "was read again" in a.log(), "it is reloaded")
     assert a.status()["rules"]["file"] == "same"

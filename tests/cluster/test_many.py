@@ -5,7 +5,7 @@ import signal
 import struct
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, bytes_of, text_of, wait_until
 from harness.host import BUILD
 
 from keepers import opened
@@ -18,8 +18,7 @@ LEASE = "ttl_ms = 2000;"  # freeze_margin_ms is a sixth of it: 333
 
 
 def stamps(path):
-    with open(path, "rb") as f:
-        data = f.read()
+    data = bytes_of(path)
     return struct.unpack("%dq" % (len(data) // 8), data)
 
 
@@ -47,8 +46,7 @@ def test_many_are_stopped_before_another_host_has_one(make_host, redis, folder):
     b = make_host("b", lease=LEASE)
     a = make_host("a", lease=LEASE, server=way.address).wait_up()
     path = os.path.join(folder, "stamps")
-    many = Job(a, os.path.join(BUILD, "tests/agents/many"), a.path("f"), str(COUNT), "4", path)
-    assert many.line(120) == "held"
+    many = Job(a, os.path.join(BUILD, "tests/agents/many"), a.path("f"), str(COUNT), "4", path).held(120)
     wait_until(lambda: all(stamps(path)), "all run")
     agent = opened(b, "f%d" % (COUNT - 1)).say("flock 0 ex")  # b knows a's beats from now on, and so when they end
     assert agent.silent(1)
@@ -67,8 +65,7 @@ def test_many_go_on_after_an_outage(make_host, redis, folder):
     make_host("b", lease=LEASE)
     a = make_host("a", lease=LEASE, server=way.address).wait_up()
     path = os.path.join(folder, "stamps")
-    many = Job(a, os.path.join(BUILD, "tests/agents/many"), a.path("f"), str(COUNT), "4", path)
-    assert many.line(120) == "held"
+    many = Job(a, os.path.join(BUILD, "tests/agents/many"), a.path("f"), str(COUNT), "4", path).held(120)
     a.cli("log-level", "debug")  # all lines
     deadline = a.log().count("no beat was answered")
     way.cut()
@@ -85,8 +82,7 @@ def test_the_search_waits_for_no_process_and_no_mount(make_host, redis, folder):
     """What it asks of a holder that has a descriptor. A command line and maps are read under the lock of the process's memory; stat of
     /proc/PID/fd/N may ask a file server, whatever its flags say."""
     a = make_host("a", lease="ttl_ms = 12000; freeze_margin_ms = 5000;")
-    agent = opened(a)
-    assert agent.do("flock 0 ex") == "ok"
+    agent = a.opened("f", "flock 0 ex")
     calls = os.path.join(folder, "calls")
     parent = a.keeper_pids()[0]
     trace = a.popen("strace", "-qq", "-f", "-o", calls, "-p", str(parent))
@@ -96,8 +92,7 @@ def test_the_search_waits_for_no_process_and_no_mount(make_host, redis, folder):
     trace.send_signal(signal.SIGINT)
     trace.communicate(timeout=20)
     redis.signal(signal.SIGCONT)
-    with open(calls) as f:
-        lines = f.read().splitlines()
+    lines = text_of(calls).splitlines()
     opened_files = [line for line in lines if " openat(" in line]
     assert any('"fdinfo"' in line for line in opened_files)
     # /proc/locks: each lease has its holder

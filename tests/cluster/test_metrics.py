@@ -63,8 +63,7 @@ def test_a_shrink_is_a_hand_over(make_host, space):
 
 def test_a_lock_by_the_page_is_not_seen(make_host):
     a = make_host("a", lease=LONG)
-    agent = opened(a)
-    assert agent.do("flock 0 ex") == "ok"
+    agent = a.opened("f", "flock 0 ex")
     before = Since(a.wait_up())
     for _ in range(10):
         assert agent.do("flock 0 un") == "ok" and agent.do("flock 0 ex") == "ok"
@@ -84,8 +83,7 @@ def test_busy(make_host, space, call):
 
 def test_abandoned(make_host):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     before = Since(b.wait_up())
     waiter.say("flock 0 ex")
     waits(b)
@@ -96,8 +94,7 @@ def test_abandoned(make_host):
 
 def test_deadlock(make_host):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    first, second = opened(a), opened(b)
-    assert first.do("setlk 0 sh 0 10") == "ok" and second.do("setlk 0 sh 0 10") == "ok"
+    first, second = a.opened("f", "setlk 0 sh 0 10"), b.opened("f", "setlk 0 sh 0 10")
     first.say("setlk 0 ex 0 10 w")
     waits(a)
     before = Since(b.wait_up())
@@ -109,8 +106,7 @@ def test_deadlock(make_host):
 def test_taken_past(make_host):
     a = make_host("a", lease="ttl_ms = 3000; past_look_ms = 50;")
     before = Since(a.wait_up())
-    job = Job(a, PAST, "flock", a.path("f"))
-    assert job.line() == "held"
+    job = Job(a, PAST, "flock", a.path("f")).held()
     wait_until(lambda: value(a, "locks_past") == 1, "it is reported", 60)
     assert before.moved() == {"dflock_locks_past": 1, "dflock_taken_past_total": 1}
     job.kill()

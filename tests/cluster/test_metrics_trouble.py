@@ -12,8 +12,7 @@ HOLD = 'exec 9>"$1"; flock 9 && echo held; read line'
 
 
 def holding(host):
-    agent = opened(host)
-    assert agent.do("flock 0 ex") == "ok"
+    agent = host.opened("f", "flock 0 ex")
     return agent
 
 
@@ -128,8 +127,7 @@ def test_on_lost_kill(make_host, redis):
     """One ends by SIGTERM, the other one ignores it."""
     a = make_host("a", lease=SLOW_LEASE, rules='{ tree = "%s"; name = "t"; on_lost = "kill"; }')
     agent = holding(a)
-    job = Job(a, "bash", "-c", 'trap "" TERM; ' + HOLD, "job", a.path("g"))
-    assert job.line() == "held"
+    job = Job(a, "bash", "-c", 'trap "" TERM; ' + HOLD, "job", a.path("g")).held()
     before = Since(a)
     redis.signal(signal.SIGSTOP)
     died(agent)

@@ -11,13 +11,14 @@ import struct
 import subprocess
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, bytes_of, text_of, wait_until
 from harness.host import BUILD, CLI
 from harness.netted import STATIC, opened
+from harness.processes import children, comm, state, wait_channel
 
 from jobs import LEASE
 import keepers
-from keepers import LONG, wanted_elsewhere
+from keepers import LONG, held, wanted_elsewhere
 
 DYNAMIC = os.path.join(BUILD, "tests/agents/agent")
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net")
@@ -39,14 +40,6 @@ def no_supervisor(host):
     def look():
         return [pid for pid in host.program_pids() if comm(pid) == "dflock-net"]
     wait_until(lambda: not look(), "the supervisors end")
-
-
-def comm(pid):
-    try:
-        with open(f"/proc/{pid}/comm") as f:
-            return f.read().strip()
-    except OSError:
-        return None
 
 
 def check_excludes(two, a, b):
@@ -119,23 +112,13 @@ def test_the_preload_without_the_net(two):
     check_excludes(two, keepers.opened(two[0]), opened(two[1]))
 
 
-def child_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return int(f.read().split()[0])
-
-
-def wait_channel(pid):
-    with open(f"/proc/{pid}/wchan") as f:
-        return f.read()
-
-
 def test_what_waits_here_is_traced(two):
     """The thread waits in the kernel for one of its own host, and cannot be sent out of its call while strace has it."""
     a, b = opened(two[0]), opened(two[1])
     traced = opened(two[0], "strace", "-f", "-o", "/dev/null", STATIC)
     assert a.do("flock 0 ex") == "ok"
     traced.say("flock 0 ex")
-    wait_until(lambda: "lock" in wait_channel(child_of(traced.pid)), "it waits in the kernel")  # before the other host asks
+    wait_until(lambda: "lock" in wait_channel(children(traced.pid)[0]), "it waits in the kernel")  # before the other host asks
     b.say("flock 0 ex")
     wanted_elsewhere(two[0])
     assert traced.silent(0.05) and b.silent(0.05)
@@ -238,8 +221,7 @@ def test_fork_storm(two, shapes, folder):
     count = os.path.join(folder, "count")
     jobs = [job(host, shapes, "storm", host.path("f"), "60", count) for host in two]
     assert [j.line(300) for j in jobs] == ["60", "60"]
-    with open(count, "rb") as f:
-        assert struct.unpack("l", f.read()) == (120,)
+    assert struct.unpack("l", bytes_of(count)) == (120,)
     assert [j.end() for j in jobs] == [0, 0]
     for host in two:
         no_supervisor(host)
@@ -365,7 +347,7 @@ def test_on_a_terminal(two):
             wait_until(lambda: held(two[1]), "b has it")
             f.write(b"\x03")
             f.write(b"flock 0 un\nflock 0 sh\nclose 0\npid\n")
-            assert b"ok %d" % child_of(pid) in until(b"ok %d" % child_of(pid))
+            assert b"ok %d" % children(pid)[0] in until(b"ok %d" % children(pid)[0])
             f.write(b"\x04")
             assert b"last" in until(b"last")
             f.write(b"\x03")
@@ -377,12 +359,6 @@ def test_on_a_terminal(two):
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
     no_supervisor(two[1])
-
-
-def child_of(pid):
-    """The agent that this shell has started."""
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return int(f.read().split()[0])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
@@ -439,18 +415,12 @@ def test_stopped_while_it_waits(two, where):
     assert b.heard(60)[0] == "ok"
 
 
-def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rpartition(")")[2].split()[0]
-
-
 def states(pid):
     """Of all threads of this process and of its children."""
     found = ""
     for tid in map(int, os.listdir(f"/proc/{pid}/task")):
         found += state(tid)
-        with open(f"/proc/{pid}/task/{tid}/children") as f:
-            found += "".join(states(int(child)) for child in f.read().split())
+        found += "".join(states(int(child)) for child in text_of(f"/proc/{pid}/task/{tid}/children").split())
     return found
 
 

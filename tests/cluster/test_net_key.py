@@ -7,10 +7,11 @@ import signal
 import subprocess
 
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until
 from harness.host import BUILD
 
 from harness.netted import both, netted, opened, supervisors
+from harness.processes import wait_channel
 
 AGENT = os.path.join(BUILD, "tests/agents/agent")
 AFTER = os.path.join(BUILD, "tests/agents/afterkey")
@@ -98,15 +99,10 @@ def test_the_register_is_clear_afterwards(two, still, how):
     still(two[1])
     waits.stdin.write("go\n")
     waits.stdin.flush()
-    wait_until(lambda: in_seccomp(waits.pid), "its second call waits for the supervisor")
+    wait_until(lambda: "seccomp" in wait_channel(waits.pid), "its second call waits for the supervisor")
     cont(two[1])
     assert waits.stdout.readline() == "first\n"
     assert waits.wait(20) == 0
-
-
-def in_seccomp(pid):
-    with open(f"/proc/{pid}/wchan") as f:
-        return "seccomp" in f.read()
 
 
 @pytest.mark.parametrize("take", ["flock 0 ex", "flock 0 ex nb", "setlk 0 ex 0 10 w", "setlk 0 sh 0 10 ofd", "lockf 0 lock 5"])
@@ -117,8 +113,7 @@ def test_without_a_keeper(redis, make_host, take):
     agent = opened(c, AGENT)
     assert agent.do(take) == "ok"
     keeper, = c.keeper_pids()[1:]
-    with open(f"/proc/{keeper}/status") as f:
-        assert "\nSeccomp:\t0\n" in f.read()
+    assert "\nSeccomp:\t0\n" in text_of(f"/proc/{keeper}/status")
     assert agent.do("getlk 0 ex 100 10") == "un"
 
 

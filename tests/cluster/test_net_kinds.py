@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from harness import wait_until
 from harness.netted import netted, opened
+from harness.processes import waits_for_lock
 
 from keepers import wanted_elsewhere
 
@@ -74,18 +75,12 @@ def test_waits_for_another_host(two, bare, record):
     assert job.stdout.read() == b"had\n" and job.wait(20) == 0
 
 
-def waits_in_the_kernel(pid):
-    """For the lock itself, and no longer for the supervisor."""
-    with open("/proc/locks") as f:
-        return any("->" in line and f" {pid} " in line for line in f)
-
-
 def test_is_called_back_from_the_kernel(two, bare, record):
     """It waits there for a program of its own host when the other host wants the lock: both get it."""
     a, b = opened(two[0]), opened(two[1])
     assert a.do(say(record)) == "ok"
     job = start(two[0], bare, record, stdin=subprocess.DEVNULL)
-    wait_until(lambda: waits_in_the_kernel(job.pid), "it waits")
+    wait_until(lambda: waits_for_lock(job.pid), "it waits")
     b.say(say(record) + (" w" if record else ""))
     wanted_elsewhere(two[0])
     a.kill()

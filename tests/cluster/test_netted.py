@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until
 from harness.host import BUILD, CLI
 from harness.netted import NET, STATIC, Netted, both, netted, opened, run, stat, supervisors
 
@@ -251,8 +251,7 @@ def test_a_keeper_is_started(redis, make_host, agent):
     os.kill(both(c)[0], signal.SIGKILL)
     assert agent.do("flock 0 ex nb") == "ok"
     for pid in c.keeper_pids():
-        with open(f"/proc/{pid}/status") as f:
-            assert "\nSeccomp:\t0\n" in f.read()
+        assert "\nSeccomp:\t0\n" in text_of(f"/proc/{pid}/status")
 
 
 @pytest.mark.parametrize("who", ["keeper", "keeper and parent"])

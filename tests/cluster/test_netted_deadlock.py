@@ -6,15 +6,12 @@ import pytest
 from harness import wait_until
 from harness.metrics import value
 from harness.netted import opened
+from harness.processes import waits_for_lock
 from keepers import held
 
 
 def waits_in_kernel(agent):
-    """The kernel lists it behind a lock."""
-    def look():
-        with open("/proc/locks") as f:
-            return any(l.split()[1] == "->" and int(l.split()[5]) == agent.pid for l in f)
-    wait_until(look, f"pid {agent.pid} waits in the kernel")
+    wait_until(lambda: waits_for_lock(agent.pid), f"pid {agent.pid} waits in the kernel")
 
 
 def queued(host):

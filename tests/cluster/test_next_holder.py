@@ -24,8 +24,7 @@ def test_waiters_in_the_kernel_are_no_holders(make_host, redis, proxy):
         assert w.silent(0.1)
     proxy.accepting = False
     proxy.cut()
-    other = opened(b)
-    assert other.do("flock 0 ex") == "ok"
+    other = b.opened("f", "flock 0 ex")
     answer = proxy.fault("acquire", "late")  # until then the next one has the kernel lock, and no lease
     proxy.accepting = True
     wait_until(lambda: holder.process.poll() is not None, "the holder is killed")
@@ -46,9 +45,7 @@ def test_the_next_holder_is_not_taken_for_the_lost_one(make_host, redis, proxy):
     lease = "ttl_ms = 2000; freeze_margin_ms = 600; linger_ms = 60000;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()
-    one, other = opened(a), opened(b)
-    assert one.do("flock 0 ex") == "ok"
-    assert one.do("flock 0 un") == "ok"
+    one, other = a.opened("f", "flock 0 ex", "flock 0 un"), opened(b)
     proxy.accepting = False
     proxy.cut()
     assert other.do("flock 0 ex") == "ok"
@@ -65,8 +62,7 @@ def test_on_lost_kill_spares_the_next_holder(make_host, redis):
     """The holder ends at SIGTERM, and the kernel gives the lock to a process that waits for it on this host. It has the kernel lock when
     holders that have not ended get SIGKILL, after half of the margin; only after a second it is told that it waits for the store."""
     a = make_host("a", lease='ttl_ms = 4000; freeze_margin_ms = 1500; pin_ms = 200; on_lost = "kill";')
-    holder, waiter = opened(a), opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(a)
     waiter.say("flock 0 ex")
     assert waiter.silent(0.5)
     redis.signal(signal.SIGSTOP)
@@ -82,15 +78,13 @@ def test_the_next_holder_after_a_frozen_one(make_host, redis, proxy):
     lease = "ttl_ms = 2000; freeze_margin_ms = 600; pin_ms = 200;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()
-    holder, waiter = opened(a), opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(a)
     waiter.say("flock 0 ex")
     assert waiter.silent(0.5)
     proxy.accepting = False
     proxy.cut()
     wait_until(lambda: "are frozen" in a.log(), "frozen", 10)
-    other = opened(b)
-    assert other.do("flock 0 ex") == "ok"
+    other = b.opened("f", "flock 0 ex")
     holder.kill()
     wait_until(lambda: holder_pids(a) == [waiter.pid], "the next one has the kernel lock")
     assert state(waiter.pid) not in "tT"

@@ -3,7 +3,7 @@ import os
 import signal
 
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 
 from keepers import held
 from jobs import LEASE, SLOW_LEASE, grows, is_frozen, size, state
@@ -127,10 +127,8 @@ def test_reload_changes_it_for_leases_that_are_held(make_host, redis):
     a = make_host("a", lease=LEASE, rules=RULES)
     process, path = holder(a, "f")
     assert held(a)[0]["on_lost"] == "freeze"
-    with open(a.config) as f:
-        text = f.read()
-    with open(a.config, "w") as f:
-        f.write(text.replace('name = "t";', 'name = "t"; on_lost = "warn";'))
+    text = text_of(a.config)
+    write_text(a.config, text.replace('name = "t";', 'name = "t"; on_lost = "warn";'))
     a.cli("reload")
     assert held(a)[0]["on_lost"] == "warn"
     redis.signal(signal.SIGSTOP)

@@ -65,9 +65,7 @@ def test_the_rest_ends_by_itself(make, redis):
 
 
 def test_the_two_spaces_rest_apart(pair, redis):
-    a, b = opened(pair[0]), opened(pair[1])
-    assert a.do("flock 0 ex nb") == "ok"
-    assert b.do("setlk 0 ex 0 0") == "ok"
+    a, b = pair[0].opened("f", "flock 0 ex nb"), pair[1].opened("f", "setlk 0 ex 0 0")
     assert a.do("setlk 0 ex 0 0") in TAKEN and b.do("flock 0 ex nb") == "EAGAIN"
 
 
@@ -144,8 +142,7 @@ def test_the_page_never_shows_it(pair):
 
 def test_status_says_so(pair, redis):
     a, b = pair
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex nb"), opened(b)
     waiter.say("flock 0 ex")
     wait_until(lambda: leases(b, note="waits until its rest is over (at_least_ms)"), "b says what it waits for")
     lock, = a.status()["cluster"]["locks"]

@@ -15,8 +15,7 @@ from once import LEASE, NEVER, TAKEN, field, held, make, over, pair, queue, queu
 
 def test_the_job_is_killed(pair, redis):
     a, b = pair
-    job = Job(a, "flock", "-n", a.path("f"), "sh", "-c", "echo held; read line")
-    assert job.line() == "held"
+    job = Job(a, "flock", "-n", a.path("f"), "sh", "-c", "echo held; read line").held()
     job.kill()
     went_back(redis)
     assert opened(a).do("flock 0 ex nb") == "EAGAIN" and opened(b).do("flock 0 ex nb") == "EAGAIN"
@@ -24,8 +23,7 @@ def test_the_job_is_killed(pair, redis):
 
 def test_a_host_vanishes(make, redis):
     a, b = (make(name, lease="ttl_ms = 1000; probe_ms = 5000;") for name in "ab")
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex nb"), opened(b)
     wait_until(a.kill_all, "nothing of it is left")
     assert waiter.do("flock 0 ex nb") == "EAGAIN"
     waiter.say("flock 0 ex")
@@ -68,8 +66,7 @@ def test_the_keeper_ends(make, redis, end):
 def test_the_next_keeper_gives_it_back_at_the_end_of_the_lock(make, redis):
     """It takes the lease up, which is for the lock that is held and for no other."""
     b, a = make("b"), make("a", foreground=False)
-    holder, other = opened(a), opened(a)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder, other = a.opened("f", "flock 0 ex nb"), opened(a)
     kill_keeper(a)
     wait_until(lambda: leases(a, state="waiting"), "it waits for the end of the lock, though nobody else does")
     over(redis)
@@ -108,8 +105,7 @@ def test_frozen_and_going_on(make, redis):
     """An outage of the store that forgets nothing: the holder goes on, the rest with it."""
     lease = "ttl_ms = 3000; freeze_margin_ms = 1300;"
     a, b = make("a", lease=lease), make("b", lease=lease)
-    holder = opened(a)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder = a.opened("f", "flock 0 ex nb")
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: state(holder.pid) in "tT", "it is frozen", 20)
     redis.signal(signal.SIGCONT)
@@ -127,8 +123,7 @@ def test_the_loss_of_the_stores_memory_ends_it(make, redis):
     """While the lock is held it is put back, as all are; the rest is forgotten."""
     lease = "ttl_ms = 2000; probe_ms = 5000;"
     a, b = make("a", lease=lease), make("b", lease=lease)
-    holder, other = opened(a), opened(b)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder, other = a.opened("f", "flock 0 ex nb"), opened(b)
     redis.command("FLUSHALL")
     other.say("flock 0 ex")
     wait_until(lambda: leases(b, note="waits for another host"), "grace is over, and the lock is held", 30)
@@ -169,8 +164,7 @@ def test_the_rule_comes_while(make_host, redis):
 
 def test_the_rule_goes_while(pair, redis):
     a, b = pair
-    holder, waiter = opened(a), opened(a)
-    assert holder.do("flock 0 ex nb") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex nb"), opened(a)
     waiter.say("flock 0 ex")
     queued(redis, a)
     for host in pair:

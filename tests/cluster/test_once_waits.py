@@ -54,8 +54,7 @@ def test_who_waits_on_the_same_host(make, redis):
     """It waits for a grant of its own, and not in the kernel for the end of the other's lock: then it would have the lock, and no
     rest would have begun."""
     a = make("a")
-    holder, waiter = opened(a), opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(a)
     waiter.say("flock 0 ex")
     queued(redis, a)
     over(redis)
@@ -67,8 +66,7 @@ def test_who_waits_on_the_same_host(make, redis):
 def test_who_waits_is_gone(pair, redis):
     """Its request goes, too: nobody rests because of a lock that was never there."""
     a, b = pair
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     waiter.say("flock 0 ex")
     queued(redis, b)
     waiter.kill()
@@ -79,8 +77,7 @@ def test_who_waits_is_gone(pair, redis):
 
 
 def test_a_signal_ends_the_wait(pair, redis):
-    a, b = opened(pair[0]), opened(pair[1])
-    assert a.do("flock 0 ex") == "ok"
+    a, b = pair[0].opened("f", "flock 0 ex"), opened(pair[1])
     a.do("flock 0 un")
     assert b.do("alarm 100") == "ok"
     assert b.do("flock 0 ex") == "EINTR"

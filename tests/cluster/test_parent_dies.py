@@ -13,8 +13,7 @@ from keepers import (LONG, both_anew, flock, identity, is_busy, opened, pair, pa
 
 def test_parent_and_keeper_killed(pair):
     a, b = pair
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     waiter.say("flock 0 ex")
     waits(b)
     before = identity(a)
@@ -30,8 +29,7 @@ def test_parent_and_keeper_killed(pair):
 def test_the_parent_killed_alone(make_host, foreground):
     """The keeper makes room for a new parent and a new keeper. No program asks meanwhile."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=foreground)
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     waiter.say("flock 0 ex")
     waits(b)
     before, old = identity(a), a.keeper_pids()
@@ -51,8 +49,7 @@ def test_the_parent_killed_alone(make_host, foreground):
 def test_the_parent_killed_after_a_cleaner(pair, names):
     """Its runtime directory was removed, or files in it: the keeper makes them anew for the next pair."""
     a, b = pair
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     before, old = identity(a), a.keeper_pids()
     for name in names:
         path = os.path.join(a.runtime, name)
@@ -67,8 +64,7 @@ def test_the_parent_killed_after_a_cleaner(pair, names):
 def test_the_parent_killed_after_its_directory_was_taken(make_host):
     """A program has started another keeper in it: the first one goes on without a parent."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG)
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     old = a.keeper_pids()
     shutil.rmtree(a.runtime)
     assert flock(a, name="other") == (0, "")
@@ -83,8 +79,7 @@ def test_the_keeper_killed_after_its_directory_was_removed(make_host):
     """No keeper can start there: the parent stops the holder before b gets the lock."""
     lease = "ttl_ms = 3000;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
-    holder, other = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, other = a.opened("f", "flock 0 ex"), opened(b)
     shutil.rmtree(a.runtime)
     os.kill(a.keeper_pids()[1], signal.SIGKILL)
     assert other.do("flock 0 ex", 30) == "ok"
@@ -94,8 +89,7 @@ def test_the_keeper_killed_after_its_directory_was_removed(make_host):
 def test_the_parent_killed_and_a_program_asks(pair):
     """At that very moment: it starts a keeper, too, and one of the two stays."""
     a, b = pair
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     before, old = identity(a), a.keeper_pids()
     for _ in range(5):
         os.kill(old[0], signal.SIGKILL)
@@ -109,8 +103,7 @@ def test_the_parent_killed_and_a_program_asks(pair):
 def test_one_killed_soon_after_the_other(pair, first):
     """Soon is when the other one has noticed; before that it is both at once."""
     a, b = pair
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     before, old = identity(a), a.keeper_pids()
     os.kill(old[first], signal.SIGKILL)
     if first == 0:  # the keeper, when it has made room; a successor of either must come
@@ -130,8 +123,7 @@ def test_both_killed_at_once(make_host):
     unless a program starts a keeper before (test_parent_and_keeper_killed)."""
     lease = "ttl_ms = 1500;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
-    holder, other = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, other = a.opened("f", "flock 0 ex"), opened(b)
     wait_until(a.kill_keeper, "both have ended")
     assert other.do("flock 0 ex") == "ok"
     assert holder.do("pid") == "ok"
@@ -146,8 +138,7 @@ def test_no_new_parent_can_be_started(make_host, folder, monkeypatch):
     shutil.copy(os.path.join(BUILD, "dflockd"), program)
     monkeypatch.setattr("harness.host.KEEPER", program)
     a = make_host("a", lease=LONG)
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     before, old = identity(a), a.keeper_pids()
     os.chmod(program, 0o600)
     os.kill(old[0], signal.SIGKILL)

@@ -8,7 +8,7 @@ import subprocess
 
 import harness.host
 import pytest
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until
 from harness.ground import ground
 from harness.mistakes import PAST as MISTAKES
 from harness.mutants import mutant
@@ -29,9 +29,7 @@ def host(make_host):
 
 def past(host, kind, path, *words, inside=(), **more):
     """A program that has taken a lock past dflock."""
-    job = Job(host, *inside, PAST, kind, path, *words, **more)
-    assert job.line() == "held"
-    return job
+    return Job(host, *inside, PAST, kind, path, *words, **more).held()
 
 
 def reported(host):
@@ -101,8 +99,7 @@ def test_a_part_of_a_file(host):
 
 def test_without_the_preload(host):
     """A cleaned environment; the taker has gone, and a shell has the lock."""
-    job = Job(host, "env", "-u", "LD_PRELOAD", "sh", "-c", SHELL, "sh", host.path("f"))
-    assert job.line() == "held"
+    job = Job(host, "env", "-u", "LD_PRELOAD", "sh", "-c", SHELL, "sh", host.path("f")).held()
     assert report(host)["pid"] == job.pid
 
 
@@ -219,8 +216,7 @@ def test_from_before_the_rule(make_host):
     host = make_host("a", lease=QUICK, rules='{ path = "%s/g"; }')
     past(host, "flock", host.path("f"))
     quiet(host)
-    with open(host.config) as f:
-        text = f.read()
+    text = text_of(host.config)
     with open(host.config, "w") as f:
         f.write(text.replace("protect = (", 'protect = ( { path = "%s"; },' % host.path("f")))
     host.cli("reload")
@@ -255,16 +251,14 @@ def two_quick(make_host):
 
 def test_of_a_shell(host):
     """flock(1) has taken it and is gone."""
-    job = Job(host, "sh", "-c", SHELL, "sh", host.path("f"))
-    assert job.line() == "held"
+    job = Job(host, "sh", "-c", SHELL, "sh", host.path("f")).held()
     assert held(host)
     quiet(host)
 
 
 def test_of_a_child(host):
     """The descriptor of the process that took it was closed, or the process has ended; a child has the lock."""
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 ex nb") == "ok"
+    agent = host.opened("f", "flock 0 ex nb")
     assert agent.do("fork") == "ok" and agent.do("close 0") == "ok"
     quiet(host)
     agent.kill()
@@ -289,8 +283,7 @@ def test_of_records(make_host):
 
 def test_after_the_keeper_was_killed(host):
     """The next one has taken up the lease."""
-    job = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line")
-    assert job.line() == "held"
+    job = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line").held()
     kill_keeper(host)
     looked(host)
     assert leases(host) and host.status()["taken_past"] == [] and "PAST DFLOCK" not in host.log()
@@ -299,8 +292,7 @@ def test_after_the_keeper_was_killed(host):
 def test_stopped_and_asking(make_host, redis):
     """Programs that wait for the kernel, or for the store, and one that is stopped."""
     host = make_host("a", lease="ttl_ms = 60000; past_look_ms = 50;")
-    job = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line")
-    assert job.line() == "held"
+    job = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line").held()
     waiter = host.popen("flock", host.path("f"), "true")
     os.kill(job.pid, signal.SIGSTOP)
     quiet(host)
@@ -323,8 +315,7 @@ def neighbours(make_host):
 def test_of_another_keeper(neighbours):
     """The lock of a shell under another keeper of this machine; dflock is nowhere in the processes that have it."""
     a, b = neighbours
-    job = Job(b, "sh", "-c", 'exec 9>"$1"; flock -n 9 && exec env -u LD_PRELOAD sh -c "echo held; read line"', "sh", a.path("f"))
-    assert job.line() == "held"
+    job = Job(b, "sh", "-c", 'exec 9>"$1"; flock -n 9 && exec env -u LD_PRELOAD sh -c "echo held; read line"', "sh", a.path("f")).held()
     quiet(a)
     assert leases(b) and not leases(a)
     other = past(b, "flock", a.path("g"))
@@ -385,8 +376,7 @@ def test_twins(on, kind):
     """Two files with one number in /proc/locks. One is under a lease, and the other one is not protected."""
     made, host = on(kind)
     protected, other = made.twins()
-    job = Job(host, "flock", "-n", protected, "sh", "-c", "echo held; read line")
-    assert job.line() == "held"
+    job = Job(host, "flock", "-n", protected, "sh", "-c", "echo held; read line").held()
     past(host, "flock", other)
     quiet(host)
 
@@ -447,8 +437,7 @@ def under_another_keeper(make_host):
 
 def before_the_keeper(make_host):
     host = make_host("a", lease=QUICK, foreground=False)
-    job = Job(host, PAST, "flock", host.path("f"))
-    assert job.line() == "held"
+    job = Job(host, PAST, "flock", host.path("f")).held()
     host.start()
     host.init()
     return host, job

@@ -35,8 +35,7 @@ def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, 
     """The kernel says that a lock is held, and then does not let the keeper wait for its end."""
     lease = "ttl_ms = 20000; probe_ms = 5000;"
     a, b = make_host("a", lease=lease), make_host("b", lease=lease)
-    here, there = opened(a), opened(b)
-    assert here.do("flock 0 ex") == "ok"
+    here, there = a.opened("f", "flock 0 ex"), opened(b)
     there.say("flock 0 ex")
     wait_until(lambda: held(a, state="waiting"), "a thread waits; it is parked afterwards")
     here.do("flock 0 un")
@@ -69,8 +68,7 @@ def test_a_lease_that_comes_before_the_old_one_is_acknowledged_as_released(make_
     lease = "ttl_ms = 20000; probe_ms = 5000; linger_ms = 20000;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()
-    here, there = opened(a), opened(b)
-    assert here.do("flock 0 ex") == "ok" and here.do("flock 0 un") == "ok"
+    here, there = a.opened("f", "flock 0 ex", "flock 0 un"), opened(b)
     answer = proxy.fault("release", "late")
     there.say("flock 0 ex")
     wait_until(answer.happened.is_set, "a gives its lease back")

@@ -28,8 +28,7 @@ def test_without_shim_nothing_excludes(make_host):
 
 
 def test_ranges_that_do_not_touch_never_wait(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 ex 0 10") == "ok"
+    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1])
     assert b.do("setlk 0 ex 10 10 w", seconds=5) == "ok"
     assert a.do("setlk 0 ex 1000 0 w", seconds=5) == "ok"  # to the largest offset
     assert b.do("setlk 0 ex 20 980 w", seconds=5) == "ok"
@@ -80,8 +79,7 @@ def test_waiters_of_several_parts_are_not_forgotten(make_host, name):
 
 @pytest.mark.parametrize("end", ["close", "kill", "other descriptor"])
 def test_posix_locks_end_with_the_process_or_any_close(two, end):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 ex 0 10") == "ok"
+    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1])
     b.say("setlk 0 ex 0 10 w")
     queued(two[1])
     if end == "close":
@@ -116,8 +114,7 @@ def test_posix_locks_are_not_inherited_and_ofd_locks_are(two):
 
 def test_the_keeper_causes_no_drop(two):
     """The keeper opens and closes the file all the time: the program's POSIX locks must stay."""
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 ex 0 10") == "ok"
+    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1])
     for i in range(20):
         assert a.do(f"setlk 0 ex {100 + i} 1") == "ok"
         assert a.do(f"setlk 0 un {100 + i} 1") == "ok"
@@ -125,9 +122,7 @@ def test_the_keeper_causes_no_drop(two):
 
 
 def test_failed_upgrade_keeps_the_old_lock(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 sh 0 10") == "ok"
-    assert b.do("setlk 0 sh 0 10") == "ok"
+    a, b = two[0].opened("f", "setlk 0 sh 0 10"), two[1].opened("f", "setlk 0 sh 0 10")
     assert b.do("setlk 0 ex 0 10") == "EAGAIN"
     assert a.do("setlk 0 ex 0 10") == "EAGAIN"  # b still has its shared one
     b.do("alarm 200")
@@ -150,8 +145,7 @@ def test_getlk_sees_the_other_host(two, open_at, kind):
 
 
 def test_lockf(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("lockf 0 tlock 10") == "ok"
+    a, b = two[0].opened("f", "lockf 0 tlock 10"), opened(two[1])
     assert b.do("lockf 0 tlock 10") == "EAGAIN"
     assert b.do("lockf 0 test 10") == "EACCES"
     b.say("lockf 0 lock 10")
@@ -161,9 +155,7 @@ def test_lockf(two):
 
 
 def test_flock_and_records_are_independent(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex nb") == "ok"
-    assert b.do("setlk 0 ex 0 0") == "ok"
+    a, b = two[0].opened("f", "flock 0 ex nb"), two[1].opened("f", "setlk 0 ex 0 0")
     assert b.do("flock 0 ex nb") == "EAGAIN"
     assert a.do("setlk 0 ex 0 0") == "EAGAIN"
 
@@ -214,8 +206,7 @@ def test_lockf_finds_a_cycle(two):
 
 @pytest.mark.parametrize("kind", ["", " ofd"])
 def test_a_dead_hosts_range_is_free_after_a_ttl(two, kind):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do(f"setlk 0 ex 0 10{kind}") == "ok"
+    a, b = two[0].opened("f", f"setlk 0 ex 0 10{kind}"), opened(two[1])
     before = held(two[0])[0]["fence"]
     b.say(f"setlk 0 ex 5 10 w{kind}")
     queued(two[1])
@@ -243,9 +234,7 @@ def test_no_deadlock_without_a_cycle(make_host):
 
 
 def test_ofd_waits_are_no_deadlock(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 sh 0 10 ofd") == "ok"
-    assert b.do("setlk 0 sh 0 10 ofd") == "ok"
+    a, b = two[0].opened("f", "setlk 0 sh 0 10 ofd"), two[1].opened("f", "setlk 0 sh 0 10 ofd")
     a.say("setlk 0 ex 0 10 w ofd")
     queued(two[0])
     b.do("alarm 700")
@@ -253,8 +242,7 @@ def test_ofd_waits_are_no_deadlock(two):
 
 
 def test_shared_while_shared_passes_a_waiting_writer(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 sh 0 10") == "ok"
+    a, b = two[0].opened("f", "setlk 0 sh 0 10"), opened(two[1])
     b.say("setlk 0 ex 0 10 w")
     queued(two[1])
     child = opened(two[0])
@@ -265,8 +253,7 @@ def test_shared_while_shared_passes_a_waiting_writer(two):
 
 
 def test_status_shows_ranges(two):
-    a = opened(two[0])
-    assert a.do("setlk 0 ex 10 5") == "ok"
+    a = two[0].opened("f", "setlk 0 ex 10 5")
     lease, = held(two[0], state="held")
     holder, = lease["holders"]
     assert (holder["pid"], holder["from"], holder["to"]) == (a.pid, 10, 15)
@@ -279,8 +266,7 @@ def ranges(host):
 
 
 def test_a_lone_host_has_it_all_and_keeps_what_is_used(two):
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("setlk 0 ex 10 5") == "ok"
+    a, b = two[0].opened("f", "setlk 0 ex 10 5"), opened(two[1])
     first, = held(two[0])
     for start in range(100, 1000, 10):
         assert a.do(f"setlk 0 sh {start} 5") == "ok"

@@ -56,8 +56,7 @@ def test_hosts_exclude_each_other(make_cluster, host_at):
     a = host_at(cluster.settings(nodes=cluster.all[:1]), "a").init()
     b = host_at(cluster.settings(nodes=cluster.all[1:]), "b").wait_up()
     assert a.status()["store"]["server"] == f"the cluster at 127.0.0.1:{owner.port}"
-    mine, other = opened(a), opened(b)
-    assert mine.do("flock 0 ex") == "ok"
+    mine, other = a.opened("f", "flock 0 ex"), opened(b)
     assert other.do("flock 0 ex nb") in ("EAGAIN", "EWOULDBLOCK")
     other.say("flock 0 ex")
     wait_until(lambda: held(b, note="waits for another host"), "b is queued")

@@ -98,8 +98,7 @@ def test_who_waits_for_a_client_that_died(pair, redis, client):
 
 
 def test_handed_over_to_the_other_host(pair, redis, client):
-    a, b = opened(pair[0]), opened(pair[1])
-    assert a.do("flock 0 ex") == "ok"
+    a, b = pair[0].opened("f", "flock 0 ex"), opened(pair[1])
     b.say("flock 0 ex")
     wait_until(lambda: leases(pair[1], state="asking"), "b is queued")
     assert a.do("flock 0 un") == "ok"
@@ -110,8 +109,7 @@ def test_handed_over_to_the_other_host(pair, redis, client):
 def test_renewed_while_it_is_held(make, redis, client):
     """For longer than ttl_ms."""
     a = make("a", lease=QUICK)
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     first = redis.command("PTTL", KEY)
     wait_until(lambda: redis.command("PTTL", KEY) < first - 500, "time goes by")
     for _ in range(5):
@@ -133,8 +131,7 @@ def test_readers_of_one_host_share(pair, redis):
 
 
 def test_two_spaces_of_one_program(pair, redis):
-    a, b = opened(pair[0]), opened(pair[1])
-    assert a.do("flock 0 ex nb") == "ok" and a.do("setlk 0 ex 0 0") == "ok"
+    a, b = pair[0].opened("f", "flock 0 ex nb", "setlk 0 ex 0 0"), opened(pair[1])
     assert b.do("flock 0 ex nb") == "EAGAIN" and b.do("setlk 0 ex 0 0") in TAKEN
     assert a.do("flock 0 un") == "ok"
     wait_until(lambda: len(leases(pair[0])) == 1, "one lease went back")
@@ -146,8 +143,7 @@ def test_two_spaces_of_one_program(pair, redis):
 def test_processes_of_one_host_take_turns(make, redis, client):
     """One that comes late waits for the next lease."""
     a = make("a", lease=QUICK + " fair_ms = 0;")
-    first, second = opened(a), opened(a)
-    assert first.do("flock 0 ex") == "ok"
+    first, second = a.opened("f", "flock 0 ex"), opened(a)
     old = token(a)
     second.say("flock 0 ex")
     wait_until(lambda: leases(a, state="asking"), "it is queued behind its own host")
@@ -159,6 +155,5 @@ def test_processes_of_one_host_take_turns(make, redis, client):
 
 def test_never_in_the_page(make):
     a = make("a")
-    agent = opened(a)
-    assert agent.do("flock 0 ex nb") == "ok"
+    agent = a.opened("f", "flock 0 ex nb")
     assert metric(a, "page_leases") == 0

@@ -3,20 +3,14 @@ import signal
 
 import pytest
 from harness import Job, wait_until
+from harness.processes import waits_for_lock
 
 from keepers import HOLD, kill_keeper, leases, opened
 from redis_keys import KEY, LEASE, QUICK, Client, client, key_is_free, make, token, value, waits_for_client  # noqa: F401
 
 
 def holder(host):
-    job = Job(host, "flock", host.path("f"), "sh", "-c", HOLD)
-    assert job.line() == "held"
-    return job
-
-
-def waits_in_kernel(pid):
-    with open("/proc/locks") as f:
-        return any("->" in line and pid == int(line.split()[5]) for line in f)
+    return Job(host, "flock", host.path("f"), "sh", "-c", HOLD).held()
 
 
 def ended(host, job, why):
@@ -43,7 +37,7 @@ def test_a_caller_that_was_granted_just_before(make, redis, client):
     a = make("a", lease=QUICK + " pin_ms = 60000; fair_ms = 60000;")
     job, waiter = holder(a), opened(a)
     waiter.say("flock 0 ex")
-    wait_until(lambda: waits_in_kernel(waiter.pid), "it waits in the kernel")
+    wait_until(lambda: waits_for_lock(waiter.pid), "it waits in the kernel")
     redis.command("SET", KEY, client.token, "PX", 60000)
     ended(a, job, "a Redis client has its key")
     assert waiter.silent(0.5)
@@ -134,8 +128,7 @@ def test_keepers_are_killed(make, redis, client):
 def test_a_lease_that_nobody_knows(make, redis):
     """A request that the server executed late granted it: its key would be renewed for ever."""
     a = make("a", lease=QUICK)
-    agent = opened(a)
-    assert agent.do("flock 0 ex nb") == "ok"
+    agent = a.opened("f", "flock 0 ex nb")
     stale = "0" * 32
     script = """local l = cmsgpack.unpack(redis.call('GET', KEYS[1])) l.l[1].token = ARGV[1] redis.call('SET', KEYS[1], cmsgpack.pack(l))
     local host = l.l[1].host redis.call('SET', ARGV[2], ARGV[1], 'PX', 60000)

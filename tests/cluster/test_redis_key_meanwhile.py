@@ -1,7 +1,7 @@
 """redis_key: the rule comes and goes while locks are held, and both worlds want the lock all the time."""
 import threading
 
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until, write_text
 
 from editing import read, write
 from keepers import HOLD, leases, opened
@@ -18,8 +18,7 @@ def give_rule(host):
 def test_the_rule_comes_while(make_host, redis, client):
     """The lock of before has no key. Who comes later waits for its end, and takes the key."""
     a = make_host("a", rules=RULE, lease=LEASE)
-    old, new = opened(a), opened(a)
-    assert old.do("flock 0 sh") == "ok"
+    old, new = a.opened("f", "flock 0 sh"), opened(a)
     give_rule(a)
     assert client.takes()  # nobody has said before that the key belongs to it
     assert client.gives_back()
@@ -36,8 +35,7 @@ def test_the_rule_comes_while(make_host, redis, client):
 def test_the_rule_goes_while(make, redis, client):
     """The lease keeps its key until it goes back."""
     a = make("a", lease=QUICK)
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     write(a, read(a).replace(f'redis_key = "{KEY}";', ""))
     wait_until(lambda: "redis_key" in a.status()["rules"]["why"], "it is not taken over by itself")
     assert a.cli("reload", "--force").returncode == 0
@@ -53,8 +51,7 @@ def test_the_rule_goes_while(make, redis, client):
 def test_two_hosts_and_two_clients_want_it_all_the_time(make, redis, folder):
     """A counter in a file, which each reads, and then writes: no update is lost, and neither world starves."""
     hosts, counter = [make(name, lease=QUICK) for name in "ab"], folder + "/counter"
-    with open(counter, "w") as f:
-        f.write("0")
+    write_text(counter, "0")
     add = f"read n <{counter}; echo $((n + 1)) >{counter}"
     loop = 'until [ -e "$2.end" ]; do flock "$1" sh -c "$3" && echo x; done'
     jobs = [Job(host, "bash", "-c", loop, "-", host.path("f"), counter, add) for host in hosts for _ in range(2)]
@@ -66,10 +63,8 @@ def test_two_hosts_and_two_clients_want_it_all_the_time(make, redis, folder):
             while not one.takes() and not ended.wait(0.05):  # as libraries do
                 pass
             if value(redis) == one.token:
-                with open(counter) as f:
-                    n = int(f.read())
-                with open(counter, "w") as f:
-                    f.write(str(n + 1))
+                n = int(text_of(counter))
+                write_text(counter, str(n + 1))
                 counts[number] += 1
                 assert one.gives_back()
 
@@ -91,5 +86,4 @@ def test_two_hosts_and_two_clients_want_it_all_the_time(make, redis, folder):
     for number, job in enumerate(jobs):
         while job.line(60) == "x":
             lines[number] += 1
-    with open(counter) as f:
-        assert int(f.read()) == sum(lines) + sum(counts)
+    assert int(text_of(counter)) == sum(lines) + sum(counts)

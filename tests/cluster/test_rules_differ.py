@@ -9,7 +9,7 @@ import shutil
 import sys
 
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 
 from editing import flock, settled
 from keepers import kill_keeper
@@ -40,11 +40,9 @@ def same(host, count=1):
 
 
 def reloaded(host, old, new):
-    with open(host.config) as f:
-        text = f.read()
+    text = text_of(host.config)
     assert old in text
-    with open(host.config, "w") as f:
-        f.write(text.replace(old, new))
+    write_text(host.config, text.replace(old, new))
     host.cli("reload")
 
 
@@ -129,8 +127,7 @@ def test_a_reload_changes_it(pair):
     reloaded(a, '"app"', '"apps"')
     wait_until(lambda: len(differences(b)) == 1, "b sees the other name")
     # Also a change that the keeper takes over by itself: it adds a rule.
-    with open(b.config) as f:
-        text = f.read()
+    text = text_of(b.config)
     with open(b.config, "w") as f:
         f.write(text.replace('name = "app"; }', 'name = "app"; }, { path = "/srv/more"; name = "apps"; }'))
     settled(b, "same")
@@ -164,10 +161,8 @@ def test_what_a_keeper_said_last_stays(pair, redis):
     b.cli("stop")
     b.keeper.wait()
     assert differences(a)[0]["hosts"] == [before]
-    with open(b.config) as f:
-        text = f.read()
-    with open(b.config, "w") as f:
-        f.write(text.replace('"apps"', '"app"'))
+    text = text_of(b.config)
+    write_text(b.config, text.replace('"apps"', '"app"'))
     shutil.rmtree(b.runtime)  # it is on a tmpfs
     os.mkdir(b.runtime, 0o700)
     b.start()

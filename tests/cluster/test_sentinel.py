@@ -170,8 +170,7 @@ def two_masters(make_nodes, host_at, count, replicas):
 @pytest.mark.parametrize("count", [3, 5])
 def test_a_master_that_is_cut_off_grants_and_renews_nothing(make_nodes, host_at, count):
     a, holder, other = two_masters(make_nodes, host_at, count, count - 1)
-    another = a.agent()
-    another.do(f"open 0 {a.path('g')} rwc")
+    another = a.opened("g")
     wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 20)
     assert another.do("flock 0 ex nb") == "ENOLCK"
     assert other.do("flock 0 ex", seconds=30) == "ok"
@@ -221,8 +220,7 @@ def test_hand_over_counts_when_it_is_acknowledged(make_nodes, host_at):
     """The script that released has granted it to b, but no replica has that: b must not use it yet."""
     nodes = make_nodes(3, sentinels=0)
     a, b = host_at(nodes.at(0, 2), "a").init(), host_at(nodes.at(0, 2), "b").wait_up()
-    one, other = opened(a), opened(b)
-    assert one.do("flock 0 ex") == "ok"
+    one, other = a.opened("f", "flock 0 ex"), opened(b)
     other.say("flock 0 ex")
     wait_until(lambda: held(b, note="waits for another host"), "b is queued")
     for node in nodes[1], nodes[2]:

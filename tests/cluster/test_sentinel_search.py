@@ -3,7 +3,7 @@ import os
 import signal
 
 import pytest
-from harness import wait_until
+from harness import wait_until, write_text
 from harness.listener import Listener
 from harness.nodes import MASTER
 
@@ -101,8 +101,7 @@ def test_wrong_name_and_password(make_nodes, host_at, folder):
     wrong = host_at(nodes.settings.replace(MASTER, "nobody"), "a")
     wait_until(lambda: 'it knows no master "nobody"' in wrong.log(), "it says so")
     path = os.path.join(folder, "password")
-    with open(path, "w") as f:
-        f.write("secret\n")
+    write_text(path, "secret\n")
     os.chmod(path, 0o600)
     sentinel.command("ACL", "SETUSER", "me", "on", ">secret", "+@all")
     sentinel.command("ACL", "SETUSER", "default", "resetpass", ">secret")

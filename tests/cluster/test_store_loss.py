@@ -43,8 +43,7 @@ def test_fences_grow_though_the_stores_clock_is_behind(make_host, redis):
     a = make_host("a", lease="ttl_ms = 1500; linger_ms = 50;").wait_up()
     redis.command("HINCRBY", "dflock:{0}:store", "fence", 10 ** 12)  # as if the clock had been 11 days ahead
     b = make_host("b", lease="ttl_ms = 1500; linger_ms = 50;").wait_up()
-    one, other = opened(a), opened(b)
-    assert one.do("flock 0 ex") == "ok"
+    one, other = a.opened("f", "flock 0 ex"), opened(b)
     before = held(a)[0]["fence"]
     assert one.do("flock 0 un") == "ok"
     wait_until(lambda: not redis.command("KEYS", "dflock:{0}:lock:*"), "the lease has gone back")
@@ -105,8 +104,7 @@ def test_an_append_only_file(make_host, another):
     """Nothing is lost, but the server cannot tell: it is a new incarnation, with the same lease in it."""
     redis = another("--appendonly", "yes", "--appendfsync", "always")
     a, b = (make_host(n, server=redis, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
-    one, other = opened(a), opened(b)
-    assert one.do("flock 0 ex") == "ok"
+    one, other = a.opened("f", "flock 0 ex"), opened(b)
     before = held(a)[0]
     redis.restart()
     assert redis.command("EXISTS", "dflock:{0}:lock:t/f") == 1
@@ -126,8 +124,7 @@ def test_another_server_behind_the_address(make_host, redis, another, used):
         a, b = (make_host(n, server=proxy.address, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
         a.init()
         b.wait_up()
-        one, other = opened(a), opened(b)
-        assert one.do("flock 0 ex") == "ok"
+        one, other = a.opened("f", "flock 0 ex"), opened(b)
         before = held(a)[0]
         proxy.redis = new
         proxy.cut()
@@ -187,8 +184,7 @@ def test_the_store_stops_for_longer_than_a_ttl(make_host, redis):
 
 def test_nothing_new_in_grace(make_host, redis):
     a, b = (make_host(n, lease="ttl_ms = 2000;") for n in "ab")
-    one, other = opened(a), opened(b)
-    assert one.do("flock 0 ex") == "ok"
+    one, other = a.opened("f", "flock 0 ex"), opened(b)
     redis.command("FLUSHALL")
     wait_until(lambda: "lost its memory" in b.log() or other.do("flock 0 ex nb") == "ENOLCK", "b notices", 10)
     assert other.do("flock 0 ex nb") == "ENOLCK"
@@ -211,8 +207,7 @@ def test_grace_ends_each_time(make_host, redis):
 def test_keeper_and_store_restart_together(make_host, redis):
     """The table of leases says of which incarnation the leases were."""
     a, b = (make_host(n, lease="ttl_ms = 4000;") for n in "ab")
-    one, other = opened(a), opened(b)
-    assert one.do("flock 0 ex") == "ok"
+    one, other = a.opened("f", "flock 0 ex"), opened(b)
     before = held(a)[0]
     redis.stop()
     os.kill(a.keeper_pids()[-1], signal.SIGKILL)
@@ -228,8 +223,7 @@ def test_keeper_and_store_restart_together(make_host, redis):
 def test_a_lease_whose_time_is_over_is_lost(make_host, redis):
     """No contact for longer than the deadline, and the store is another one then: which host had the lock meanwhile is not known."""
     a = make_host("a", lease="ttl_ms = 1000;")
-    one = opened(a)
-    assert one.do("flock 0 ex") == "ok"
+    one = a.opened("f", "flock 0 ex")
     redis.stop()
     wait_until(lambda: "run out" in a.log(), "the deadline comes near", 10)
     wait_until(lambda: a.status()["leases"][0]["state"] == "unsure", "the deadline passes", 10)
@@ -241,8 +235,7 @@ def test_a_lease_whose_time_is_over_is_lost(make_host, redis):
 def test_what_cannot_be_put_back_is_not_renewed(make_host, redis):
     """The store has forgotten a lease and refuses to have it back, but goes on answering beats: its holder has no more time."""
     a = make_host("a", lease="ttl_ms = 3000;")
-    one = opened(a)
-    assert one.do("flock 0 ex") == "ok"
+    one = a.opened("f", "flock 0 ex")
     key = "dflock:{0}:lock:t/f"
     redis.command("EVAL", "redis.call('FLUSHALL') redis.call('SET', KEYS[1], 'of somebody else')", 1, key)
     one.process.wait(20)

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 from harness import wait_until
 from harness.host import KEEPER
+from harness.processes import children
 from jobs import state
 from keepers import identity, is_busy, opened
 
@@ -108,8 +109,7 @@ def start_apart(twin):
                                    env={**twin.env(), "LD_PRELOAD": ""}, stderr=log, start_new_session=True)
     os.close(log)
     wait_until(twin.serves, "the copy's keeper serves")
-    with open(f"/proc/{twin.keeper.pid}/task/{twin.keeper.pid}/children") as f:
-        twin.inside = ["nsenter", "--target", f.read().strip(), "--pid", "--mount"]
+    twin.inside = ["nsenter", "--target", str(children(twin.keeper.pid)[0]), "--pid", "--mount"]
     wait_until(lambda: (said(twin, "store") or {}).get("up"), "the copy's store is up")
     return twin
 
@@ -131,8 +131,7 @@ def both_say_so(a, twin):
 def test_of_another_file(two, copied):
     """cp -a: the copy is another host from the beginning, and what the first host has stays."""
     b, a = two
-    holder, other = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, other = a.opened("f", "flock 0 ex"), opened(b)
     before = identity(a)
     twin = start_apart(copied(of_machine=False))
     assert twin.status()["host"] != before[0] and twin.status()["twin"] == before[0]
@@ -150,8 +149,7 @@ def seat(host):
 def test_of_a_copied_machine(two, copied):
     """The first host has been seen since: so the copy is refused before it gives anything back."""
     b, a = two
-    holder, other = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, other = a.opened("f", "flock 0 ex"), opened(b)
     twin, before, sat = copied(of_machine=True), identity(a), seat(a)
     wait_until(lambda: seat(a)[0] not in sat, "the host moves on", 20)
     start_apart(twin)
@@ -163,8 +161,7 @@ def test_of_a_copied_machine(two, copied):
 def test_of_a_copied_machine_that_is_faster(two, copied):
     """The first host finds out at its next beat: its holder is ended, before the copy's host has missed a ttl."""
     b, a = two
-    holder, other = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, other = a.opened("f", "flock 0 ex"), opened(b)
     before = a.status()["host"]
     os.kill(a.keeper_pids()[1], signal.SIGSTOP)
     twin = start_apart(copied(of_machine=True))

@@ -19,8 +19,7 @@ def test_locks_exclude(serve, ca, host_at):
     own = ca.issue("host", "DNS:host-a")
     a = host_at(settings(server.tls_port, ca, own=own), "a").init()
     b = host_at(settings(server.tls_port, ca, "localhost", own=own), "b").wait_up()
-    holder, waiter = opened(a), opened(b)
-    assert holder.do("flock 0 ex") == "ok"
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
     assert waiter.do("flock 0 ex nb") == "EAGAIN"
     waiter.say("flock 0 ex")
     assert holder.do("flock 0 un") == "ok"

@@ -45,9 +45,7 @@ def make(make_host):
 
 
 def hang(host, name="f", script=HANG):
-    job = Job(host, "bash", "-c", script, "job", host.path(name))
-    assert job.line() == "held"
-    return job
+    return Job(host, "bash", "-c", script, "job", host.path(name)).held()
 
 
 def ended(job, number=None):
@@ -83,8 +81,7 @@ def reported(host):
 def test_reported(make, lock):
     """Once in the log; in status (JSON and text) and by --check, until the lock has gone."""
     host = make(warn=300)
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do(lock) == "ok"
+    agent = host.opened("f", lock)
     one, = wait_until(lambda: reported(host), "it is reported", LONG)
     assert (one["name"], one["path"], one["pid"], one["doing"]) == ("t/f", host.path("f"), agent.pid, "")
     assert one["command"].endswith("agent") and one["held_ms"] >= 300
@@ -239,8 +236,7 @@ def test_one_that_goes_on_in_the_last_moment(make, tmp_path, how):
     host = make(kill=5 * KILL, inside=["env", f"LD_PRELOAD={preload}", f"DFLOCK_TEST_FORK={sign}"])  # the keeper only
     host.inside = []
     open(sign, "w").close()
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 ex") == "ok"
+    agent = host.opened("f", "flock 0 ex")
     wait_until(lambda: os.path.exists(sign + ".reached"), "its end is decided", LONG)
     assert agent.do("flock 0 un") == "ok" and agent.do(how) == "ok"
     os.unlink(sign)
@@ -261,8 +257,7 @@ def test_two_hosts_in_turns(make):
 def test_a_caller_that_waits(make):
     """It has nothing, for however long."""
     host, other = make("a", kill=KILL), make("b")
-    holder = Job(other, "flock", other.path("f"), "bash", "-c", "echo held; read line")
-    assert holder.line() == "held"
+    holder = Job(other, "flock", other.path("f"), "bash", "-c", "echo held; read line").held()
     waits = Job(host, "flock", host.path("f"), "bash", "-c", "echo held; read line")
     wait_until(lambda: held(host, state="asking"), "it waits")
     a_hang_is_ended(host, 1)
@@ -277,8 +272,7 @@ def test_a_lock_past_dflock(make):
     host = make(kill=KILL)
     jobs = [Job(host, PAST, "shared", host.path(name)) for name in "fg"]
     assert [job.line() for job in jobs] == ["held"] * 2
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path('g')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
+    agent = host.opened("g", "flock 0 sh")
     agent.process.wait(LONG)
     a_hang_is_ended(host)
     assert [job.process.poll() for job in jobs] == [None] * 2
@@ -289,8 +283,7 @@ def test_the_limit_comes_while_locks_are_held(make):
     """A lock that was taken under an open page, before the rule had a limit: its age is not known."""
     host = make()
     job, brief = hang(host), loop(host, "flock", "g")
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path('h')} rwc") == "ok"
+    agent = host.opened("h")
     for _ in range(3):  # the page shows its lease
         assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
     assert agent.do("flock 0 ex") == "ok"
@@ -338,10 +331,8 @@ def test_keepers_are_killed(make):
 def test_a_keeper_is_killed_and_the_locks_of_then_have_ended(make):
     """What the dead keeper granted says nothing of locks that were taken past dflock, or under another rule."""
     host = make(kill=5 * KILL)
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
-    past = Job(host, PAST, "shared", host.path("f"))
-    assert past.line() == "held"
+    agent = host.opened("f", "flock 0 sh")
+    past = Job(host, PAST, "shared", host.path("f")).held()
     kill_keeper(host)
     agent.process.wait(LONG)
     a_hang_is_ended(host, 1)
@@ -380,8 +371,7 @@ def system(redis, folder):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
 def test_another_users_job(system):
-    job = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("f")))
-    assert job.line() == "held"
+    job = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("f"))).held()
     ended(job)
 
 
@@ -423,8 +413,7 @@ sys.stdin.readline()
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
 def test_a_lock_that_a_user_sends_to_root_ends_no_process_of_root(system):
-    job = Job(system, sys.executable, "-c", GIVE, system.path("f"))
-    assert job.line() == "held"
+    job = Job(system, sys.executable, "-c", GIVE, system.path("f")).held()
     wait_until(lambda: "is not ended: it is another user's" in system.log(), "that is said", LONG)
     a_hang_is_ended(system)
     assert job.process.poll() is None

@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until
 from harness.host import KEEPER
 
 from jobs import grows, job
@@ -15,8 +15,7 @@ from keepers import held
 
 
 def change_ttl(host, old, new):
-    with open(host.config) as f:
-        text = f.read()
+    text = text_of(host.config)
     assert f"ttl_ms = {old};" in text
     with open(host.config, "w") as f:
         f.write(text.replace(f"ttl_ms = {old};", f"ttl_ms = {new};"))
@@ -27,9 +26,7 @@ def locks(host):
 
 
 def holder(host):
-    holder = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line; true")
-    assert holder.line() == "held"
-    return holder
+    return Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line; true").held()
 
 
 def stopped(host):

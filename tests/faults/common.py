@@ -72,9 +72,7 @@ def agent_with(host, command="flock 0 ex nb", name="f"):
 
 
 def opened(host, name="f"):
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path(name)} rwc") == "ok"
-    return agent
+    return host.opened(name)
 
 
 def lock_key(name="f"):

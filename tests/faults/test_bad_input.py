@@ -13,7 +13,7 @@ import time
 
 import pytest
 from common import Alive, agent_with, attempt, gone, leases, opened, refused, works
-from harness import wait_until
+from harness import bytes_of, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interpose"))
 import fake_keeper as fk  # noqa: E402
@@ -397,8 +397,7 @@ def test_a_store_socket_whose_path_is_no_utf8(host_of, redis, folder):
     path = os.fsencode(folder) + b"/\xe9.sock"
     os.symlink(redis.socket, path)
     host = host_of(redis, foreground=False)
-    with open(host.config, "rb") as f:
-        text = f.read().replace(os.fsencode(redis.socket), path)
+    text = bytes_of(host.config).replace(os.fsencode(redis.socket), path)
     with open(host.config, "wb") as f:
         f.write(text)
     host.start()

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 from fronted import HOSTILE, OTHER, ground, place, prepare, shown  # noqa: F401
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 from harness.host import CLI
+from harness.processes import state
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users")
 
@@ -29,11 +30,7 @@ def dflock(host, uid, *words):
 
 
 def runs(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
+    return state(pid) not in ("Z", "X", "gone")
 
 
 @pytest.fixture
@@ -88,10 +85,8 @@ def test_what_no_process_holds_any_more(host):
 
 def test_other_hosts_are_not_a_users(host, make_host):
     b = make_host("b")
-    with open(b.config) as f:
-        text = f.read()
-    with open(b.config, "w") as f:
-        f.write("allow_break = true;\n" + text)
+    text = text_of(b.config)
+    write_text(b.config, "allow_break = true;\n" + text)
     b.cli("reload")
     process = b.popen("flock", b.path("f"), "sh", "-c", HOLD)
     pid = int(process.stdout.readline().split()[1])

@@ -13,6 +13,7 @@ from fronted import shown  # noqa: F401
 from harness import wait_until
 from harness.host import CLI
 from harness.system import Place, SystemHost
+from harness.processes import children
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
 
@@ -69,9 +70,7 @@ class Container:
 
     def first(self):
         """Its first process, by the number outside."""
-        pid = self.process.pid
-        with open(f"/proc/{pid}/task/{pid}/children") as f:
-            return int(f.read().split()[0])
+        return children(self.process.pid)[0]
 
     def end(self, line="go\n"):
         out, err = self.process.communicate(line, timeout=60)

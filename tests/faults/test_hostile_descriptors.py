@@ -11,6 +11,7 @@ from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, agent_of, 
                      place, prepare, served, shown, turns)
 from harness import wait_until
 from harness.hanging import FLUSH, OPEN, RELEASE
+from harness.processes import state
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
 
@@ -18,15 +19,7 @@ FRONTS_PER_USER = 4
 
 
 def in_state_d(pids):
-    found = []
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                if f.read().rpartition(")")[2].split()[0] == "D":
-                    found.append(pid)
-        except OSError:
-            pass
-    return found
+    return [pid for pid in pids if state(pid) == "D"]
 
 
 def test_a_close_that_never_ends(ground):

@@ -13,6 +13,7 @@ from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, Puppet, gr
 from harness import wait_until
 from harness.host import CLI
 from harness.system import Place, SystemHost
+from harness.processes import state
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
 
@@ -300,11 +301,7 @@ def dflock_break(host, uid, what):
 
 
 def runs(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return state(pid) not in ("Z", "X", "gone")
 
 
 @pytest.mark.parametrize("how", ["passed", "mapped"])

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 import pytest
+from harness import text_of
 from common import attempt, works
 from harness.host import BUILD, KEEPER
 from machine import USER
@@ -40,8 +41,7 @@ HAMPERED = {
 def facts(pid):
     """What a process has of all that."""
     def read(name):
-        with open(f"/proc/{pid}/{name}") as f:
-            return f.read()
+        return text_of(f"/proc/{pid}/{name}")
     status = dict(l.split(":\t", 1) for l in read("status").splitlines() if ":\t" in l)
     keys = ("Cpus_allowed", "Mems_allowed", "SigBlk", "SigIgn", "Umask")
     limits = {l[:25].strip(): l[25:].split()[:2] for l in read("limits").splitlines()[1:]}

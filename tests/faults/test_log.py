@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 from common import opened
-from harness import Job, wait_until
+from harness import Job, wait_until, write_text
 from harness.host import KEEPER
 from harness.system import Place, SystemHost
 from test_bad_input import Client, question
@@ -173,8 +173,7 @@ def test_standard_error_that_is_not_read(make_host, redis, end):
 
     wait_until(is_full, "the pipe is full", 60)
     assert "LINES of its log could not be written" in host.cli("status").stdout
-    job = Job(host, "flock", host.path("g"), "sh", "-c", "echo held; read line")
-    assert job.line(20) == "held"
+    job = Job(host, "flock", host.path("g"), "sh", "-c", "echo held; read line").held(20)
     parent = host.keeper_pids()[0]
     if end == "ends":
         os.close(read)
@@ -265,8 +264,7 @@ def test_the_level_at_run_time(make_host):
     level = lambda: host.cli("log-level").stdout.strip()  # noqa: E731
     assert level() == "info (default)" and "log level" not in host.cli("status").stdout
     assert host.cli("log-level", "debug").stdout == "debug (dflock log-level)\n"
-    agent = opened(host)
-    assert agent.do("flock 0 ex nb") == "ok"
+    agent = host.opened("f", "flock 0 ex nb")
     wait_until(lambda: " in asking -> held" in host.log(), "lines of debugging")
     assert "log level debug, set by dflock log-level" in host.cli("status").stdout
     assert host.status()["log"] == {"level": "debug", "by": "dflock log-level", "unwritten": 0}
@@ -279,14 +277,12 @@ def test_the_level_at_run_time(make_host):
     assert len(lines(host, "serves")) == 1  # information
     # The configuration is behind it.
     text = open(host.config).read()
-    with open(host.config, "w") as f:
-        f.write('log_level = "warning";\n' + text)
+    write_text(host.config, 'log_level = "warning";\n' + text)
     host.cli("reload")
     assert level() == "error (dflock log-level)"
     host.cli("log-level", "default")
     assert level() == "warning (log_level)"
-    with open(host.config, "w") as f:
-        f.write(text)
+    write_text(host.config, text)
     host.cli("reload")
     assert level() == "info (default)"
     for word in "verbose", "show me", "DEBUG":

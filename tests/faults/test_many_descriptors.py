@@ -9,8 +9,9 @@ import sys
 import harness.host as host_module
 import pytest
 from common import attempt, opened
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until
 from harness.metrics import value
+from harness.processes import is_traced
 
 GETDENTS64 = {"x86_64": "217", "aarch64": "61"}[os.uname().machine]
 # Nothing else makes the keeper list directories while a test runs.
@@ -44,13 +45,7 @@ class Traced:
         self.keeper = host.keeper_pids()[1]
         self.calls = host.log_path + ".trace"
         self.trace = subprocess.Popen(["strace", "-qq", "-f", "-o", self.calls, "-p", str(self.keeper), *what], stderr=subprocess.DEVNULL)
-        wait_until(lambda: self.is_traced(), "the keeper is traced")
-
-    def is_traced(self):
-        def traced(tid):
-            with open(f"/proc/{self.keeper}/task/{tid}/status") as f:
-                return f"TracerPid:\t{self.trace.pid}\n" in f.read()
-        return all(map(traced, os.listdir(f"/proc/{self.keeper}/task")))
+        wait_until(lambda: is_traced(self.keeper, self.trace.pid), "the keeper is traced")
 
     def end(self):
         self.trace.terminate()
@@ -117,8 +112,7 @@ def test_others_are_served_while_deadlocks_are_searched(make_host, slowly):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
     assert opened(b).do("setlk 0 ex 100 1") == "ok"
     for i in range(20):
-        agent = opened(a)
-        assert agent.do(f"setlk 0 ex {i} 1") == "ok"
+        agent = a.opened("f", f"setlk 0 ex {i} 1")
         agent.say("setlk 0 ex 100 1 w")
     wait_until(lambda: sum(len(l["waiting"]) for l in a.status()["leases"]) == 20, "twenty calls of a wait")
     with mounted(a):
@@ -146,8 +140,7 @@ def test_a_contended_range_is_no_search_of_all_processes(make_host, traced):
         one.do("setlk 0 un 0 1")
         assert other.heard()[0] == "ok" and other.do("setlk 0 un 0 1") == "ok"
     trace.end()
-    with open(trace.calls) as f:
-        calls = f.read()
+    calls = text_of(trace.calls)
     assert f'"/proc/{one.pid}"' in calls and '"/proc/1"' not in calls
 
 

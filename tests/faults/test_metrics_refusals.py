@@ -52,8 +52,7 @@ def test_file(make_host):
     a = make_host("a", lease=LONG)
     works(a)
     os.link(a.path("f"), a.path("g"))
-    holder = opened(a)
-    assert holder.do("flock 0 ex") == "ok"
+    holder = a.opened("f", "flock 0 ex")
     before = Since(a)
     refused(attempt(a, "g"), "in use as lock")
     assert before.moved() == refusals(file=1)
@@ -126,8 +125,7 @@ def test_any_user_may_ask(redis, folder):
     host = SystemHost(redis, folder, place)
     try:
         host.init()
-        job = Job(host, "flock", host.path("secret"), "sh", "-c", "echo held; read line")
-        assert job.line() == "held"
+        job = Job(host, "flock", host.path("secret"), "sh", "-c", "echo held; read line").held()
         words = [*host.inside, *host.as_user(USER), harness.host.CLI, "metrics"]
         done = subprocess.run(words, env={**host.env(), "LD_PRELOAD": ""}, capture_output=True, text=True, timeout=60)
         assert done.stderr == "" and done.returncode == 0

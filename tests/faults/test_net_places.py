@@ -11,9 +11,10 @@ from itertools import count
 
 import pytest
 from common import leases
-from harness import wait_until
+from harness import text_of, wait_until
 from harness.host import BUILD, NET
 from harness.netted import both, netted, opened, stat, supervisors
+from harness.processes import wait_channel
 
 NTH = os.path.join(BUILD, "tests/net/nth")
 STEP = int(os.environ.get("DFLOCK_NET_PLACES", "7"))
@@ -123,7 +124,7 @@ class Calls:
         """It waits in the kernel for a local holder, until the other host wants the lease."""
         assert self.local.do("flock 0 ex") == "ok"
         self.b.say("flock 0 ex")
-        wait_until(lambda: "lock" in wchan(self.b.pid), "it waits in the kernel")
+        wait_until(lambda: "lock" in wait_channel(self.b.pid), "it waits in the kernel")
         self.a.say("flock 0 ex")
         self.wanted(self.two[1])
         assert self.local.do("flock 0 un") == "ok"
@@ -132,11 +133,6 @@ class Calls:
         assert first.heard()[0] == "ok" and first.do("flock 0 un") == "ok"
         assert second.heard()[0] == "ok" and second.do("flock 0 un") == "ok"
         return self.is_free
-
-
-def wchan(pid):
-    with open(f"/proc/{pid}/wchan") as f:
-        return f.read()
 
 
 KINDS = ["granted", "record", "waits", "refused", "converted", "getlk", "called_back"]
@@ -240,8 +236,7 @@ def test_the_job_ends(two, which):
 
 
 def job_runs(job):
-    with open(f"/proc/{job.pid}/comm") as f:
-        return f.read() == "sh\n"
+    return text_of(f"/proc/{job.pid}/comm") == "sh\n"
 
 
 # The process in the middle (net/main.c), the first supervisor, the second one.

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from common import attempt, opened, refused, works
-from harness import Job, wait_until
+from harness import Job, wait_until, write_text
 
 RULES = """{ path = "%s/busy*"; name = "busy"; on_refused = "busy"; }, { path = "%s/wait*"; name = "wait"; on_refused = "wait"; },
            { path = "%s/once*"; name = "once"; on_refused = "wait"; at_least_ms = 1; }, { tree = "%s"; name = "t"; }"""
@@ -28,8 +28,7 @@ class Away:
         self.how, self.redis = how, redis
         self.redis.command("CONFIG", "SET", "requirepass", "secret")
         self.password = os.path.join(folder, "password")
-        with open(self.password, "w") as f:
-            f.write("secret\n")
+        write_text(self.password, "secret\n")
         os.chmod(self.password, 0o600)
         self.host = host_of(redis, rules=RULES, lease=LEASE, store=f'password_file = "{self.password}"; connect_ms = 300;').init()
 

@@ -7,6 +7,7 @@ import pytest
 from common import attempt, refused, works
 from harness import Apart, Deadline, wait_until
 from harness.host import CLI, KEEPER
+from harness.processes import state
 from machine import USER
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
@@ -103,8 +104,7 @@ def test_a_proc_that_shows_too_little(host, apart, options, line):
 
 
 def is_stopped(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rsplit(")", 1)[1].split()[0] in "tT"
+    return state(pid) in "tT"
 
 
 @pytest.mark.parametrize("uid", [0, USER])

@@ -83,8 +83,7 @@ def test_ranges_of_one_name(make_host):
     a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
     other = opened(b, "f")
     assert other.do("setlk 0 ex 5000000 1") == "ok"  # b has a range, so that a gets what it asks for and no more
-    agent = opened(a, "f")
-    assert agent.do("setlk 0 ex 4000000 1") == "ok"
+    agent = a.opened("f", "setlk 0 ex 4000000 1")
     for i in range(1200):
         assert agent.do(f"setlk 0 ex {10 * i} 1") == "ok", i
         assert agent.do(f"setlk 0 un {10 * i} 1") == "ok"

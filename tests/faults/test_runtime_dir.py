@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 from common import Alive, attempt, refused, works
-from harness import Host, Job, host as host_module, wait_until
+from harness import Host, Job, host as host_module, text_of, wait_until
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, and so root")
@@ -207,8 +207,7 @@ def test_full_at_a_reload(small_host, small, folder):
     works(small_host)
     with Alive(small_host):
         fill(small)
-        with open(small_host.config) as f:
-            text = f.read()
+        text = text_of(small_host.config)
         with open(small_host.config, "w") as f:
             more = "".join(f'{{ path = "{folder}/{"x" * 200}{i}"; name = "n{i}"; }}, ' for i in range(3000))
             f.write(text.replace("protect = (", "protect = ( " + more))

@@ -3,14 +3,13 @@ import os
 import threading
 
 import pytest
-from common import Alive, agent_with, attempt, gone, leases, lock_key, opened, refused, works
-from harness import Redis, wait_until
+from common import Alive, agent_with, attempt, gone, leases, lock_key, refused, works
+from harness import Redis, wait_until, write_text
 
 
 def written(folder, name, text, mode=0o600):
     path = os.path.join(folder, name)
-    with open(path, "w") as f:
-        f.write(text)
+    write_text(path, text)
     os.chmod(path, mode)
     return path
 
@@ -68,8 +67,7 @@ def test_stop_when_a_store_refuses_that_did_not(redis, host_of, folder, how, exp
     pw = written(folder, "pw", "pw\n")
     lease = "linger_ms = 60000; store_wait_ms = 300; ttl_ms = " + ("1500;" if expired else "60000;")
     host = host_of(redis, lease=lease, store=f'user = "dflock"; password_file = "{pw}";').init()
-    agent = opened(host)
-    assert agent.do("flock 0 ex nb") == "ok"
+    agent = host.opened("f", "flock 0 ex nb")
     rule = (">other", "<pw") if how == "wrong password" else ("-evalsha", "-eval", "-script")
     redis.command("ACL", "SETUSER", "dflock", *rule)
     redis.command("CLIENT", "KILL", "USER", "dflock")

@@ -15,6 +15,7 @@ import pytest
 from common import agent_with, attempt, is_busy, leases, opened
 from harness import Job, hanging, wait_until
 from harness.view import View
+from harness.processes import state
 
 LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
 USER = 54321
@@ -48,11 +49,6 @@ def is_kept(host, name, note):
     """Its lease is there, and status says why it is not given back. (Its state changes each time that is tried.)"""
     wait_until(lambda: [l for l in leases(host, name="t/" + name) if l["state"] != "releasing" and note in l["note"]],
                "the lease is kept, and status says why", 30)
-
-
-def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rsplit(")", 1)[1].split()[0]
 
 
 @pytest.fixture
@@ -114,8 +110,7 @@ def test_record_locks_on_a_file_that_may_not_be_opened(ordinary):
 @needs_root
 def test_a_deleted_file_whose_holder_cannot_be_looked_into(ordinary):
     b, a = ordinary
-    holder = Job(a, "/usr/bin/python3", "-c", NOT_DUMPABLE, a.path("f"))
-    assert holder.line() == "held"
+    holder = Job(a, "/usr/bin/python3", "-c", NOT_DUMPABLE, a.path("f")).held()
     os.unlink(a.path("f"))
     kill_keeper(a)
     is_kept(a, "f", "no path leads to its file, nor does a process that the keeper may look into; a process holds a lock")

@@ -7,6 +7,7 @@ import os
 import pytest
 from common import refused
 from harness import wait_until
+from harness.processes import state
 from machine import NOBODY, USER
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs other users and mounts, and so root")
@@ -146,10 +147,7 @@ def test_its_holder_is_stopped_by_that_keeper(machine):
     assert held.stdout.readline() == "got\n"
     machine.redis.signal(19)
     try:
-        def stopped():
-            with open(f"/proc/{held.pid}/stat") as f:
-                return f.read().rsplit(")", 1)[1].split()[0] in "tT"
-        wait_until(stopped, "the holder is frozen")
+        wait_until(lambda: state(held.pid) in "tT", "the holder is frozen")
     finally:
         machine.redis.signal(18)
         held.kill()

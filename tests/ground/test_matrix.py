@@ -7,12 +7,8 @@ import pytest
 from harness import wait_until
 from harness.filesystems import MANY_LOCKS
 from harness import host as host_module
+from harness.processes import state
 
-
-
-def state(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return f.read().rsplit(")", 1)[1].split()[0]
 
 
 def wanted(side):

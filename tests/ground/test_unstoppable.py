@@ -10,7 +10,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 
 JOB = 'while :; do echo >>"$0"; read -t 0.01 <> <(:); done'
 CANNOT = "which the keeper may not look into"
@@ -225,10 +225,8 @@ def test_unused_and_ordinary_locks_are_not_complained_of(sides, secret, start):
 
 
 def refuse(host):
-    with open(host.config) as f:
-        text = f.read()
-    with open(host.config, "w") as f:
-        f.write(text.replace('name = "t";', 'name = "t"; unstoppable = "refuse";'))
+    text = text_of(host.config)
+    write_text(host.config, text.replace('name = "t";', 'name = "t"; unstoppable = "refuse";'))
     host.cli("reload")
 
 

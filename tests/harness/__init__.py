@@ -7,6 +7,7 @@ from .redis import Redis
 from .host import Host, Agent, BUILD
 from .clock import Clock
 from .cluster import Cluster
+from .files import bytes_of, text_of, write_text
 from .job import Job
 from .network import Network
 from .nodes import Nodes
@@ -14,5 +15,4 @@ from .proxy import Proxy
 from .views import Views
 
 __all__ = ["Agent", "Apart", "Authority", "BUILD", "Clock", "Cluster", "Cutter", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy",
-           "Redis", "Views",
-           "wait_until"]
+           "Redis", "Views", "bytes_of", "text_of", "wait_until", "write_text"]

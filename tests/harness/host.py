@@ -192,6 +192,13 @@ class Host:
         self.agents.append(agent)
         return agent
 
+    def opened(self, name="f", *commands, flags="rwc"):
+        """An agent that has opened the file as its number 0, and done these commands."""
+        agent = self.agent()
+        for command in (f"open 0 {self.path(name)} {flags}", *commands):
+            assert agent.do(command) == "ok", command
+        return agent
+
     def program_pids(self):
         """Programs that were started with env(), and what they started."""
         mark = b"\0DFLOCK_RUNTIME_DIR=" + self.runtime.encode() + b"\0"

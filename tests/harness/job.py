@@ -33,6 +33,11 @@ class Job:
         except queue.Empty:
             raise Deadline(f"{self.process.args} has said nothing for {seconds} s") from None
 
+    def held(self, seconds=30.0):
+        """The job, when it has said that it has the lock."""
+        assert self.line(seconds) == "held"
+        return self
+
     def silent(self, seconds=0.1):
         """It says nothing for a while. Proves little alone; what it says later does."""
         try:

@@ -3,6 +3,7 @@ import os
 import subprocess
 
 from .host import BUILD, CLI, Agent
+from .processes import comm, stat
 from .wait import wait_until
 
 NET = os.path.join(BUILD, "tests/net")
@@ -34,26 +35,13 @@ def opened(host, *words, name="f", flags="rwc", **more):
     return agent
 
 
-def stat(pid):
-    """State, parent, session ...: what follows the command in /proc/PID/stat. None: it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
 def supervisors(host):
     """[first, second] of the nets of this host: the second is a child of the first."""
     found = {}
     for pid in host.program_pids():
         fields = stat(pid)
-        try:
-            with open(f"/proc/{pid}/comm") as f:
-                if f.read() == "dflock-net\n" and fields[0] != "Z":
-                    found[pid] = int(fields[1])
-        except OSError:
-            continue
+        if fields and comm(pid) == "dflock-net" and fields[0] != "Z":
+            found[pid] = int(fields[1])
     return sorted(found, key=lambda pid: found[pid] in found)
 
 

@@ -3,6 +3,7 @@ import os
 import socket
 
 import pytest
+from harness import text_of
 
 import fake_keeper as fk
 import record_keeper as rk
@@ -49,8 +50,7 @@ def test_exact_at_the_end_of_the_world(one, script):
     one.say(f"setlk 0 ex 0 {2**63 - 1}")
     script.next().grant()
     assert one.heard()[0] == "ok"
-    with open(f"/proc/{one.pid}/fdinfo/{descriptor(one)}") as info:
-        assert f" 0 {2**63 - 2}\n" in info.read()
+    assert f" 0 {2**63 - 2}\n" in text_of(f"/proc/{one.pid}/fdinfo/{descriptor(one)}")
 
 
 def descriptor(locker):

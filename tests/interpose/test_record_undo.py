@@ -6,7 +6,7 @@ import pytest
 
 import fake_keeper as fk
 import record_keeper as rk
-from harness import wait_until
+from harness import text_of, wait_until
 from record_keeper import DESCRIPTION, PROCESS
 from record_world import FCNTL, FUTEX, have, lockers, one, script, waits_in  # noqa: F401 (fixtures)
 from world import RECVFROM, not_with_musl
@@ -136,8 +136,7 @@ def test_a_long_list(one, script):
         question.send(fk.REFUSED, reason="no")
         assert one.heard()[0] == "ENOLCK"
         assert one.locks() == before
-        with open(f"/proc/{one.pid}/statm") as file:
-            sizes.append(int(file.read().split()[0]))
+        sizes.append(int(text_of(f"/proc/{one.pid}/statm").split()[0]))
     assert len(set(sizes)) == 1, "the list is unmapped"
 
 

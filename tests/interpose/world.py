@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import fake_keeper as fk
-from harness import wait_until
+from harness import text_of, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("DFLOCK_BUILD", ROOT / "build"))
@@ -97,8 +97,7 @@ class World:
 def wait_in_recv(process, call=RECVFROM):
     """Until it waits for the keeper in the kernel: from then on a signal meets recvfrom()."""
     def waits():
-        with open(f"/proc/{process.pid}/syscall") as file:
-            return file.read().split()[0] == call
+        return text_of(f"/proc/{process.pid}/syscall").split()[0] == call
     wait_until(waits, f"{process.args} waits in call {call}")
 
 

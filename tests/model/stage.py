@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 
-from harness import BUILD, Deadline
+from harness import BUILD, Deadline, text_of
 
 # The numbers of fcntl and flock, and fcntl's commands that wait, as /proc/PID/syscall shows them: "72 0x4 0x7 ...".
 FCNTL, FLOCK = {"x86_64": ("72", "73"), "aarch64": ("25", "32")}[os.uname().machine]
@@ -102,8 +102,7 @@ class Player:
 
     def _is_with_the_net(self):
         """The kernel has handed its call over, and has no answer so far."""
-        with open(f"/proc/{self.pid}/wchan") as f:
-            return "seccomp" in f.read()
+        return "seccomp" in text_of(f"/proc/{self.pid}/wchan")
 
     def kill(self):
         self.connection.close()

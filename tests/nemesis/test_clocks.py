@@ -67,9 +67,7 @@ def server_hours(server):
 
 
 def opened(host):
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok"
-    return agent
+    return host.opened()
 
 
 def step(clocks, hours):

@@ -8,8 +8,9 @@ import shlex
 import signal
 import subprocess
 
-from harness import BUILD, wait_until
+from harness import BUILD, text_of, wait_until, write_text
 from harness.views import UNCACHED
+from harness.processes import children
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What cron gives its jobs.
@@ -54,8 +55,7 @@ class Machine:
              "sh", "-c", SETUP, "-", folder, BUILD, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         if self.process.stdout.readline() != "ok\n":
             raise RuntimeError(self.process.stderr.read())
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
-            self.first, = map(int, f.read().split())
+        self.first, = children(self.process.pid)
         self.inside = ["nsenter", f"--target={self.first}", "--mount", "--pid", "--uts", "--"]
         self.write("/etc/dflock.conf", f'host = "{name}";\nstore = {{ server = "unix:{redis.socket}"; }};\nlease = {{ {lease} }};\n{rules}\n')
 
@@ -66,15 +66,13 @@ class Machine:
     def write(self, path, text, mode=0o644):
         path = self.outside(path)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w") as f:
-            f.write(text)
+        write_text(path, text)
         os.chmod(path, mode)
 
     def read(self, path):
         """What is in the file; "" if it is not there."""
         try:
-            with open(self.outside(path)) as f:
-                return f.read()
+            return text_of(self.outside(path))
         except FileNotFoundError:
             return ""
 

@@ -3,13 +3,12 @@ import os
 import re
 
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until
 from harness.host import ROOT
 
 from machines import Machine
 
-with open(os.path.join(ROOT, "docs/recipes.md")) as page:
-    PAGE = page.read()
+PAGE = text_of(os.path.join(ROOT, "docs/recipes.md"))
 # Says on which machine it runs, and runs until the test is content.
 JOB = '#!/bin/sh\necho "$(hostname)" >>{shared}/ran\nuntil [ -e {shared}/enough ]; do sleep 0.02; done\n'
 

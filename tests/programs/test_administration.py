@@ -67,8 +67,7 @@ def test_subversion(pair):
     for host in (pair.a, pair.b):
         assert host.run("svnadmin", "create", host.path("repo")).returncode == 0
     url = "file://" + pair.b.path("repo")
-    job = Job(pair.a, "svnadmin", "freeze", pair.a.path("repo"), "--", "sh", "-c", "echo held; read line")
-    assert job.line() == "held"
+    job = Job(pair.a, "svnadmin", "freeze", pair.a.path("repo"), "--", "sh", "-c", "echo held; read line").held()
     commit = Job(pair.b, "sh", "-c", "svn -q mkdir -m x \"$1\" && echo held", "-", url + "/dir")
     pair.check_waits(commit)
     assert pair.b.run("svn", "ls", url).returncode == 0

@@ -6,23 +6,13 @@ import time
 
 import pytest
 from harness import Job, wait_until
+from harness.processes import children, comm, files_of
 
 HOLD = "echo held; read line"
 
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as f:
-        return [int(child) for child in f.read().split()]
-
-
-def open_files(pid):
-    return {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-
-
 def holder(pair, *options, name="f"):
-    job = Job(pair.a, "flock", *options, pair.a.path(name), "sh", "-c", HOLD)
-    assert job.line() == "held"
-    return job
+    return Job(pair.a, "flock", *options, pair.a.path(name), "sh", "-c", HOLD).held()
 
 
 @pytest.mark.parametrize("first,second,excludes", [("-x", "-x", True), ("--exclusive", "-s", True), ("-e", "--shared", True),
@@ -80,8 +70,7 @@ def test_exit_status_of_the_command(pair, command, status):
 
 @pytest.mark.parametrize("option", ["-c", "--command"])
 def test_command_in_a_shell(pair, option):
-    job = Job(pair.a, "flock", pair.a.path("f"), option, HOLD)
-    assert job.line() == "held"
+    job = Job(pair.a, "flock", pair.a.path("f"), option, HOLD).held()
     pair.check_held()
     waiter = pair.waiter()
     job.end()
@@ -91,8 +80,7 @@ def test_command_in_a_shell(pair, option):
 @pytest.mark.parametrize("option", ["-F", "--no-fork"])
 def test_no_fork(pair, option):
     job = holder(pair, option)
-    with open(f"/proc/{job.pid}/comm") as f:
-        assert f.read() == "sh\n"  # flock has become the command
+    assert comm(job.pid) == "sh"  # flock has become the command
     waiter = pair.waiter()
     os.kill(job.pid, signal.SIGKILL)
     pair.check_gets(waiter)
@@ -103,7 +91,7 @@ def test_close_before_the_command(pair, option):
     """The command has no descriptor: the lock is flock's alone, and ends with it though the command goes on."""
     job = holder(pair, option)
     child, = children(job.pid)
-    assert pair.a.path("f") in open_files(job.pid) and pair.a.path("f") not in open_files(child)
+    assert pair.a.path("f") in files_of(job.pid) and pair.a.path("f") not in files_of(child)
     waiter = pair.waiter()
     os.kill(job.pid, signal.SIGKILL)
     pair.check_gets(waiter)
@@ -114,7 +102,7 @@ def test_kill_flock_alone(pair):
     """Without -o the command has a copy of the descriptor and goes on holding."""
     job = holder(pair)
     child, = children(job.pid)
-    assert pair.a.path("f") in open_files(child)
+    assert pair.a.path("f") in files_of(child)
     waiter = pair.waiter()
     os.kill(job.pid, signal.SIGKILL)
     job.process.wait()
@@ -146,8 +134,7 @@ def test_kill_a_waiter(pair):
 @pytest.mark.parametrize("how", ["9>", "9>>", "9<", "9<>"])
 def test_descriptor_form(pair, how):
     job = Job(pair.a, "sh", "-c", f'exec {how}"$1"; flock 9; {HOLD}; flock -u 9; echo unlocked; read line', "-",
-              pair.a.path("f"))
-    assert job.line() == "held"
+              pair.a.path("f")).held()
     pair.check_held()
     waiter = pair.waiter()
     job.say("on")
@@ -159,8 +146,7 @@ def test_descriptor_form(pair, how):
 def test_descriptor_form_conversions(pair):
     """From exclusive to shared lets readers in, and no writers."""
     job = Job(pair.a, "sh", "-c", f'exec 9>"$1"; flock -x 9; {HOLD}; flock -s 9; echo shared; read line', "-",
-              pair.a.path("f"))
-    assert job.line() == "held"
+              pair.a.path("f")).held()
     assert pair.is_busy("f", "-s") == pair.excludes
     job.say("on")
     assert job.line() == "shared"

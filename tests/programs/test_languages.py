@@ -85,9 +85,7 @@ def program(host, language, how, limit=0, name="f"):
 
 
 def holder(pair, language, how="ex"):
-    job = program(pair.a, language, how)
-    assert job.line() == "held"
-    return job
+    return program(pair.a, language, how).held()
 
 
 def check_says(job, said):
@@ -239,15 +237,13 @@ def test_php_sessions(pair):
     def session(host, options="{}"):
         return Job(host, "php", "-r", PHP_SESSION, "--", host.files, options)
 
-    first = session(pair.a)
-    assert first.line() == "held"
+    first = session(pair.a).held()
     pair.check_held("sess_one")
     second = session(pair.b)
     pair.check_waits(second)
     os.kill(first.pid, signal.SIGKILL)
     assert second.line() == "held"
     second.end()
-    reader = session(pair.a, '{"read_and_close": true}')
-    assert reader.line() == "held"
+    reader = session(pair.a, '{"read_and_close": true}').held()
     pair.check_free("sess_one")
     reader.end()

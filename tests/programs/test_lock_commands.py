@@ -20,8 +20,7 @@ command = pytest.mark.parametrize("command", [
 @command
 def test_refused_while_held(pair, command):
     waits, tries, said, status = COMMANDS[command]
-    job = Job(pair.a, *waits, pair.a.path("f"), *HOLD)
-    assert job.line() == "held"
+    job = Job(pair.a, *waits, pair.a.path("f"), *HOLD).held()
     done = pair.b.run(*tries, pair.b.path("f"), "echo", "got it")
     if pair.excludes:
         assert (done.returncode, done.stdout) == (status, "") and said in done.stderr, done
@@ -35,8 +34,7 @@ def test_refused_while_held(pair, command):
 @command
 def test_waits_and_gets_it_when_the_holder_is_killed(pair, command):
     waits = COMMANDS[command][0]
-    job = Job(pair.a, *waits, pair.a.path("f"), *HOLD)
-    assert job.line() == "held"
+    job = Job(pair.a, *waits, pair.a.path("f"), *HOLD).held()
     waiter = Job(pair.b, *waits, pair.b.path("f"), "echo", "held")
     pair.check_waits(waiter)
     job.kill()
@@ -45,8 +43,7 @@ def test_waits_and_gets_it_when_the_holder_is_killed(pair, command):
 
 @needs("lckdo", "moreutils")
 def test_lckdo_with_a_limit_and_shared(pair):
-    job = Job(pair.a, "lckdo", "-s", pair.a.path("f"), *HOLD)
-    assert job.line() == "held"
+    job = Job(pair.a, "lckdo", "-s", pair.a.path("f"), *HOLD).held()
     assert pair.b.run("lckdo", "-s", pair.b.path("f"), "true").returncode == 0
     assert pair.b.run("lckdo", "-W", "1", pair.b.path("f"), "true").returncode == (75 if pair.excludes else 0)
     job.end()

@@ -9,7 +9,7 @@ import subprocess
 import zipfile
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, bytes_of, text_of, wait_until, write_text
 from harness.host import CLI
 
 from conftest import Pair
@@ -77,13 +77,11 @@ def site(host, pause):
     os.makedirs(host.path("site/layouts"))
     with open(host.path("site/conf.toml"), "w") as f:
         f.write('baseURL = "http://example.org/"\ndisableKinds = ["taxonomy", "term", "sitemap", "RSS", "404"]\n')
-    with open(host.path("site/layouts/index.html"), "w") as f:
-        f.write('{{ readFile "pause" }}')
+    write_text(host.path("site/layouts/index.html"), '{{ readFile "pause" }}')
     if pause:
         os.mkfifo(host.path("site/pause"))
     else:
-        with open(host.path("site/pause"), "w") as f:
-            f.write("of b")
+        write_text(host.path("site/pause"), "of b")
     return ["hugo", "-s", host.path("site"), "--config", host.path("site/conf.toml")]
 
 
@@ -102,8 +100,7 @@ def test_hugo_waits_for_a_build(pair):
         pause.write(b"of a")
     assert first.end() == 0 and (not pair.excludes or second.end() == 0)
     for host in (pair.a, pair.b):
-        with open(host.path("site/public/index.html")) as f:
-            assert f.read() == "of " + host.name
+        assert text_of(host.path("site/public/index.html")) == "of " + host.name
 
 
 def module(host, folder, pause):
@@ -114,8 +111,7 @@ def module(host, folder, pause):
     with zipfile.ZipFile(sources, "w") as z:
         z.writestr("example.com/m@v1.0.0/go.mod", "module example.com/m\n")
     for name, text in (("list", "v1.0.0\n"), ("v1.0.0.info", '{"Version":"v1.0.0"}'), ("v1.0.0.mod", "module example.com/m\n")):
-        with open(os.path.join(there, name), "w") as f:
-            f.write(text)
+        write_text(os.path.join(there, name), text)
     if pause:
         os.mkfifo(os.path.join(there, "v1.0.0.zip"))
     else:
@@ -139,8 +135,7 @@ def test_go_waits_for_a_download(pair, folder):
             assert not os.path.exists(pair.b.path("go/example.com/m@v1.0.0")) and second.process.poll() is None
         else:
             assert second.end() == 0
-        with open(os.path.join(folder, "sources.zip"), "rb") as f:
-            sources.write(f.read())
+        sources.write(bytes_of(os.path.join(folder, "sources.zip")))
     assert first.end() == 0 and (not pair.excludes or second.end() == 0)
     assert all(os.path.exists(host.path("go/example.com/m@v1.0.0/go.mod")) for host in (pair.a, pair.b))
 
@@ -150,12 +145,10 @@ def syncthing(host, folder):
     home = host.path("syncthing")
     subprocess.run(["syncthing", "generate", "--home=" + home, "--no-default-folder"], check=True, capture_output=True,
                    env={**os.environ, "HOME": folder})
-    with open(os.path.join(home, "config.xml")) as f:
-        text = f.read()
+    text = text_of(os.path.join(home, "config.xml"))
     for name in ("globalAnnounceEnabled", "localAnnounceEnabled", "relaysEnabled", "natEnabled", "crashReportingEnabled"):
         text = text.replace(f"<{name}>true<", f"<{name}>false<")
-    with open(os.path.join(home, "config.xml"), "w") as f:
-        f.write(text.replace("<listenAddress>default<", "<listenAddress>tcp://127.0.0.1:0<"))
+    write_text(os.path.join(home, "config.xml"), text.replace("<listenAddress>default<", "<listenAddress>tcp://127.0.0.1:0<"))
     env = ["env", f"HOME={folder}", "STNODEFAULTFOLDER=1", "STNOUPGRADE=1", "syncthing"]
     return ([*env, "serve", "--home=" + home, "--no-browser", "--no-restart", f"--gui-address=unix://{folder}/gui-{host.name}"],
             [*env, "cli", "--home=" + home, "debug", "index", "dump"])
@@ -181,8 +174,7 @@ def test_syncthing_is_refused(pair, folder):
 def rclone(host, folder, *words):
     """A remote that keeps sums of files in a bbolt database below the cache."""
     os.makedirs(os.path.join(folder, "data-" + host.name), exist_ok=True)
-    with open(os.path.join(folder, "data-" + host.name, "x"), "w") as f:
-        f.write("x\n")
+    write_text(os.path.join(folder, "data-" + host.name, "x"), "x\n")
     return ["env", f"HOME={folder}", "RCLONE_CONFIG_H_TYPE=hasher", f"RCLONE_CONFIG_H_REMOTE={folder}/data-{host.name}", "rclone",
             f"--config={folder}/none.conf", "--cache-dir=" + host.path("rclone"), *words]
 
@@ -191,10 +183,8 @@ def rclone(host, folder, *words):
 def test_rclone_is_refused(pair, folder):
     """flock() on the database of a hasher, as long as it needs it and for --kv-lock-time more; tries it twenty times."""
     sums = os.path.join(folder, "sums")
-    with open(sums, "w") as f:
-        f.write("d41d8cd98f00b204e9800998ecf8427e  x\n")
-    with open(os.path.join(folder, "y"), "w") as f:
-        f.write("other\n")
+    write_text(sums, "d41d8cd98f00b204e9800998ecf8427e  x\n")
+    write_text(os.path.join(folder, "y"), "other\n")
     for host in (pair.a, pair.b):
         assert pair.run(host, *rclone(host, folder, "backend", "import", "h:", "md5", sums)).returncode == 0
     # It has looked into the database, and asks.
@@ -236,8 +226,7 @@ def rustix_has(text):
     """Does this version of rustix, if there is any, have this?"""
     found = ""
     for path in glob.glob(CRATES + "/rustix-*/src/fs/*.rs"):
-        with open(path) as f:
-            found += f.read()
+        found += text_of(path)
     return text in found
 
 
@@ -282,8 +271,7 @@ def test_without_a_kernel_lock(program, folder):
     repository, one, two = (os.path.join(folder, name) for name in ("repository", "one", "two"))
     for path in (one, two):
         os.mkdir(path)
-        with open(os.path.join(path, "RCLONE_TEST"), "w") as f:
-            f.write("x\n")
+        write_text(os.path.join(path, "RCLONE_TEST"), "x\n")
     if program == "restic":
         before, words, where = ["restic", "init", "-q", "-r", repository], ["restic", "-r", repository, "check"], repository + "/locks/"
     else:
@@ -293,8 +281,7 @@ def test_without_a_kernel_lock(program, folder):
     trace = os.path.join(folder, "trace")
     subprocess.run(["strace", "-f", "-qq", "-o", trace, "-e", "trace=flock,fcntl,openat,unlink,unlinkat", *words], env=env, check=True,
                    capture_output=True, timeout=120)
-    with open(trace) as f:
-        calls = f.read()
+    calls = text_of(trace)
     assert "flock(" not in calls and "SETLK" not in calls
     made = [line for line in calls.splitlines() if where in line]
     assert any("O_CREAT" in line for line in made) and any("unlink" in line for line in made), made

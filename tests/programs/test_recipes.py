@@ -8,7 +8,7 @@ import shlex
 import subprocess
 
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 
 from installed import needs
 from machines import CRON, PATH
@@ -56,10 +56,8 @@ def test_systemd_accepts_the_units(folder, title):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         text = recipe(title)[name].replace("/usr/bin/dflock", "/bin/true")
         if ".d/" in name:  # a part of a unit: beside one that systemd knows
-            with open(os.path.join(folder, "cron.service"), "w") as f:
-                f.write("[Unit]\nDescription=x\n[Service]\nExecStart=/bin/false\n")
-        with open(path, "w") as f:
-            f.write(text)
+            write_text(os.path.join(folder, "cron.service"), "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/false\n")
+        write_text(path, text)
     for name in units:
         whole = os.path.join(folder, name[4:].split(".d/")[0])
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", whole], capture_output=True, text=True,
@@ -197,5 +195,4 @@ def test_mail_boxes(machines_of):
 
 
 def messages(box):
-    with open(box) as f:
-        return len(re.findall("^From ", f.read(), re.M))
+    return len(re.findall("^From ", text_of(box), re.M))

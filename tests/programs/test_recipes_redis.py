@@ -6,7 +6,7 @@ import socket
 import subprocess
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until
 from harness.redis import SERVER
 
 from recipes import recipe
@@ -85,16 +85,14 @@ def test_a_machine_is_off(machines, host_of, folder):
         host = host_of(store.replace('password_file = "/etc/dflock.password";', ""), name, foreground=False, lease=lease,
                        rules='{ path = "%s/nightly.lock"; name = "nightly"; }')
         secret = host.password("change-me")
-        with open(host.config) as f:
-            text = f.read()
+        text = text_of(host.config)
         with open(host.config, "w") as f:
             f.write(text.replace("replicas = 2;", f'replicas = 2; password_file = "{secret}";'))
         host.start()
         hosts.append(host)
     a, b = hosts
     wait_until(lambda: a.cli("init", "--force", check=False).returncode == 0, "the store is open", 60)
-    holder = Job(a, "flock", a.path("nightly.lock"), "sh", "-c", "echo held; while read line; do echo $line; done")
-    assert holder.line(60) == "held"
+    holder = Job(a, "flock", a.path("nightly.lock"), "sh", "-c", "echo held; while read line; do echo $line; done").held(60)
     lease = [l for l in a.status()["leases"] if l["name"] == "nightly"][0]
     made[0].is_off()
     wait_until(lambda: any("role:master" in m.ask(6379, "INFO", "replication") for m in made[1:]), "another one is the master", 60)

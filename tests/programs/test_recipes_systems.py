@@ -9,7 +9,7 @@ import threading
 
 import pytest
 import yaml
-from harness import wait_until
+from harness import text_of, wait_until, write_text
 
 from installed import needs
 from machines import PATH, Machine
@@ -49,8 +49,7 @@ def first_process(machine):
     uts, found = os.stat(f"/proc/{machine.first}/ns/uts").st_ino, []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/status") as f:
-                numbers = re.search(r"^NSpid:\t(.*)$", f.read(), re.M)[1].split()
+            numbers = re.search(r"^NSpid:\t(.*)$", text_of(f"/proc/{pid}/status"), re.M)[1].split()
             if numbers[-1] == "1" and len(numbers) > 1 and os.stat(f"/proc/{pid}/ns/uts").st_ino == uts and int(pid) != machine.first:
                 found.append(int(pid))
         except OSError:
@@ -146,8 +145,7 @@ def test_nfs(machines_of):
     a, b = machines_of("NFS with local_lock", "ab")
     source, where, kind, options, _, _ = machines_of.blocks["fstab"].split()
     assert (where, kind) == ("/srv/shared", "nfs") and "local_lock=all" in options.split(",")
-    with open(os.path.join(machines_of.shared, "count"), "w") as f:
-        f.write("0\n")
+    write_text(os.path.join(machines_of.shared, "count"), "0\n")
     for host in (a, b):
         host.share(machines_of.shared, where)
     count = machines_of.command(machines_of.blocks["sh count"])
@@ -203,7 +201,6 @@ def test_tell_somebody(machines_of, redis):
     server.server_close()
     assert {kind for kind, _ in server.got} == {"application/json"}
     lost, = (e for _, e in server.got if e["event"] == "lease-lost")
-    with open(machines_of.shared + "/mail") as f:
-        mail = f.read()
+    mail = text_of(machines_of.shared + "/mail")
     assert "-s dflock: lease-lost root\n" + f"{lost['host']}: LOST: the exclusive lease on /var/lock/nightly.lock" in mail
     assert "holders-killed" in mail and "store-away" not in mail

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, wait_until, write_text
 
 # Each takes: the file, how ("ex", "sh", with "nb" to not wait), where the range begins, its length, and a time limit in seconds
 # or 0. It says "held", "busy", "timeout" or what failed, and holds until a line comes.
@@ -94,9 +94,7 @@ def program(host, locker, how, first=0, length=0, limit=0):
 
 
 def holder(pair, locker, how="ex", first=0, length=0):
-    job = program(pair.a, locker, how, first, length)
-    assert job.line() == "held"
-    return job
+    return program(pair.a, locker, how, first, length).held()
 
 
 def check_says(job, said):
@@ -231,8 +229,7 @@ except zc.lockfile.LockError:
 def test_python_libraries(pair, library):
     text = "import sys\npath = sys.argv[1]\n" + LIBRARIES[library] + "sys.stdin.readline()\n"
     a, b = (["/usr/bin/python3", "-c", text, host.path("f")] for host in (pair.a, pair.b))
-    job = Job(pair.a, *a)
-    assert job.line() == "held"
+    job = Job(pair.a, *a).held()
     check_says(Job(pair.b, *b), "busy" if pair.excludes else "held")
     os.kill(job.pid, signal.SIGKILL)
     job.process.wait()
@@ -243,8 +240,7 @@ def test_python_libraries(pair, library):
 if "--fcntl" in subprocess.run(["flock", "--help"], stdout=subprocess.PIPE, text=True).stdout:
     def test_flock_fcntl(pair):
         """OFD locks. Of flock() on the same file they know nothing."""
-        job = Job(pair.a, "flock", "--fcntl", pair.a.path("f"), "sh", "-c", "echo held; read line")
-        assert job.line() == "held"
+        job = Job(pair.a, "flock", "--fcntl", pair.a.path("f"), "sh", "-c", "echo held; read line").held()
         assert pair.is_busy("f", "--fcntl") == pair.excludes
         assert not pair.is_busy("f")
         waiter = Job(pair.b, "flock", "--fcntl", pair.b.path("f"), "echo", "held")
@@ -274,21 +270,18 @@ public class Lock {
 @pytest.mark.skipif(not os.environ.get("DFLOCK_JAVA"), reason="run by hand with DFLOCK_JAVA=1: a Java compiler is large")
 def test_java(pair, folder):
     """FileChannel.lock() and tryLock(), alone and against others."""
-    with open(os.path.join(folder, "Lock.java"), "w") as f:
-        f.write(JAVA)
+    write_text(os.path.join(folder, "Lock.java"), JAVA)
     subprocess.run(["javac", "-d", folder, os.path.join(folder, "Lock.java")], check=True)
 
     def java(host, how, first=0, length=2 ** 63 - 1):
         return Job(host, "java", "-cp", folder, "Lock", host.path("f"), how, str(first), str(length))
 
     for first, second, excludes in MODES:
-        job = java(pair.a, first)
-        assert job.line() == "held"
+        job = java(pair.a, first).held()
         check_says(java(pair.b, second), "busy" if excludes and pair.excludes else "held")
         check_says(program(pair.b, "perl fcntl", second), "busy" if excludes and pair.excludes else "held")
         job.end()
-    job = java(pair.a, "ex", 100, 50)
-    assert job.line() == "held"
+    job = java(pair.a, "ex", 100, 50).held()
     check_says(java(pair.b, "exnb", 0, 100), "held")
     waiter = java(pair.b, "ex", 149, 1)
     pair.check_waits(waiter)

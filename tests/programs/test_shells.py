@@ -4,7 +4,8 @@ import os
 import signal
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, wait_until, write_text
+from harness.processes import files_of, stat
 
 pytestmark = pytest.mark.parametrize("shell", ["bash", "dash"])
 
@@ -17,8 +18,7 @@ def script(pair, shell, text, host=None, name="f"):
 
 def test_the_nightly_job(pair, shell):
     text = '( flock -n 9 || exit 1; echo held; read line; echo done ) 9>"$1"'
-    first = script(pair, shell, text)
-    assert first.line() == "held"
+    first = script(pair, shell, text).held()
     second = script(pair, shell, text, pair.b)
     if pair.excludes:
         assert second.line() is None and second.end() == 1
@@ -27,14 +27,12 @@ def test_the_nightly_job(pair, shell):
         second.end()
     first.say("on")
     assert first.line() == "done" and first.end() == 0
-    third = script(pair, shell, text, pair.b)
-    assert third.line() == "held"
+    third = script(pair, shell, text, pair.b).held()
     third.end()
 
 
 def test_exec_and_flock(pair, shell):
-    job = script(pair, shell, 'exec 9>"$1"; flock 9; echo held; read line; exec 9>&-; echo closed; read line')
-    assert job.line() == "held"
+    job = script(pair, shell, 'exec 9>"$1"; flock 9; echo held; read line; exec 9>&-; echo closed; read line').held()
     pair.check_held()
     waiter = pair.waiter()
     job.say("on")
@@ -44,8 +42,7 @@ def test_exec_and_flock(pair, shell):
 
 
 def test_a_waiting_subshell(pair, shell):
-    job = script(pair, shell, '( flock 9; echo held; read line ) 9>"$1"')
-    assert job.line() == "held"
+    job = script(pair, shell, '( flock 9; echo held; read line ) 9>"$1"').held()
     waiter = pair.waiter(shell, "-c", '( flock 9; echo held ) 9>"$1"', "-", pair.b.path("f"))
     job.end()
     pair.check_gets(waiter)
@@ -73,8 +70,7 @@ def test_a_background_job_without_the_descriptor(pair, shell):
 
 def test_pipelines(pair, shell):
     """The lock is taken in the first part, and held by it alone: the parts after it do not have the descriptor."""
-    job = script(pair, shell, '( flock 9; echo held; read line; echo more ) 9>"$1" | while read x; do echo "$x"; done | cat')
-    assert job.line() == "held"
+    job = script(pair, shell, '( flock 9; echo held; read line; echo more ) 9>"$1" | while read x; do echo "$x"; done | cat').held()
     pair.check_held()
     waiter = pair.waiter()
     job.say("on")
@@ -97,22 +93,18 @@ def test_a_script_that_locks_itself(pair, shell):
     text = f'#!/bin/{shell}\n[ "${{FLOCKER}}" != "$0" ] && exec env FLOCKER="$0" flock -en "$0" "$0" "$@" || :\n' \
            'echo held; read line\n'
     for host in (pair.a, pair.b):
-        with open(host.path("job.sh"), "w") as f:
-            f.write(text)
+        write_text(host.path("job.sh"), text)
         os.chmod(host.path("job.sh"), 0o755)
-    first = Job(pair.a, pair.a.path("job.sh"))
-    assert first.line() == "held"
+    first = Job(pair.a, pair.a.path("job.sh")).held()
     second = Job(pair.b, pair.b.path("job.sh"))
     assert second.line() == (None if pair.excludes else "held")
     second.end()
     first.end()
-    third = Job(pair.b, pair.b.path("job.sh"))
-    assert third.line() == "held"
+    third = Job(pair.b, pair.b.path("job.sh")).held()
 
 
 def test_a_trap_ends_a_wait(pair, shell):
-    holder = script(pair, shell, 'exec 9>"$1"; flock 9; echo held; read line')
-    assert holder.line() == "held"
+    holder = script(pair, shell, 'exec 9>"$1"; flock 9; echo held; read line').held()
     waiter = script(pair, shell, "trap 'kill $!; echo terminated; exit 3' TERM; exec 9>\"$1\"; flock 9 & echo waits; "
                                  "wait $!; echo held", pair.b)
     assert waiter.line() == "waits"
@@ -140,8 +132,7 @@ STRUCTURES = {
 def test_kill_each_process(pair, shell, structure, youngest):
     """Whichever process is killed, the lock lives as long as the last copy of the descriptor, and no longer."""
     count, text = STRUCTURES[structure]
-    job = script(pair, shell, text)
-    assert job.line() == "held"
+    job = script(pair, shell, text).held()
 
     def owners():
         return sorted((pid for pid in job.processes() if has_file(pid, pair.a.path("f"))), key=started)
@@ -163,14 +154,11 @@ def test_kill_each_process(pair, shell, structure, youngest):
 
 def has_file(pid, path):
     try:
-        return path in {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+        return path in files_of(pid)
     except OSError:
         return False
 
 
 def started(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return int(f.read().rpartition(")")[2].split()[19]), pid
-    except OSError:
-        return 0, pid  # it has just ended
+    fields = stat(pid)
+    return int(fields[19]) if fields else 0, pid

@@ -7,14 +7,13 @@ import re
 import signal
 
 import pytest
-from harness import wait_until
+from harness import text_of, wait_until
 from harness.host import ROOT
 
 from installed import needs
 from machines import Machine
 
-with open(os.path.join(ROOT, "docs/operating.md")) as page:
-    FILES = dict(re.findall(r"^```sh (/\S+)\n(.*?)^```$", page.read(), re.M | re.S))
+FILES = dict(re.findall(r"^```sh (/\S+)\n(.*?)^```$", text_of(os.path.join(ROOT, "docs/operating.md")), re.M | re.S))
 RULES = 'protect = ( { path = "/srv/*"; } );'
 SERVICE = "/etc/sv/dflock"
 INIT = "/etc/init.d/dflock"

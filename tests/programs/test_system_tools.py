@@ -7,7 +7,7 @@ import re
 import subprocess
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, wait_until, write_text
 
 CONTROL = "Package: hold\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: holds dpkg's locks\n"
 # In the middle of an installation, with all locks taken. It fails then, so that nothing is unpacked.
@@ -18,10 +18,8 @@ PREINST = "#!/bin/sh\necho held\nread line\nexit 1\n"
 def package(folder):
     tree = os.path.join(folder, "hold", "DEBIAN")
     os.makedirs(tree, mode=0o755)
-    with open(os.path.join(tree, "control"), "w") as f:
-        f.write(CONTROL)
-    with open(os.path.join(tree, "preinst"), "w") as f:
-        f.write(PREINST)
+    write_text(os.path.join(tree, "control"), CONTROL)
+    write_text(os.path.join(tree, "preinst"), PREINST)
     os.chmod(os.path.join(tree, "preinst"), 0o755)
     path = os.path.join(folder, "hold.deb")
     subprocess.run(["dpkg-deb", "--root-owner-group", "-b", os.path.dirname(tree), path], check=True, stdout=subprocess.DEVNULL)
@@ -151,8 +149,7 @@ def test_anacron(pair):
 def test_logrotate(pair):
     commands = {}
     for host, script in ((pair.a, "echo held; read line"), (pair.b, "true")):
-        with open(host.path("log"), "w") as f:
-            f.write("full")
+        write_text(host.path("log"), "full")
         with open(host.path("conf"), "w") as f:
             f.write(f"{host.path('log')} {{\n size 1\n rotate 1\n missingok\n prerotate\n{script}\n endscript\n}}\n")
         os.chmod(host.path("conf"), 0o644)

@@ -2,7 +2,8 @@
 import os
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until
+from harness.processes import files_of, stat
 
 # Each says what it sees of itself, locks, says it again, and again after a second lock; "ECHILD" if it has no child.
 PYTHON = """
@@ -74,7 +75,7 @@ def test_a_program_sees_nothing(host, program, keeper):
     pids = host.keeper_pids()
     assert len(pids) == 2
     for pid in pids:
-        assert parent_of(pid) != job.pid and os.getsid(pid) != os.getsid(job.pid)
+        assert int(stat(pid)[1]) != job.pid and os.getsid(pid) != os.getsid(job.pid)
     assert job.end() == 0
     assert host.keeper_pids() == pids
 
@@ -83,14 +84,11 @@ def test_the_keeper_has_nothing_of_the_program(host):
     """Its descriptors, its directory and its environment would keep a mount busy, or a lock held."""
     os.mkdir(host.path("dir"))
     job = Job(host, "bash", "-c", 'cd "$2"; export SECRET=1; exec 7>other; exec 9>"$1"; flock 9; echo held; read line', "-",
-              host.path("f"), host.path("dir"))
-    assert job.line() == "held"
+              host.path("f"), host.path("dir")).held()
     for pid in host.keeper_pids():
-        files = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-        assert not [f for f in files if f.startswith(host.path("dir"))]
+        assert not [f for f in files_of(pid) if f.startswith(host.path("dir"))]
         assert os.readlink(f"/proc/{pid}/cwd") == "/"
-        with open(f"/proc/{pid}/environ") as f:
-            assert "SECRET" not in f.read()
+        assert "SECRET" not in text_of(f"/proc/{pid}/environ")
     parent, keeper = host.keeper_pids()
     assert not locks_of(parent, host.path("f")) and locks_of(keeper, host.path("f")) == [""]
     job.end()
@@ -112,11 +110,6 @@ def test_the_agent_in_c(host):
     assert agent.do("children") == "ECHILD"
     assert os.listdir(f"/proc/{agent.pid}/fd") == fds
     assert os.listdir(f"/proc/{agent.pid}/task") == [str(agent.pid)]
-
-
-def parent_of(pid):
-    with open(f"/proc/{pid}/stat") as f:
-        return int(f.read().rpartition(")")[2].split()[1])
 
 
 def locks_of(pid, path):

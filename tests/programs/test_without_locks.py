@@ -7,7 +7,8 @@ import re
 import subprocess
 
 import pytest
-from harness import Job, wait_until
+from harness import Job, wait_until, write_text
+from harness.processes import comm
 
 from installed import needs
 
@@ -22,11 +23,6 @@ def locks(host, *command, **more):
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60, **more)
     with open(trace) as f:
         return [line for line in f if re.search(r"LOCK|SETLK|OFD|link(at)?\(", line)]
-
-
-def name_of(pid):
-    with open(f"/proc/{pid}/comm") as f:
-        return f.read().strip()
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def test_start_stop_daemon(hosts):
         words = ["start-stop-daemon", "--start", "--background", "--make-pidfile", "--pidfile", host.path("pid"), "--exec", "/bin/sleep", "--"]
         assert host.run(*words, "600").returncode == 0
         started.append(int(wait_until(lambda: os.path.exists(host.path("pid")) and open(host.path("pid")).read(), "the pid file is there")))
-        wait_until(lambda: name_of(started[-1]) == "sleep", "the daemon runs")
+        wait_until(lambda: comm(started[-1]) == "sleep", "the daemon runs")
         assert host.run(*words, "600").returncode == 1, "on its own machine it excludes"
         assert not host.status()["leases"]
     assert len(set(started)) == 2
@@ -60,8 +56,7 @@ def test_task_spooler(hosts):
     jobs = []
     for host in hosts:
         job = Job(host, "sh", "-c", 'export TS_SOCKET="$1" TMPDIR="$2"; tsp -nf sh -c "echo held; exec sleep 600"', "-",
-                  host.path("socket"), host.files)
-        assert job.line() == "held", "both run"
+                  host.path("socket"), host.files).held()
         assert not host.status()["leases"]
         jobs.append(job)
 
@@ -72,8 +67,7 @@ def test_flock_in_a_job_of_task_spooler(pair):
     def queue(host):
         return Job(host, "sh", "-c", 'export TS_SOCKET="$1" TMPDIR="$2"; tsp -nf flock "$3" sh -c "echo held; until test -e $4; do sleep 0.02; done"',
                    "-", host.path("socket"), host.files, host.path("f"), host.path("done"))
-    first = queue(pair.a)
-    assert first.line() == "held"
+    first = queue(pair.a).held()
     second = queue(pair.b)
     pair.check_waits(second)
     open(pair.a.path("done"), "w").close()
@@ -85,16 +79,14 @@ def test_flock_in_a_job_of_task_spooler(pair):
 def test_parallel_semaphore(hosts):
     """It counts links of a file; flock() guards only the counting. Each host has the file in a home of its own."""
     for host in hosts:
-        job = Job(host, "sh", "-c", 'HOME="$1"; export HOME; exec sem -u --fg --id x "echo held; exec sleep 600"', "-", host.files)
-        assert job.line() == "held", "both run"
+        job = Job(host, "sh", "-c", 'HOME="$1"; export HOME; exec sem -u --fg --id x "echo held; exec sleep 600"', "-", host.files).held()
     calls = locks(hosts[0], "sh", "-c", 'HOME="$1" exec sem --fg --id y true', "-", hosts[0].files)
     assert any("flock(" in call for call in calls) and any("link(" in call for call in calls), calls
 
 
 @needs("sem", "parallel")
 def test_flock_around_parallel_semaphore(pair):
-    job = Job(pair.a, "flock", pair.a.path("f"), "sem", "-u", "--fg", "--id", "x", "echo held; exec sleep 600")
-    assert job.line() == "held"
+    job = Job(pair.a, "flock", pair.a.path("f"), "sem", "-u", "--fg", "--id", "x", "echo held; exec sleep 600").held()
     pair.check_held()
     job.kill()
     wait_until(lambda: not pair.is_busy(), "it is free")
@@ -121,8 +113,7 @@ def test_doveadm(hosts):
         with open(host.path("trace")) as f:
             return sum("libdflock.so" in line for line in f)
 
-    with open(config, "w") as f:
-        f.write(DOVECOT % (host.files, host.files, host.files))
+    write_text(config, DOVECOT % (host.files, host.files, host.files))
     assert preloads() == 2, "doveadm and doveconf"
     with open(config, "a") as f:
         f.write("import_environment = $import_environment LD_PRELOAD\n")

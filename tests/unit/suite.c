@@ -22,16 +22,18 @@ void suite_add(struct suite_item *item)
 /* A test that hangs must not outlive the suite, which may be killed before Check ends the test. */
 static void end_with_suite(void) { prctl(PR_SET_PDEATHSIG, SIGKILL); }
 
-/* All tests, or one, in this variant, or without one. */
-static void add_case(Suite *suite, const struct suite_item *only, const struct suite_item *variant)
+/* All tests, or one round of one, in this variant, or without one. */
+static void add_case(Suite *suite, const struct suite_item *only, int round, const struct suite_item *variant)
 {
 	TCase *tests = tcase_create("tests");
 
 	tcase_add_checked_fixture(tests, end_with_suite, NULL);
 	for (struct suite_item *item = items; item; item = item->next) {
 		if (item->test) {
-			if (!only || item == only)
+			if (!only)
 				_tcase_add_test(tests, item->test, 0, 0, 0, item->rounds);
+			else if (item == only)
+				_tcase_add_test(tests, item->test, 0, 0, round, round + 1);
 		} else if (!item->variant && !item->once)
 			tcase_add_checked_fixture(tests, item->setup, item->teardown);
 		else if (item->once || item == variant)
@@ -41,7 +43,7 @@ static void add_case(Suite *suite, const struct suite_item *only, const struct s
 }
 
 /* Returns how many have failed. */
-static int run(const struct suite_item *only)
+static int run(const struct suite_item *only, int round)
 {
 	Suite *suite = suite_create(program_invocation_short_name);
 	SRunner *runner = srunner_create(suite);
@@ -50,11 +52,11 @@ static int run(const struct suite_item *only)
 
 	for (const struct suite_item *item = items; item; item = item->next)
 		if (item->variant) {
-			add_case(suite, only, item);
+			add_case(suite, only, round, item);
 			varies = true;
 		}
 	if (!varies)
-		add_case(suite, only, NULL);
+		add_case(suite, only, round, NULL);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
@@ -77,10 +79,11 @@ int suite_run(void)
 
 	setenv("CK_DEFAULT_TIMEOUT", "60", false);
 	if (!getenv("SUITE_FIRST_FAILURE"))
-		failed = run(NULL);
+		failed = run(NULL, 0);
 	else
 		for (const struct suite_item *item = items; item && !failed; item = item->next)
-			failed = item->test ? run(item) : 0;
+			for (int i = 0; item->test && i < item->rounds && !failed; i++)
+				failed = run(item, i);
 	return clean() && !failed ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
