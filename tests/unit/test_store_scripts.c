@@ -361,13 +361,23 @@ TEST(a_thousand_entries)
 {
 	char tokens[33], from[24], to[24];
 
-	for (int i = 0; i < 1000; i++) {
+	/* All but three are copies of the first two: a thousand requests would take the server ten seconds. */
+	for (int i = 0; i < 1000; i += i == 1 ? 998 : 1) {
 		snprintf(tokens, sizeof(tokens), "%032d", i);
 		snprintf(from, sizeof(from), WORD_OFFSET, (int64_t)i * 10);
 		snprintf(to, sizeof(to), WORD_OFFSET, (int64_t)i * 10 + 10);
-		assert_starts(call(SCRIPT_ACQUIRE, i < 500 ? "A" : "B", "1:1", tokens, "record", "exclusive", from, to,
+		assert_starts(call(SCRIPT_ACQUIRE, i < 1 ? "A" : "B", "1:1", tokens, "record", "exclusive", from, to,
 				   "0", "0", "1", NULL),
 			      "OK ");
+		if (i == 1)
+			command("EVAL %s 1 dflock:{0}:lock:%s",
+				"local lock = cmsgpack.unpack(redis.call('GET', KEYS[1])) "
+				"for i = 2, 998 do local copy = {} "
+				"for k, v in pairs(lock.l[i < 500 and 1 or 2]) do copy[k] = v end "
+				"copy.token, copy.from = string.format('%032d', i), string.format('%019d', i * 10) "
+				"copy.to = string.format('%019d', i * 10 + 10) table.insert(lock.l, copy) end "
+				"redis.call('SET', KEYS[1], cmsgpack.pack(lock))",
+				NAME);
 	}
 	assert_says(acquire("A", 'a', 'x', RECORD("5000", "5001")), "LIMIT");
 	assert_says(acquire("A", 'a', 'x', RECORD("20000", "20001")), "LIMIT");
