@@ -511,7 +511,7 @@ TEST_EACH(calls_between_loading_and_commit_make_it_run_again, 2)
 		if (below(150) == 0)
 			open_store();
 	}
-	ck_assert_uint_gt(conflicts, 50);
+	ck_assert_uint_gt(conflicts, (unsigned)suite_rounds(60));
 }
 
 TEST(most_rules_need_one_load)
