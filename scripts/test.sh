@@ -102,7 +102,8 @@ stage models "the models and their mutants" make -s model-check
 stage fuzz "what is read from outside" make -s fuzz
 stage simulator "several hosts in one process" make -s sim
 stage processes "tests with processes, several at a time" make -s check-beside
-stage musl "the shim in programs of musl" make -s check-musl T="interpose/test_interpose.py interpose/test_record_calls.py interpose/test_record_undo.py"
+stage musl "the shim in programs of musl" make -s check-musl \
+	T="interpose/test_interpose.py interpose/test_record_calls.py interpose/test_record_undo.py interpose/test_starting.py"
 stage punctual "tests of being in time" make -s check-punctual
 stage alone "tests that need the machine for themselves" make -s check-alone
 stage faults "fault runs in networks of their own" make -s check-faults
