@@ -89,12 +89,14 @@ def test_a_lock_that_the_net_let_go_on_is_taken(two):
         assert done.returncode == status, done
 
 
-def test_verbose_below_the_net(two):
-    """The line that says who has the lock."""
-    holder = two[1].opened("f", "flock 0 ex")
-    done = subprocess.run([os.path.join(BUILD, "dflock"), "run", "--net=on", "--verbose", "--", *UNSEEN, "flock", "-n", two[0].path("f"), "true"],
+@pytest.mark.parametrize("where", ["this host", "host b"])
+@pytest.mark.parametrize("how", [["-n"], ["-w", "3"]], ids=["fails", "waits"])
+def test_verbose_below_the_net(two, how, where):
+    """The line that says who has the lock: once, and the call's result is the same."""
+    holder = two[where == "host b"].opened("f", "flock 0 ex")
+    done = subprocess.run([os.path.join(BUILD, "dflock"), "run", "--net=on", "--verbose", "--", *UNSEEN, "flock", *how, two[0].path("f"), "true"],
                           env=environment(two[0]), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and f"held by host b, pid {holder.pid} (agent)" in done.stderr, done
+    assert done.returncode == 1 and re.fullmatch(rf".*/f: held by {where}.* pid {holder.pid} \(agent\).*\n", done.stderr), done
 
 
 # --- what it says ---
