@@ -219,9 +219,9 @@ void procfs_walk_end(struct procfs_walk *walk)
 }
 
 /* One call: an entry of a number of up to 12 digits takes at most 32 bytes here. */
-static bool procfs_lists_few(const char *path, unsigned most)
+static bool procfs_lists_few(const char *path)
 {
-	_Alignas(struct sys_dirent) char entries[PROCFS_FEW_MAX * 32 + 1024];
+	_Alignas(struct sys_dirent) char entries[PROCFS_FEW * 32 + 1024];
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	unsigned count = 0;
 	long bytes;
@@ -232,10 +232,10 @@ static bool procfs_lists_few(const char *path, unsigned most)
 	close(fd);
 	for (long at = 0; at < bytes; count++)
 		at += ((const struct sys_dirent *)(entries + at))->length;
-	return count <= most;
+	return count <= PROCFS_FEW;
 }
 
-bool procfs_has_few(pid_t pid, unsigned most)
+bool procfs_has_few(pid_t pid)
 {
 	struct stat fds, tasks;
 	char path[32];
@@ -247,7 +247,7 @@ bool procfs_has_few(pid_t pid, unsigned most)
 	if (stat(path, &fds) != 0)
 		return true;
 	/* Before Linux 6.2 the size of /proc/PID/fd is 0. */
-	return tasks.st_nlink <= most && (fds.st_size ? fds.st_size <= most : procfs_lists_few(path, most));
+	return tasks.st_nlink <= PROCFS_FEW && (fds.st_size ? fds.st_size <= PROCFS_FEW : procfs_lists_few(path));
 }
 
 bool procfs_is_deleted(const char *path, size_t *before)

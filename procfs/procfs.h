@@ -68,11 +68,11 @@ void procfs_walk_to(struct procfs_walk *walk, long at);
 void procfs_walk_end(struct procfs_walk *walk);
 
 /*
- * Does the process have at most `most` (up to PROCFS_FEW_MAX) descriptors, and at most as many threads? Takes no longer
- * for a process that has a million. True also for a process that has ended or may not be looked into.
+ * Does the process have at most PROCFS_FEW descriptors, and at most as many threads? Takes no longer for a process that has a million.
+ * True also for a process that has ended or may not be looked into.
  */
-#define PROCFS_FEW_MAX 100
-bool procfs_has_few(pid_t pid, unsigned most);
+#define PROCFS_FEW 100
+bool procfs_has_few(pid_t pid);
 
 /* Does a path end as the kernel shows that of a file whose name was removed? A real name may end like that, too. *before: how long the
  * path is without that. Pure. */

@@ -171,7 +171,7 @@ static void on_before_read(void *arg, int ret, struct own_locks *before)
 /* POSIX locks belong to the process, which may have any number of descriptors. */
 static void read_before(struct session *s, struct inspect_result *r)
 {
-	if (own_are_few(s->peer.pid)) {
+	if (procfs_has_few(s->peer.pid)) {
 		look_up_with(s, r, own_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
 		return;
 	}

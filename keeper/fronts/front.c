@@ -273,7 +273,7 @@ static void front_read_before(pid_t pid, struct inspect_result *result)
 	int ret;
 
 	alarm(0);
-	if (!own_are_few(pid))
+	if (!procfs_has_few(pid))
 		front_say(&(struct front_answer){.said = FRONT_READING}, NULL, -1);
 	ret = own_read(&result->before, -1, pid, WIRE_OWNER_PROCESS, &result->st);
 	if (ret < 0)

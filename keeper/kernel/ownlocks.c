@@ -111,11 +111,6 @@ struct own_job {
 	struct own_locks before;
 };
 
-bool own_are_few(pid_t pid)
-{
-	return procfs_has_few(pid, OWN_LOCKS_FEW);
-}
-
 static void own_run(struct work *work)
 {
 	struct own_job *job = (struct own_job *)work;

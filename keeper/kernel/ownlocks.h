@@ -50,15 +50,9 @@ const struct own_lock *own_after(const struct own_locks *before, int64_t from);
 
 /*
  * Reads what a caller's process holds (ownlocks.h) without delaying other callers: a process may have any number of
- * descriptors, and all of them must be read. The loop reads a few, which costs less than a worker; a worker reads many.
+ * descriptors, and all of them must be read. The loop reads a few (procfs_has_few()), which costs less than a worker; a worker reads many.
  * Each user has at most WORKERS_PER_DEVICE such workers at a time. Loop only.
  */
-#define OWN_LOCKS_FEW 100 /* descriptors, and threads */
-
-/* Does the process have few descriptors and threads? True also if it may not be looked into: own_read() says so at
- * once. */
-bool own_are_few(pid_t pid);
-
 /* ret: own_read()'s; *before is the receiver's. */
 typedef void own_cb(void *arg, int ret, struct own_locks *before);
 

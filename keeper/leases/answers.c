@@ -55,7 +55,7 @@ void answers_look(struct lease *lease)
 {
 	if (!lease->asking.answers)
 		return;
-	waiters_in_use(lease);
+	waiters_tell(lease, WAITER_IN_USE);
 	/* Should all of them be answered now, the lease is unwanted. Else it asks the store again: a holder that gives its lease back sends no
 	 * answer. */
 	if (waiters_ask(lease))

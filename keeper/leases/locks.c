@@ -239,7 +239,7 @@ int lease_make_token(struct keeper *k, char token[STORE_TOKEN_BYTES])
 	return 0;
 }
 
-static struct lease *lease_make(struct lock *lock, const struct store_range *range, const char *token, uid_t uid)
+struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token, uid_t uid)
 {
 	struct keeper *k = lock->file->keeper;
 	struct lease *lease = calloc(1, sizeof(*lease));
@@ -262,16 +262,11 @@ static struct lease *lease_make(struct lock *lock, const struct store_range *ran
 	return lease;
 }
 
-struct lease *lease_take_up(struct lock *lock, const struct store_range *range, const char *token, uid_t uid)
-{
-	return lease_make(lock, range, token, uid);
-}
-
 struct lease *lease_new(struct lock *lock, const struct store_range *range, uid_t uid)
 {
 	char token[STORE_TOKEN_BYTES];
 
-	return lease_make_token(lock->file->keeper, token) == 0 ? lease_make(lock, range, token, uid) : NULL;
+	return lease_make_token(lock->file->keeper, token) == 0 ? lease_take_up(lock, range, token, uid) : NULL;
 }
 
 void lease_recall_by_rule(struct lease *lease)

@@ -168,7 +168,7 @@ static void on_busy(struct lease *lease, const struct store_reply *reply)
 	if (insist || waiters_block(lease)) /* a caller that waits came while the question was under way */
 		lease_acquire(lease, NULL, 0);
 	else
-		waiters_in_use(lease); /* these callers are its last: it will be unwanted */
+		waiters_tell(lease, WAITER_IN_USE); /* these callers are its last: it will be unwanted */
 }
 
 /* Each caller that may wait in a circle asks the store anew: not at each answer do all others send their chases again. */
@@ -203,7 +203,7 @@ static void on_not_now(struct lease *lease, const struct store_reply *reply, int
 	if (waiters_block(lease)) /* one that waits came while the question was under way */
 		lease_acquire(lease, NULL, 0);
 	else
-		waiters_resting(lease); /* those are its last: it will be unwanted */
+		waiters_tell(lease, WAITER_RESTING); /* those are its last: it will be unwanted */
 }
 
 static void on_rest(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)

@@ -167,20 +167,12 @@ void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival, boo
 	}
 }
 
-void waiters_in_use(struct lease *lease)
+void waiters_tell(struct lease *lease, unsigned news)
 {
 	struct waiter *w;
 
 	FOR_WAITERS (lease, w)
-		queue_tell(w, WAITER_IN_USE);
-}
-
-void waiters_resting(struct lease *lease)
-{
-	struct waiter *w;
-
-	FOR_WAITERS (lease, w)
-		queue_tell(w, WAITER_RESTING);
+		queue_tell(w, news);
 }
 
 static void waiters_refuse_one(struct waiter *w, enum refusal refusal, const char *why)

@@ -99,11 +99,10 @@ bool waiters_are_pinned(const struct lock *lock, const struct store_range *range
 /* A pin of the lock has ended, or is not needed any more: leases that wait for its end go on. */
 void waiters_unpinned(struct lock *lock);
 
-/* Tells all that wait for an asking lease. Queued: sets this arrival for those that had joined the lease when the store
+/* Tells all that wait for an asking lease: WAITER_IN_USE or WAITER_RESTING; or WAITER_QUEUED, which sets this arrival for those that had joined the lease when the store
  * was asked, and tells those that had none, or `again` all. */
 void waiters_queued(struct lease *lease, int64_t asked_ns, uint64_t arrival, bool again);
-void waiters_in_use(struct lease *lease);
-void waiters_resting(struct lease *lease);
+void waiters_tell(struct lease *lease, unsigned news);
 void waiters_refuse(struct lease *lease, enum refusal refusal, const char *why);
 void waiters_refuse_nonblocking(struct lease *lease, enum refusal refusal, const char *why);
 /* Tells WAITER_SERVE to all waiters of a lock, or of all locks. */

@@ -47,11 +47,11 @@ TEST(a_walk_goes_on)
 		procfs_walk_end(&walk);
 	}
 	ck_assert_uint_eq(parts, all);
-	ck_assert(!procfs_has_few(getpid(), 100));
+	ck_assert(!procfs_has_few(getpid()));
 	for (int i = 0; i < 200; i++)
 		close(fds[i]);
-	ck_assert(procfs_has_few(getpid(), 100));
-	ck_assert(procfs_has_few(0, 100));
+	ck_assert(procfs_has_few(getpid()));
+	ck_assert(procfs_has_few(0));
 }
 
 TEST(kinds)

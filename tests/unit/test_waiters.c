@@ -152,7 +152,7 @@ TEST(those_that_waited_when_the_store_was_asked_have_its_number)
 TEST(only_its_waiters_hear_of_a_lease)
 {
 	waiters_join(&asks, &asking);
-	waiters_in_use(&asking);
+	waiters_tell(&asking, WAITER_IN_USE);
 	ck_assert(!waits.news && asks.news == WAITER_IN_USE);
 	waiters_join(&waits, &asking);
 	waiters_refuse_nonblocking(&asking, REFUSAL_GRACE, "one");
