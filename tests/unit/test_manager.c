@@ -159,6 +159,21 @@ TEST(said_again_when_there_is_room)
 	manager_end(&m);
 }
 
+/* From inside of long work. */
+TEST(a_tick_is_heard)
+{
+	struct manager m;
+
+	set_number("WATCHDOG_USEC", 4000000);
+	set_number("WATCHDOG_PID", getpid());
+	manager_begin(&m, true);
+	manager_tick();
+	ck_assert_str_eq(heard(), "WATCHDOG=1");
+	manager_end(&m);
+	manager_tick();
+	ck_assert_str_eq(heard(), "");
+}
+
 TEST(the_watchdog_hears_four_times_in_its_time)
 {
 	int64_t now = 1000 * SECOND_NS;
