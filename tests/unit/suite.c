@@ -119,6 +119,43 @@ int suite_nameless_file(void)
 	return fd;
 }
 
+static int ready_fd = -1; /* of a child */
+
+pid_t suite_fork(void)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe2(ready, O_CLOEXEC), 0);
+	pid = fork();
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(ready[0]);
+		ready_fd = ready[1];
+		return 0;
+	}
+	close(ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+void suite_ready(void)
+{
+	if (write(ready_fd, "r", 1) != 1)
+		_exit(1);
+	close(ready_fd);
+}
+
+_Noreturn void suite_rest(void)
+{
+	suite_ready();
+	for (;;)
+		pause();
+}
+
 bool suite_under_valgrind(void)
 {
 	const char *preload = getenv("LD_PRELOAD");

@@ -78,4 +78,14 @@ int suite_rounds(int rounds);
 
 bool suite_under_valgrind(void);
 
+/*
+ * fork(): returns in the child at once, with 0, and in the parent when the child has called suite_ready(). The child ends with its
+ * parent. One that cannot get ready calls _exit(): then the test fails.
+ */
+pid_t suite_fork(void);
+void suite_ready(void);
+
+/* What most children do then: nothing, until they are killed. */
+_Noreturn void suite_rest(void);
+
 #endif

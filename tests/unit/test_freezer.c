@@ -29,24 +29,19 @@ void log_about(enum event_kind kind, const struct log_about *about, const char *
 static void hold(int n)
 {
 	const struct timespec pause = {.tv_nsec = 50000};
-	int fd = file_open(n), ready[2];
-	char byte;
+	int fd = file_open(n);
 
-	ck_assert_int_eq(pipe(ready), 0);
-	holders[n] = fork();
+	holders[n] = suite_fork();
 	if (holders[n] == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(fd);
 		if (!freopen("/dev/null", "w", stderr)) /* which is told why it ends */
 			_exit(1);
-		if (flock(file_open(n), LOCK_EX) != 0 || write(ready[1], "r", 1) != 1)
+		if (flock(file_open(n), LOCK_EX) != 0)
 			_exit(1);
+		suite_ready();
 		for (;; nanosleep(&pause, NULL))
 			ran[n]++;
 	}
-	close(ready[1]);
-	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
 	close(fd);
 }
 

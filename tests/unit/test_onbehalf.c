@@ -11,22 +11,13 @@
 /* A process of this user; it ends with its input. */
 static pid_t start(uid_t real, uid_t effective, uid_t saved)
 {
-	int ready[2];
-	char c;
-	pid_t pid;
+	pid_t pid = suite_fork();
 
-	ck_assert_int_eq(pipe(ready), 0);
-	pid = fork();
 	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (setresuid(real, effective, saved) != 0 || write(ready[1], "x", 1) != 1)
+		if (setresuid(real, effective, saved) != 0)
 			_exit(1);
-		for (;;)
-			pause();
+		suite_rest();
 	}
-	close(ready[1]);
-	ck_assert_int_eq(read(ready[0], &c, 1), 1);
-	close(ready[0]);
 	return pid;
 }
 
@@ -130,26 +121,20 @@ TEST(in_another_pid_namespace)
 {
 	struct ucred peer = {.uid = 0};
 	struct onbehalf who;
-	int ready[2];
-	char c;
 
 	if (getuid() != 0)
 		return;
-	ck_assert_int_eq(pipe(ready), 0);
-	peer.pid = fork();
+	peer.pid = suite_fork();
 	if (peer.pid == 0) {
 		if (unshare(CLONE_NEWPID) != 0)
 			_exit(1);
 		if (fork() == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			if (write(ready[1], "x", 1) != 1)
-				_exit(1);
+			suite_rest();
 		}
 		for (;;)
 			pause();
 	}
-	close(ready[1]);
-	ck_assert_int_eq(read(ready[0], &c, 1), 1);
 	/* The parent itself is still in ours; its child is not. */
 	ck_assert_int_eq(look(0, getpid(), &who), 0);
 	{
@@ -166,7 +151,6 @@ TEST(in_another_pid_namespace)
 			}
 		free(all);
 	}
-	close(ready[0]);
 	end(peer.pid);
 }
 

@@ -61,12 +61,7 @@ static bool is_file(int fd, const struct refind *r)
 /* A process opens the files, with a lock on each, and then no path leads to them. */
 static void hide_files(void)
 {
-	int ready[2];
-	char byte;
-
-	ck_assert_int_eq(pipe(ready), 0);
-	holder = fork();
-	ck_assert_int_ge(holder, 0);
+	holder = suite_fork();
 	if (holder == 0) {
 		for (int i = 0; i < FILES; i++) {
 			int fd = open(paths[i], O_RDWR);
@@ -75,14 +70,8 @@ static void hide_files(void)
 				_exit(1);
 			close(fd);
 		}
-		if (write(ready[1], "r", 1) != 1)
-			_exit(1);
-		pause();
-		_exit(0);
+		suite_rest();
 	}
-	close(ready[1]);
-	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
 	for (int i = 0; i < FILES; i++)
 		ck_assert_int_eq(rename(paths[i], elsewhere[i]), 0);
 }

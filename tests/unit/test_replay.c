@@ -42,10 +42,7 @@ static void start_server(void)
 	redis_server_start(&server);
 }
 
-static void stop_server(void)
-{
-	redis_server_remove(&server);
-}
+static void stop_server(void) { redis_server_remove(&server); }
 
 static void begin(void)
 {
@@ -123,10 +120,7 @@ static void forget(struct call *c)
 /* ---- in the server, and here: the answer and the messages as words ---- */
 
 #define TEXT_BYTES 262144
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 /* The order of a hash's fields is nobody's: lists of hosts are compared as sets of words. */
 static void sort_words(char *text)
@@ -239,10 +233,7 @@ static struct {
 	char text[24];
 } fences[TOKENS];
 
-static void add_token(struct call *c, unsigned token)
-{
-	addf(c, "%032x", token + 1);
-}
+static void add_token(struct call *c, unsigned token) { addf(c, "%032x", token + 1); }
 
 static const char *beat_here(const char *host)
 {
