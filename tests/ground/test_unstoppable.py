@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 from harness import text_of, wait_until, write_text
+from harness.processes import stat
 
 JOB = 'while :; do echo >>"$0"; read -t 0.01 <> <(:); done'
 CANNOT = "which the keeper may not look into"
@@ -35,24 +36,13 @@ def size(path):
         return 0
 
 
-def states(session):
-    """Of the processes of a session: T and t are stopped."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/stat") as f:
-                fields = f.read().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session:
-            found.append(fields[0])
-    return found
-
-
 def is_still(job):
-    """None of its processes can run."""
-    wait_until(lambda: set(states(job.process.pid)) & set("Tt") and set(states(job.process.pid)) <= set("TtZX"), "all of it is stopped")
-    return True
+    """None of its session's processes can run."""
+    def stopped():
+        found = [fields[0] for fields in map(stat, filter(str.isdigit, os.listdir("/proc"))) if fields and int(fields[3]) == job.process.pid]
+        return set(found) & set("Tt") and set(found) <= set("TtZX")
+
+    return wait_until(stopped, "all of it is stopped")
 
 
 def grows(path):
