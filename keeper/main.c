@@ -245,8 +245,8 @@ struct serving {
 };
 
 /*
- * The keeper would serve without these calls, and fail when it has to end a process, or to find a file again. With such arguments none of
- * them does anything. NULL: the kernel has all of them.
+ * The keeper would serve without these calls, and fail when it has to end a process. With such arguments none of them does anything.
+ * openat2() is none of them: refind.c does without it, and RestrictSUIDSGID of the unit refuses it with ENOSYS. NULL: the kernel has all of them.
  */
 static const char *main_kernel_lacks(void)
 {
@@ -256,7 +256,6 @@ static const char *main_kernel_lacks(void)
 	} needed[] = {{SYS_pidfd_open, "pidfd_open"},
 		      {SYS_pidfd_send_signal, "pidfd_send_signal"},
 		      {SYS_pidfd_getfd, "pidfd_getfd"},
-		      {SYS_openat2, "openat2"},
 		      {SYS_close_range, "close_range"}};
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
