@@ -298,7 +298,7 @@ inline take_answer(l) {
 inline take_message(l) {
 	message[l] = false;
 	if
-	:: state[l] == NONE && op[l] == NOTHING -> op[l] = RELEASE     /* release_unknown() */
+	:: state[l] == NONE && op[l] == NOTHING -> op[l] = RELEASE     /* lost_give_back() */
 	:: state[l] == NONE && op[l] != NOTHING
 	:: else -> recalled[l] = true
 	fi

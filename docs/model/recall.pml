@@ -148,7 +148,7 @@ end:	do
 	:: d_step { !dead[h] && grant[h] -> grant[h] = false;
 		if :: state[h] == ASKING -> granted(h) :: else fi }
 	:: d_step { !dead[h] && recall[h] -> recall[h] = false; recalled[h] = IS_LEASE(h) || state[h] == ASKING }
-	/* release_unknown(); a request that is lost is a message that is lost. */
+	/* lost_give_back(); a request that is lost is a message that is lost. */
 	:: d_step { !dead[h] && recall_old[h] -> recall_old[h] = false;
 #ifndef NO_UNKNOWN
 		release(h, true)
