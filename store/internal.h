@@ -5,12 +5,13 @@
  *   reply.c                        the answers of the rules, made into what store.h promises (pure)
  *   histogram.c                    how long things took, counted (pure)
  *   scripts.c                      the texts of the rules (rules/)
- *   query.c                        one question to the store and its answer; the way up for bad news, and memory that must be there
+ *   query.c                        one question to the store and its answer; the way up for bad news; memory that must be
+ *                                  there
  *   life.c                         life: up and down, the incarnation record, messages
  *   operations.c, walk.c, posted.c the calls of store.h
  *
- * Below them is an engine (struct engine), in a folder of its own: it reaches a server and has it run the rules. News goes up
- * through struct store_news, which life.c sets.
+ * Below them is an engine (struct engine), in a folder of its own: it reaches a server and has it run the rules. News
+ * goes up through struct store_news, which life.c sets.
  */
 #ifndef DFLOCK_STORE_INTERNAL_H
 #define DFLOCK_STORE_INTERNAL_H
@@ -59,25 +60,27 @@ struct store_news {
 };
 
 /*
- * An engine: a kind of server. All functions are called from the loop. The callbacks of what was asked come from the loop, too,
- * but for those that close() ends. A rule is one step: what it reads and writes, and what it publishes, is as if no other rule ran
- * meanwhile, and an answer comes when the server will not lose it, or begins a new incarnation if it does (the identity that
- * rules/common.lua compares).
+ * An engine: a kind of server. All functions are called from the loop. The callbacks of what was asked come from the
+ * loop, too, but for those that close() ends. A rule is one step: what it reads and writes, and what it publishes, is
+ * as if no other rule ran meanwhile, and an answer comes when the server will not lose it, or begins a new incarnation
+ * if it does (the identity that rules/common.lua compares).
  */
 struct engine {
 	const char *name;   /* of its setting in the configuration */
 	size_t query_bytes; /* of the engine's struct for a query, which begins with struct query and is zeroed */
 	/* Makes s->at and s->server for a new store. 0 or -ENOMEM. */
 	int (*open)(struct store *s);
-	/* Reaches the server, for STORE_CONNECTING. Ends in news->connected(), store_fail() or store_reject(). s->retry does not
-	 * run meanwhile, and is the engine's for a time limit; it is stopped before news->connected(). */
+	/* Reaches the server, for STORE_CONNECTING. Ends in news->connected(), store_fail() or store_reject().
+	 * s->retry does not run meanwhile, and is the engine's for a time limit; it is stopped before
+	 * news->connected(). */
 	void (*connect)(struct store *s);
 	/* Ends all connections and attempts. Each query that was asked and not answered ends by query_end() with
 	 * STORE_UNREACHABLE and s->error, before this returns. */
 	void (*close)(struct store *s);
 	/* on_up was called. */
 	void (*up)(struct store *s);
-	/* In STORE_UP, three times in each ttl: is everything still as it was? Calls store_fail() or store_reject() if not. */
+	/* In STORE_UP, three times in each ttl: is everything still as it was? Calls store_fail() or store_reject()
+	 * if not. */
 	void (*check)(struct store *s);
 	/* Frees s->at, after close(). */
 	void (*free)(struct store *s);
@@ -91,8 +94,9 @@ struct engine {
 	void (*unwatch)(struct store *s, const char *key);
 	/* Finds out s->risk. */
 	void (*look)(struct store *s);
-	/* store_prepare_release() and so on: shots. prepare() returns NULL where only the loop can send. fire(), from any thread: true:
-	 * it is sent, and the query ends as by ask(). The query of a shot that was not fired is not the engine's. */
+	/* store_prepare_release() and so on: shots. prepare() returns NULL where only the loop can send. fire(),
+	 * from any thread: true: it is sent, and the query ends as by ask(). The query of a shot that was not fired
+	 * is not the engine's. */
 	void *(*prepare)(struct query *q);
 	bool (*fire)(struct store *s, void *shot);
 	void (*drop)(void *shot);
@@ -221,8 +225,8 @@ void query_end_refused(struct store *s);
 void store_reread_record(struct store *s);
 /* The record is this one now; calls on_incarnation if it is another one than before. */
 void store_set_record(struct store *s, const struct reply_record *record);
-/* The store has said this fence. A keeper tells the largest one to a store that begins anew (store/rules/store.lua); numbers from
- * 2^52 on were made up, and are forgotten. */
+/* The store has said this fence. A keeper tells the largest one to a store that begins anew (store/rules/store.lua);
+ * numbers from 2^52 on were made up, and are forgotten. */
 void store_see_fence(struct store *s, uint64_t fence);
 /* Writes the line that says that the record has another ttl_ms. */
 void store_explain_ttl(const struct store *s, const struct reply_record *record, char line[REPLY_LINE_BYTES]);

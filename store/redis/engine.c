@@ -109,7 +109,8 @@ static void engine_on_settings(void *arg, const redisReply *reply)
 		s->risk_unseen = !reply_explain_settings(reply, s->config, s->risk);
 }
 
-/* No query: an error answer means nothing, and is not counted. Several settings at once can be asked for from Redis 7 on. */
+/* No query: an error answer means nothing, and is not counted. Several settings at once can be asked for from Redis
+ * 7 on. */
 static void engine_look(struct store *s)
 {
 	static const char *const argv[] = {

@@ -12,8 +12,8 @@
  *   send.c                         the way of a query: scripts, replicas, errors, shots
  *   engine.c                       struct engine
  *
- * A callback of a link runs exactly once, also with reply NULL when the link is closed: each one handles that; the store is down or
- * freed then.
+ * A callback of a link runs exactly once, also with reply NULL when the link is closed: each one handles that; the
+ * store is down or freed then.
  */
 #ifndef DFLOCK_STORE_REDIS_REDIS_H
 #define DFLOCK_STORE_REDIS_REDIS_H
@@ -48,7 +48,8 @@ enum round_verdict {
 	ROUND_BELIEVE, /* the answer counts: connect to this master; up: it has moved there */
 	ROUND_OVER,    /* none is left, and nothing follows from their answers; up: stay */
 };
-/* Of `count` sentinels the one last asked named a master or did not; `up`: the store is; `here`: it is connected to that one. Pure. */
+/* Of `count` sentinels the one last asked named a master or did not; `up`: the store is; `here`: it is connected to
+ * that one. Pure. */
 enum round_verdict round_heard(struct round *round, size_t count, bool up, bool named, bool here);
 
 struct discover {
@@ -93,8 +94,8 @@ static inline struct redis *redis_of(const struct store *s)
 
 /* ---- connect.c ---- */
 
-/* Connects to a server: by the path of its socket on this machine, or by its name or number. The texts stay until the next
- * attempt. Ends in news->connected() or store_fail(), as the next one. */
+/* Connects to a server: by the path of its socket on this machine, or by its name or number. The texts stay until
+ * the next attempt. Ends in news->connected() or store_fail(), as the next one. */
 void connect_to(struct store *s, const char *path, const char *host, int port);
 /* Only in STORE_UP: asks whether the server is still a master with as many replicas as it should have; calls
  * store_fail() if not. */
@@ -135,7 +136,8 @@ enum slots_verdict {
 
 /*
  * The address of the slot's master. A node that does not know its own address, or was told to leave it out
- * (cluster-preferred-endpoint-type unknown-endpoint), leaves the host empty: then it is `asked`, the host that was asked.
+ * (cluster-preferred-endpoint-type unknown-endpoint), leaves the host empty: then it is `asked`, the host that was
+ * asked.
  */
 enum slots_verdict slots_master(const redisReply *reply, const char *asked, char *host, size_t size, int *port);
 

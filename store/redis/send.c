@@ -1,5 +1,5 @@
-/* The way of a query: send_transmit() sends it; its reply is kept in send_on_reply(); if its answer binds, the reply waits there for
- * WAIT (acks.h); then send_take_reply() hands it on. */
+/* The way of a query: send_transmit() sends it; its reply is kept in send_on_reply(); if its answer binds, the reply
+ * waits there for WAIT (acks.h); then send_take_reply() hands it on. */
 #include "store/redis/redis.h"
 
 #include <errno.h>

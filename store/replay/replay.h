@@ -1,17 +1,18 @@
 /*
- * Runs the rules (store/rules/) in this process, for servers that cannot run them: over cells of an engine that are loaded as a rule
- * asks for them. What a rule has written and said is kept aside; the engine commits it if no cell that was read has changed since it
- * was loaded, and else runs the rule again from its beginning. So the rule was one step, at the moment of the commit. Pure: no I/O, no
- * clock, no random numbers.
+ * Runs the rules (store/rules/) in this process, for servers that cannot run them: over cells of an engine that are
+ * loaded as a rule asks for them. What a rule has written and said is kept aside; the engine commits it if no cell that
+ * was read has changed since it was loaded, and else runs the rule again from its beginning. So the rule was one step,
+ * at the moment of the commit. Pure: no I/O, no clock, no random numbers.
  *
- * Order of calls: replay_begin(); replay_step() until it is REPLAY_DONE. Each time that it says REPLAY_LOAD, the engine puts every
- * cell that is wanted (and whatever else it has), with the time and the identity of the moment. What a rule sees between two loads
- * may be of two moments, and then its answer, an error too, is void: that nothing has changed is to be checked for each answer, also
- * of a rule that writes nothing.
+ * Order of calls: replay_begin(); replay_step() until it is REPLAY_DONE. Each time that it says REPLAY_LOAD, the engine
+ * puts every cell that is wanted (and whatever else it has), with the time and the identity of the moment. What a rule
+ * sees between two loads may be of two moments, and then its answer, an error too, is void: that nothing has changed is
+ * to be checked for each answer, also of a rule that writes nothing.
  *
- * A cell is a key and a name: "$" its string, "=FIELD" a field of its hash, "!" when it expires (ms of the server's clock, for
- * Lua alone). Three names stand for more, and are only wanted: "*" all fields of the hash, "?" some of them, as many as the engine
- * likes, but all if there are 8 or fewer; ">CURSOR" a page of the keys that have a string. Keys and names are text.
+ * A cell is a key and a name: "$" its string, "=FIELD" a field of its hash, "!" when it expires (ms of the server's
+ * clock, for Lua alone). Three names stand for more, and are only wanted: "*" all fields of the hash, "?" some of them,
+ * as many as the engine likes, but all if there are 8 or fewer; ">CURSOR" a page of the keys that have a string. Keys
+ * and names are text.
  */
 #ifndef DFLOCK_STORE_REPLAY_REPLAY_H
 #define DFLOCK_STORE_REPLAY_REPLAY_H
@@ -67,8 +68,9 @@ struct replay_run {
 };
 
 /*
- * A run of a script, or with -1 of a single command, which is the first word. The words are copied: of a script first `keys` keys,
- * then its arguments. The cells that the rule is likely to need are wanted at once: the first replay_step() says so. NULL: no memory.
+ * A run of a script, or with -1 of a single command, which is the first word. The words are copied: of a script first
+ * `keys` keys, then its arguments. The cells that the rule is likely to need are wanted at once: the first
+ * replay_step() says so. NULL: no memory.
  */
 struct replay_run *replay_begin(struct replay *replay, int script, int keys, int argc, char *const *argv);
 
@@ -79,9 +81,10 @@ enum replay_verdict {
 /* Goes on. No memory: REPLAY_DONE with an error. */
 enum replay_verdict replay_step(struct replay_run *run);
 
-/* What the engine has of a cell; value NULL: there is none. Copied. A cell that was put before keeps what it had. Behind all fields of a
- * hash that "*" or "?" asked for comes that cell itself, with a version of the whole, or none; likewise ">CURSOR", whose value is
- * the next cursor and the keys, each with its NUL. Running out of memory ends the process. */
+/* What the engine has of a cell; value NULL: there is none. Copied. A cell that was put before keeps what it had.
+ * Behind all fields of a hash that "*" or "?" asked for comes that cell itself, with a version of the whole, or
+ * none; likewise ">CURSOR", whose value is the next cursor and the keys, each with its NUL. Running out of memory
+ * ends the process. */
 void replay_put(struct replay_run *run, const char *key, const char *name, const char *value, size_t len,
 		uint64_t version);
 

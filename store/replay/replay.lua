@@ -1,13 +1,14 @@
--- What the rules find of Redis where they run in this process (replay.h): redis.call() for the commands that they use, and cmsgpack.
--- All that is stored consists of cells. A key's cell '$' is its string, '=FIELD' is a field of its hash, and '!' is when it
--- expires (server's ms). The values are text; no value: there is no such cell.
+-- What the rules find of Redis where they run in this process (replay.h): redis.call() for the commands that they
+-- use, and cmsgpack. All that is stored consists of cells. A key's cell '$' is its string, '=FIELD' is a field of its
+-- hash, and '!' is when it expires (server's ms). The values are text; no value: there is no such cell.
 --   get(run, key, cell)        the value; want(run, key, cell...) has several loaded at once
 --   set(run, key, cell, value)
 --   fields(run, key)           of its hash: field, value, ... in a list
 --   some(run, key)             the same for a few, whichever they are
 --   page(run, cursor)          of the keys that are strings: the next cursor ('0': that was all), then the keys
 --   say(run, channel, text), time(run), identity(run)
--- Keys of clients (redis_key) are not here: no configuration can ask for them. What the rules would do for one has no command here.
+-- Keys of clients (redis_key) are not here: no configuration can ask for them. What the rules would do for one has no
+-- command here.
 local get, want, set, fields, some, page, say, time, identity = ...
 local KEYS_OF_CLIENTS = '^dflock:{0}:keys:'
 local EXPIRES = '^dflock:{0}:rules' -- keys that may expire

@@ -1,6 +1,6 @@
 /*
- * The server: the store's own rules over cells in memory (store/replay/replay.h), with the scheduler's time, behind the commands by
- * which a keeper asks Redis. After each rule of a lock, the lock that it left is checked.
+ * The server: the store's own rules over cells in memory (store/replay/replay.h), with the scheduler's time, behind the
+ * commands by which a keeper asks Redis. After each rule of a lock, the lock that it left is checked.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +87,8 @@ static redisReply *info(const char *section)
 
 /* --- what a rule has left --- */
 
-/* A lock as replay.lua packs it, read from `at` on: "m" and "a" are a map and a list of so many, "s" is text, "i" a whole number. */
+/* A lock as replay.lua packs it, read from `at` on: "m" and "a" are a map and a list of so many, "s" is text, "i" a
+ * whole number. */
 struct packed {
 	const char *at;
 };

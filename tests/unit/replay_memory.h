@@ -1,4 +1,5 @@
-/* Cells in memory, for rules that run by store/replay/replay.h. What was there once keeps a version when it has gone. */
+/* Cells in memory, for rules that run by store/replay/replay.h. What was there once keeps a version when it has
+ * gone. */
 #ifndef DFLOCK_TESTS_UNIT_REPLAY_MEMORY_H
 #define DFLOCK_TESTS_UNIT_REPLAY_MEMORY_H
 

@@ -1,6 +1,6 @@
 /*
- * store/replay/replay.c: the rules in this process give the answers, the messages and the memory that they give in a Redis server: in
- * random calls, one after the other, and while others come between loading and commit.
+ * store/replay/replay.c: the rules in this process give the answers, the messages and the memory that they give in a
+ * Redis server: in random calls, one after the other, and while others come between loading and commit.
  */
 #include "store/replay/replay.h"
 #include "tests/unit/redis_server.h"
