@@ -4,7 +4,8 @@ import re
 import signal
 
 import pytest
-from harness import Job, Proxy, wait_until
+from harness import Proxy, wait_until
+from harness.job import holder
 from harness.host import CLI
 from harness.processes import waits_for_lock
 
@@ -22,10 +23,6 @@ def done(host, command):
     p = asked(host, command)
     assert p.returncode == 0 and p.stderr == "" and p.stdout.count("\n") == 1, p
     return p.stdout[:-1]
-
-
-def holder(host):
-    return Job(host, "flock", host.path("f"), "sh", "-c", "echo held; read line; true").held()
 
 
 def test_init_opens_a_new_store(host_of, redis):

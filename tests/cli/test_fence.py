@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 from harness import Job, wait_until
+from harness.job import holder
 from harness.host import CLI
 
 
@@ -20,10 +21,6 @@ def fence(host, *words):
 
 def leases(host):
     return json.loads(host.cli("status", "--json").stdout)["leases"]
-
-
-def holder(host, *how, name="f"):
-    return Job(host, "flock", *how, host.path(name), "sh", "-c", "echo held; read line; true").held()
 
 
 def test_by_file_and_by_name(host):

@@ -5,7 +5,8 @@ import re
 import signal
 
 import pytest
-from harness import Job, Proxy, wait_until
+from harness import Proxy, wait_until
+from harness.job import holder
 from harness.host import CLI, ROOT
 
 WHEN = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -35,10 +36,6 @@ def paragraph(text, first):
     """The lines from the one that begins so to the next empty one."""
     part = text[text.index("\n" + first) + 1:]
     return part.split("\n\n")[0].splitlines()
-
-
-def holder(host, *how, name="f"):
-    return Job(host, "flock", *how, host.path(name), "sh", "-c", "echo held; read line; true").held()
 
 
 def shell_of(job):

@@ -5,7 +5,8 @@ import signal
 import subprocess
 
 import pytest
-from harness import Job, Redis, wait_until
+from harness import wait_until
+from harness.job import holder
 from harness.host import CLI
 from harness.system import Place, SystemHost
 
@@ -27,10 +28,6 @@ def becomes(host, status, pattern):
         found = check(host)
         return found if found[0] == status and re.fullmatch(pattern, found[1]) else None
     return wait_until(so, f"{status}, {pattern}")[2]
-
-
-def holder(host):
-    return Job(host, "flock", host.path("f"), "sh", "-c", "echo held; read line; true").held()
 
 
 def test_all_is_well(make_host):

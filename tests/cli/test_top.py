@@ -10,6 +10,7 @@ import termios
 import pyte
 import pytest
 from harness import Job, wait_until
+from harness.job import holder
 from harness.host import CLI
 
 ROWS, COLUMNS = 24, 120
@@ -78,13 +79,9 @@ def terminal():
         one.close()
 
 
-def holder(host, name):
-    return Job(host, "flock", host.path(name), "sh", "-c", "echo held; read line; true").held()
-
-
 def test_locks_hosts_and_the_filter(two, terminal):
     a, b = two
-    jobs = holder(a, "alpha"), holder(b, "beta")
+    jobs = holder(a, name="alpha"), holder(b, name="beta")
     waits = Job(b, "flock", b.path("alpha"), "true")
     top = terminal(a, "--seconds=1")
     top.row("t/alpha", "held", "flock exclusive, whole file", f"pid {jobs[0].pid} (flock)")
@@ -114,7 +111,7 @@ def test_locks_hosts_and_the_filter(two, terminal):
 def test_who_and_break(make_host, terminal):
     """They are the commands of that name: break asks, and takes the lock away."""
     a = make_host("a")
-    job = holder(a, "f")
+    job = holder(a)
     top = terminal(a)
     top.row("t/f", "held")
     top.press("\n")
@@ -136,7 +133,7 @@ def test_who_and_break(make_host, terminal):
 
 def test_names_move_no_cursor(make_host, terminal):
     a = make_host("a")
-    job = holder(a, "evil\033[2J\n日本")
+    job = holder(a, name="evil\033[2J\n日本")
     top = terminal(a)
     top.row("t/evil\\x1b[2J\\x0a", "held", "flock exclusive")
     assert job.end() == 0

@@ -319,3 +319,46 @@ def test_it_survives_that_all_waiting_callers_go(make_host, redis):
             agent.kill()
         wait_until(lambda: a.path(name) not in files_of(keeper), "the keeper has closed the file")
     assert a.keeper_pids()[1:] == [keeper] and "died" not in a.log()
+
+
+@pytest.fixture
+def shrinking(make_host, proxy):
+    """A lease of a, which is behind the proxy, is to become a shared one. The request may be executed after a keeper's death, so the lease
+    never is exclusive again."""
+    b = make_host("b", lease=LONG)
+    a = make_host("a", lease=LONG, server=proxy.address).wait_up()
+    return a, b, a.opened("f", "flock 0 ex", "flock 0 sh"), opened(b)
+
+
+def test_killed_while_it_shares_its_lease_and_the_store_forgets(shrinking, redis, proxy):
+    """Another host has it shared by then: only a shared lease may be put back."""
+    a, b, here, there = shrinking
+    answer = proxy.fault("shrink", "no answer")
+    there.say("flock 0 sh")
+    wait_until(answer.happened.is_set, "a makes its lease a shared one")
+    assert there.heard()[0] == "ok"
+    keeper = a.keeper_pids()[1]
+    proxy.accepting = False
+    proxy.cut()
+    os.kill(keeper, signal.SIGKILL)
+    redis.command("FLUSHALL")
+    wait_until(lambda: "lost its memory" in b.log() and leases(b, state="held"), "b has put its lease back")
+    proxy.accepting = True
+    wait_until(lambda: "lost its memory" in a.log() and not leases(a, state="unsure"), "a knows about its lease")
+    assert [l["mode"] for l in leases(a, state="held")] == ["shared"]
+    assert here.do("pid") == "ok" and not a.status()["lost"] + b.status()["lost"]
+
+
+def test_killed_while_it_shares_its_lease_and_the_request_arrives_later(shrinking, proxy):
+    """The store tells the next keeper that the lease is exclusive. It must shrink the lease again: the request of the keeper that died may
+    still arrive."""
+    a, b, here, there = shrinking
+    promise = proxy.fault("shrink", "lost")
+    there.say("flock 0 sh")
+    wait_until(promise.happened.is_set, "a makes its lease a shared one")
+    kill_keeper(a)
+    wait_until(lambda: leases(a, state="held"), "the next keeper has taken it up")
+    assert proxy.arrives(promise) == [b"OK"]
+    assert there.heard()[0] == "ok"
+    assert here.do("flock 0 un") == "ok"
+    assert here.do("flock 0 ex nb") == "EAGAIN"

@@ -75,3 +75,8 @@ class Job:
         self.process.kill()  # processes() does not see it if its first thread has ended
         self.process.wait()
         self.process.stdin.close()
+
+
+def holder(host, *how, name="f"):
+    """flock(1) that has the lock, with a job that ends when its input ends."""
+    return Job(host, "flock", *how, host.path(name), "sh", "-c", "echo held; read line; true").held()

@@ -4,6 +4,7 @@ a folder that every host sees through a FUSE view of its own, as on a mount whos
 kernel locks.
 """
 import os
+import time
 
 import pytest
 from harness import Job, Views, wait_until
@@ -52,6 +53,18 @@ class Pair:
         if self.excludes:
             assert job.line() == "held"
         assert job.end() == 0
+
+    def check_limit(self, job, second):
+        """b's program waits for a second, while this job of a has the lock, and then leaves no waiter."""
+        start = time.monotonic()
+        other = second()
+        if self.excludes:
+            assert other.line() == "timeout" and time.monotonic() - start >= 1
+            wait_until(lambda: self.waiters() == 0, "no waiter is left in the store")
+        else:
+            assert other.line() == "held"
+        assert other.end() == 0
+        job.end()
 
     def waiters(self):
         """How many wait in the store."""

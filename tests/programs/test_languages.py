@@ -1,10 +1,9 @@
 """Python, Perl, PHP and Ruby: their own lock calls, their time limits, their child processes and threads."""
 import os
 import signal
-import time
 
 import pytest
-from harness import Job, wait_until
+from harness import Job
 
 # Each takes: the file, how ("ex", "sh", with "nb" to not wait), and a time limit in seconds or 0, by the means that the
 # language's users use. It says "held", "busy", "timeout" or what failed, and holds until a line comes.
@@ -113,16 +112,7 @@ def test_one_waits_for_another(pair, first, second):
 
 @language
 def test_a_time_limit_leaves_no_waiter(pair, language):
-    job = holder(pair, language)
-    start = time.monotonic()
-    other = program(pair.b, language, "ex", limit=1)
-    if pair.excludes:
-        check_says(other, "timeout")
-        assert time.monotonic() - start >= 1
-        wait_until(lambda: pair.waiters() == 0, "no waiter is left in the store")
-    else:
-        check_says(other, "held")
-    job.end()
+    pair.check_limit(holder(pair, language), lambda: program(pair.b, language, "ex", limit=1))
 
 
 @language

@@ -5,10 +5,9 @@ these. Two hosts, each with a file of its own under one lock name; without the s
 import os
 import signal
 import subprocess
-import time
 
 import pytest
-from harness import Job, wait_until, write_text
+from harness import Job, write_text
 
 # Each takes: the file, how ("ex", "sh", with "nb" to not wait), where the range begins, its length, and a time limit in seconds
 # or 0. It says "held", "busy", "timeout" or what failed, and holds until a line comes.
@@ -133,16 +132,7 @@ def test_ranges(pair, locker):
 
 @pytest.mark.parametrize("locker", ["python lockf", "python ofd", "perl FcntlLock", "ruby fcntl"])
 def test_a_time_limit_leaves_no_waiter(pair, locker):
-    job = holder(pair, locker)
-    start = time.monotonic()
-    other = program(pair.b, locker, "ex", limit=1)
-    if pair.excludes:
-        check_says(other, "timeout")
-        assert time.monotonic() - start >= 1
-        wait_until(lambda: pair.waiters() == 0, "no waiter is left in the store")
-    else:
-        check_says(other, "held")
-    job.end()
+    pair.check_limit(holder(pair, locker), lambda: program(pair.b, locker, "ex", limit=1))
 
 
 # Each says what F_GETLK shows of a lock that [0, 1000) would meet: type, begin, length, and whether a process is named.

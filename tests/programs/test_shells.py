@@ -31,14 +31,19 @@ def test_the_nightly_job(pair, shell):
     third.end()
 
 
-def test_exec_and_flock(pair, shell):
-    job = script(pair, shell, 'exec 9>"$1"; flock 9; echo held; read line; exec 9>&-; echo closed; read line').held()
+@pytest.mark.parametrize("text, then, status", [
+    ('exec 9>"$1"; flock 9; echo held; read line; exec 9>&-; echo closed; read line', "closed", 1),
+    # The lock is taken in the first part, and held by it alone: the parts after it do not have the descriptor.
+    ('( flock 9; echo held; read line; echo more ) 9>"$1" | while read x; do echo "$x"; done | cat', "more", 0),
+], ids=["exec", "pipeline"])
+def test_a_shell_that_leaves_the_lock(pair, shell, text, then, status):
+    job = script(pair, shell, text).held()
     pair.check_held()
     waiter = pair.waiter()
     job.say("on")
-    assert job.line() == "closed"
+    assert job.line() == then
     pair.check_gets(waiter)
-    assert job.end() == 1
+    assert job.end() == status
 
 
 def test_a_waiting_subshell(pair, shell):
@@ -66,17 +71,6 @@ def test_a_background_job_without_the_descriptor(pair, shell):
     job.end()
     pair.check_gets(waiter)
     os.kill(int(sleeper), 0)
-
-
-def test_pipelines(pair, shell):
-    """The lock is taken in the first part, and held by it alone: the parts after it do not have the descriptor."""
-    job = script(pair, shell, '( flock 9; echo held; read line; echo more ) 9>"$1" | while read x; do echo "$x"; done | cat').held()
-    pair.check_held()
-    waiter = pair.waiter()
-    job.say("on")
-    assert job.line() == "more"
-    pair.check_gets(waiter)
-    assert job.end() == 0
 
 
 def test_command_substitution(pair, shell):
