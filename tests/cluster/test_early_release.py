@@ -31,8 +31,7 @@ def traced(host, folder, call, *inject):
 def waited_for(make_host):
     """(host a, whose program has the lock, the program, host b, its program, which waits)"""
     b, a = make_host("b", lease=LEASE), make_host("a", lease=LEASE, foreground=False)
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     wait_until(lambda: held(a, state="waiting"), "the lease is recalled, and in use")
     return a, holder, b, waiter
 
@@ -55,8 +54,7 @@ def test_killed_before_it_has_sent(waited_for, folder):
         wait_until(lambda: not os.path.exists(f"/proc/{before}"), "the keeper is dead")
     assert waiter.heard()[0] == "ok"
     assert a.status()["lost"] == []
-    other = opened(a)
-    other.say("flock 0 ex")
+    other = opened(a).say("flock 0 ex")
     assert other.silent()
     waiter.do("flock 0 un")
     assert other.heard()[0] == "ok"

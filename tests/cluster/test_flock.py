@@ -43,8 +43,7 @@ def test_waiter_gets_it_soon_after_unlock(two, open_at):
 
 @pytest.mark.parametrize("end", ["close", "kill", "exit"])
 def test_every_end_of_the_description_hands_over(two, end):
-    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1])
-    b.say("flock 0 ex")
+    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1]).say("flock 0 ex")
     wanted_elsewhere(two[0])
     if end == "close":
         a.do("close 0")
@@ -89,8 +88,7 @@ def test_failed_nonblocking_upgrade_loses_the_lock(two, open_at):
 
 
 def test_downgrade_lets_readers_in(two):
-    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1])
-    b.say("flock 0 sh")
+    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1]).say("flock 0 sh")
     wanted_elsewhere(two[0])
     assert a.do("flock 0 sh") == "ok"
     assert b.heard()[0] == "ok"
@@ -99,8 +97,7 @@ def test_downgrade_lets_readers_in(two):
 
 def test_shared_while_shared_is_held_passes_a_waiting_writer(two):
     """A parent with a shared lock waits for a child that wants one: the kernel grants it, and so must the keeper."""
-    a, b = two[0].opened("f", "flock 0 sh"), opened(two[1])
-    b.say("flock 0 ex")
+    a, b = two[0].opened("f", "flock 0 sh"), opened(two[1]).say("flock 0 ex")
     wanted_elsewhere(two[0])
     child = opened(two[0])
     assert child.do("flock 0 sh", seconds=5) == "ok"
@@ -111,8 +108,7 @@ def test_shared_while_shared_is_held_passes_a_waiting_writer(two):
 
 
 def test_the_same_lock_again_passes_a_waiter(two):
-    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1])
-    b.say("flock 0 ex")
+    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1]).say("flock 0 ex")
     wanted_elsewhere(two[0])
     assert a.do("flock 0 ex", seconds=5) == "ok"
     a.do("flock 0 un")

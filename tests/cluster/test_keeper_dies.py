@@ -14,8 +14,7 @@ from keepers import (HOLD, LONG, both_anew, connected, files_of, flock, identity
 
 def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
     a, b = pair
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     waits(b)
     before, (parent, keeper) = identity(a), a.keeper_pids()
     assert kill_keeper(a)[0] == parent
@@ -183,8 +182,7 @@ def test_killed_while_its_file_is_elsewhere(make_host, redis):
 def test_killed_while_its_program_waits(pair):
     """The program asks the next keeper, and notices nothing."""
     b, a = pair
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     waits(b)
     kill_keeper(b)
     waits(b)
@@ -250,8 +248,7 @@ def test_a_deleted_lock_file_and_a_killed_keeper(pair, anew):
     kill_keeper(a)
     wait_until(lambda: leases(a, state="held", token=before[1]), "the lease was taken up")
     assert is_busy(b) and (not anew or is_busy(a))
-    waiter = opened(b)
-    waiter.say("flock 0 ex")
+    waiter = opened(b).say("flock 0 ex")
     wait_until(lambda: leases(a, note="wanted by another host"), "the lease is recalled")
     holder.do("flock 0 un")
     assert waiter.heard()[0] == "ok"
@@ -293,8 +290,7 @@ def test_the_pins_of_a_killed_keeper_count(make_host):
     job = Job(a, *slow, "flock", a.path("f"), "sh", "-c", HOLD)
     wait_until(lambda: leases(a, state="held"), "it was granted")
     kill_keeper(a)
-    waiter = opened(b)
-    waiter.say("flock 0 ex")
+    waiter = opened(b).say("flock 0 ex")
     assert job.line() == "held"
     wait_until(lambda: leases(a, state="waiting"), "the kernel was asked, and said that it is in use")
     assert waiter.silent()

@@ -118,8 +118,7 @@ def test_stop(make_host, foreground):
 
 def test_stop_refuses_while_a_program_waits(two_long):
     a, b = two_long
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     waits(b)
     refused = b.cli("stop", check=False)
     assert refused.returncode == 1 and "a program waits for t/f" in refused.stderr
@@ -234,8 +233,7 @@ def test_told_twice_while_another_host_waits_and_no_keeper_can_start(make_host):
     """A probe waits for the end of the lock when the keeper ends. Its last answer must not free the slot in the fence: the
     next parent, whose keepers cannot start, stops the holder at the deadline."""
     a, b = (make_host(name, lease="ttl_ms = 5000;") for name in "ab")
-    used, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    waiter.say("flock 0 ex")
+    used, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     wait_until(lambda: leases(a, state="waiting"), "the lease is recalled, and in use")
     told_to_end(a)
     told_again(a)

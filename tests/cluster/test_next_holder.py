@@ -62,8 +62,7 @@ def test_on_lost_kill_spares_the_next_holder(make_host, redis):
     """The holder ends at SIGTERM, and the kernel gives the lock to a process that waits for it on this host. It has the kernel lock when
     holders that have not ended get SIGKILL, after half of the margin; only after a second it is told that it waits for the store."""
     a = make_host("a", lease='ttl_ms = 4000; freeze_margin_ms = 1500; pin_ms = 200; on_lost = "kill";')
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(a)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(a).say("flock 0 ex")
     assert waiter.silent(0.5)
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: holder.process.poll() is not None, "the holder is ended")
@@ -78,8 +77,7 @@ def test_the_next_holder_after_a_frozen_one(make_host, redis, proxy):
     lease = "ttl_ms = 2000; freeze_margin_ms = 600; pin_ms = 200;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(a)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(a).say("flock 0 ex")
     assert waiter.silent(0.5)
     proxy.accepting = False
     proxy.cut()

@@ -142,8 +142,7 @@ def test_the_page_never_shows_it(pair):
 
 def test_status_says_so(pair, redis):
     a, b = pair
-    holder, waiter = a.opened("f", "flock 0 ex nb"), opened(b)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex nb"), opened(b).say("flock 0 ex")
     wait_until(lambda: leases(b, note="waits until its rest is over (at_least_ms)"), "b says what it waits for")
     lock, = a.status()["cluster"]["locks"]
     assert 0 < lock["resting"]["flock"] <= NEVER and "record" not in lock["resting"]

@@ -164,8 +164,7 @@ def test_the_rule_comes_while(make_host, redis):
 
 def test_the_rule_goes_while(pair, redis):
     a, b = pair
-    holder, waiter = a.opened("f", "flock 0 ex nb"), opened(a)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex nb"), opened(a).say("flock 0 ex")
     queued(redis, a)
     for host in pair:
         write(host, read(host).replace(f"at_least_ms = {NEVER};", ""))

@@ -54,8 +54,7 @@ def test_who_waits_on_the_same_host(make, redis):
     """It waits for a grant of its own, and not in the kernel for the end of the other's lock: then it would have the lock, and no
     rest would have begun."""
     a = make("a")
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(a)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(a).say("flock 0 ex")
     queued(redis, a)
     over(redis)
     assert holder.do("flock 0 un") == "ok"
@@ -66,8 +65,7 @@ def test_who_waits_on_the_same_host(make, redis):
 def test_who_waits_is_gone(pair, redis):
     """Its request goes, too: nobody rests because of a lock that was never there."""
     a, b = pair
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     queued(redis, b)
     waiter.kill()
     wait_until(lambda: not leases(b), "it is forgotten")

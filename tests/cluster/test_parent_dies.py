@@ -13,8 +13,7 @@ from keepers import (LONG, both_anew, flock, identity, is_busy, opened, pair, pa
 
 def test_parent_and_keeper_killed(pair):
     a, b = pair
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     waits(b)
     before = identity(a)
     wait_until(a.kill_keeper, "both have ended")
@@ -29,8 +28,7 @@ def test_parent_and_keeper_killed(pair):
 def test_the_parent_killed_alone(make_host, foreground):
     """The keeper makes room for a new parent and a new keeper. No program asks meanwhile."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=foreground)
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    waiter.say("flock 0 ex")
+    holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     waits(b)
     before, old = identity(a), a.keeper_pids()
     os.kill(old[0], signal.SIGKILL)

@@ -35,8 +35,7 @@ def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, 
     """The kernel says that a lock is held, and then does not let the keeper wait for its end."""
     lease = "ttl_ms = 20000; probe_ms = 5000;"
     a, b = make_host("a", lease=lease), make_host("b", lease=lease)
-    here, there = a.opened("f", "flock 0 ex"), opened(b)
-    there.say("flock 0 ex")
+    here, there = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     wait_until(lambda: held(a, state="waiting"), "a thread waits; it is parked afterwards")
     here.do("flock 0 un")
     assert there.heard()[0] == "ok" and there.do("flock 0 un") == "ok"

@@ -79,8 +79,7 @@ def test_waiters_of_several_parts_are_not_forgotten(make_host, name):
 
 @pytest.mark.parametrize("end", ["close", "kill", "other descriptor"])
 def test_posix_locks_end_with_the_process_or_any_close(two, end):
-    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1])
-    b.say("setlk 0 ex 0 10 w")
+    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1]).say("setlk 0 ex 0 10 w")
     queued(two[1])
     if end == "close":
         a.do("close 0")
@@ -242,8 +241,7 @@ def test_ofd_waits_are_no_deadlock(two):
 
 
 def test_shared_while_shared_passes_a_waiting_writer(two):
-    a, b = two[0].opened("f", "setlk 0 sh 0 10"), opened(two[1])
-    b.say("setlk 0 ex 0 10 w")
+    a, b = two[0].opened("f", "setlk 0 sh 0 10"), opened(two[1]).say("setlk 0 ex 0 10 w")
     queued(two[1])
     child = opened(two[0])
     assert child.do("setlk 0 sh 0 10 w", seconds=5) == "ok"

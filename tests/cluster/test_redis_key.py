@@ -58,8 +58,7 @@ def test_what_people_are_told(pair, client):
     assert re.search(rf"held by a Redis client \({client.token[:8]}\.\.\.\), for another (1 min 0|59|58) s", done.stdout), done.stdout
     done = b.cli("who", b.path("f"), check=False)
     assert client.token[:8] in done.stdout and client.token not in done.stdout
-    waiter = opened(a)
-    waiter.say("flock 0 ex")
+    waiter = opened(a).say("flock 0 ex")
     waits_for_client(a)
     for host in pair:
         assert re.search(rf"held +a Redis client \({client.token[:8]}\.\.\.\) +key {KEY} +for another", host.cli("status").stdout)
@@ -98,8 +97,7 @@ def test_who_waits_for_a_client_that_died(pair, redis, client):
 
 
 def test_handed_over_to_the_other_host(pair, redis, client):
-    a, b = pair[0].opened("f", "flock 0 ex"), opened(pair[1])
-    b.say("flock 0 ex")
+    a, b = pair[0].opened("f", "flock 0 ex"), opened(pair[1]).say("flock 0 ex")
     wait_until(lambda: leases(pair[1], state="asking"), "b is queued")
     assert a.do("flock 0 un") == "ok"
     assert b.heard()[0] == "ok"

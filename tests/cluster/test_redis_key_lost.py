@@ -35,8 +35,7 @@ def test_a_beat_finds_another_token(make, redis, client):
 def test_a_caller_that_was_granted_just_before(make, redis, client):
     """It waits in the kernel for a process of its host. When that is killed, it must not come to rely on the lock."""
     a = make("a", lease=QUICK + " pin_ms = 60000; fair_ms = 60000;")
-    job, waiter = holder(a), opened(a)
-    waiter.say("flock 0 ex")
+    job, waiter = holder(a), opened(a).say("flock 0 ex")
     wait_until(lambda: waits_for_lock(waiter.pid), "it waits in the kernel")
     redis.command("SET", KEY, client.token, "PX", 60000)
     ended(a, job, "a Redis client has its key")

@@ -45,8 +45,7 @@ def test_failover(make_nodes, host_at, count, how):
     """The lease is put back, the job loses nothing, and the waiter gets the lock afterwards."""
     nodes = make_nodes(count)
     a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
-    holder, other = Work(a), opened(b)
-    other.say("flock 0 ex")
+    holder, other = Work(a), opened(b).say("flock 0 ex")
     wait_until(lambda: held(b, note="waits for another host"), "b is queued")
     old = nodes[0]
     if how == "asked for":
@@ -220,8 +219,7 @@ def test_hand_over_counts_when_it_is_acknowledged(make_nodes, host_at):
     """The script that released has granted it to b, but no replica has that: b must not use it yet."""
     nodes = make_nodes(3, sentinels=0)
     a, b = host_at(nodes.at(0, 2), "a").init(), host_at(nodes.at(0, 2), "b").wait_up()
-    one, other = a.opened("f", "flock 0 ex"), opened(b)
-    other.say("flock 0 ex")
+    one, other = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     wait_until(lambda: held(b, note="waits for another host"), "b is queued")
     for node in nodes[1], nodes[2]:
         node.signal(signal.SIGSTOP)

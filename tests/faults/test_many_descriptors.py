@@ -112,8 +112,7 @@ def test_others_are_served_while_deadlocks_are_searched(make_host, slowly):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
     assert opened(b).do("setlk 0 ex 100 1") == "ok"
     for i in range(20):
-        agent = a.opened("f", f"setlk 0 ex {i} 1")
-        agent.say("setlk 0 ex 100 1 w")
+        agent = a.opened("f", f"setlk 0 ex {i} 1").say("setlk 0 ex 100 1 w")
     wait_until(lambda: sum(len(l["waiting"]) for l in a.status()["leases"]) == 20, "twenty calls of a wait")
     with mounted(a):
         keeper = a.keeper_pids()[1]

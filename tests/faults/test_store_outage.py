@@ -104,8 +104,7 @@ def test_a_short_outage_does_not_end_a_long_wait(make_host, make_proxy):
     lease = "ttl_ms = 6000; store_wait_ms = 800;"
     a = make_host("a", lease=lease)
     b = make_host("b", lease=lease, server=proxy.address).wait_up()
-    one, other = a.opened("f", "flock 0 ex"), opened(b)
-    other.say("flock 0 ex")
+    one, other = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     wait_until(lambda: leases(a, note="wanted by another host"), "b waits for a")
     proxy.accepting = False
     proxy.cut()
