@@ -25,9 +25,11 @@ struct postgresql_query {
 	struct postgresql_query *next;
 	struct replay_run *run; /* NULL: it waits for its turn */
 	unsigned loads;
+	bool again;  /* something had changed */
+	bool locked; /* it has dflock.load_alone()'s lock */
 };
 
-enum step { STEP_NONE, STEP_CHECK, STEP_FORGET, STEP_LOAD, STEP_APPLY };
+enum step { STEP_NONE, STEP_CHECK, STEP_FORGET, STEP_LOAD, STEP_APPLY, STEP_UNLOCK };
 
 struct postgresql;
 
@@ -147,9 +149,14 @@ static void postgresql_load(struct postgresql *p)
 	}
 	text_close(&keys);
 	text_close(&names);
+	/* The second try is alone among second tries: many that want the same would else undo each other's work. */
+	bool alone = p->first->again && !p->first->locked;
 	p->first->loads++;
-	postgresql_send(p, STEP_LOAD, "select * from dflock.load($1::bytea[], $2::bytea[])", 2,
-			(const char *const[]){keys.bytes, names.bytes});
+	p->first->locked = p->first->locked || alone;
+	postgresql_send(p, STEP_LOAD,
+			alone ? "select * from dflock.load_alone($1::bytea[], $2::bytea[])"
+			      : "select * from dflock.load($1::bytea[], $2::bytea[])",
+			2, (const char *const[]){keys.bytes, names.bytes});
 	free(keys.bytes);
 	free(names.bytes);
 }
@@ -235,6 +242,7 @@ static void postgresql_answer(struct postgresql *p)
 {
 	struct postgresql_query *pq = postgresql_take(p);
 	struct replay_run *run = pq->run;
+	bool locked = pq->locked;
 	char line[REPLY_LINE_BYTES];
 
 	if (run->answer->type == REDIS_REPLY_ERROR) {
@@ -244,7 +252,10 @@ static void postgresql_answer(struct postgresql *p)
 		query_answer(&pq->q, run->answer);
 	}
 	replay_end(run);
-	postgresql_next(p);
+	if (p->conn && locked)
+		postgresql_send(p, STEP_UNLOCK, "select pg_advisory_unlock(dflock.alone())", 0, NULL);
+	else
+		postgresql_next(p);
 }
 
 static void postgresql_run(struct postgresql *p)
@@ -325,6 +336,7 @@ static void postgresql_again(struct postgresql *p)
 {
 	replay_end(p->first->run);
 	p->first->run = NULL;
+	p->first->again = true;
 	postgresql_next(p);
 }
 
@@ -421,7 +433,12 @@ static void postgresql_on_result(struct postgresql *p, PGresult *result)
 		postgresql_on_loaded(p, result);
 	else if (PQresultStatus(result) == PGRES_TUPLES_OK && step == STEP_APPLY)
 		postgresql_on_applied(p, result);
-	else if (step == STEP_APPLY && code && (strncmp(code, "40", 2) == 0 || strcmp(code, "55P03") == 0))
+	else if (PQresultStatus(result) == PGRES_TUPLES_OK && step == STEP_UNLOCK)
+		postgresql_next(p);
+	else if (step == STEP_LOAD && p->first->again && code && strcmp(code, "55P03") == 0) {
+		p->first->locked = false; /* another one keeps it for too long */
+		postgresql_again(p);
+	} else if (step == STEP_APPLY && code && (strncmp(code, "40", 2) == 0 || strcmp(code, "55P03") == 0))
 		postgresql_again(p); /* a deadlock, or a lock that did not come: rolled back */
 	else
 		postgresql_on_error(p, result);

@@ -48,6 +48,17 @@ returns table (key bytea, name bytea, value bytea, version bigint) language sql 
 	where substr(n, 1, 1) = '>'
 $$;
 
+-- The same, when no other session has called this that has not unlocked since. The session keeps the lock until then, and no row's: one
+-- that hangs only makes second tries of others wait for their lock_timeout, and these go on without.
+create function dflock.alone() returns bigint language sql immutable as 'select 7233449318021::bigint';
+create function dflock.load_alone(keys bytea[], names bytea[])
+returns table (key bytea, name bytea, value bytea, version bigint) language plpgsql as $$
+begin
+	perform pg_advisory_lock(dflock.alone());
+	return query select * from dflock.load(keys, names);
+end
+$$;
+
 -- Commits what a rule has written and said, if nothing that it read has changed. NULL: something has, and nothing was
 -- done. Else a position in the log that is before the commit.
 -- Locks are taken in one order. Whoever has read a whole hash excludes those that write its fields: a field that comes
