@@ -29,7 +29,7 @@ struct postgresql_query {
 	bool locked; /* it has dflock.load_alone()'s lock */
 };
 
-enum step { STEP_NONE, STEP_CHECK, STEP_FORGET, STEP_LOAD, STEP_APPLY, STEP_UNLOCK };
+enum postgresql_step { STEP_NONE, STEP_CHECK, STEP_FORGET, STEP_LOAD, STEP_APPLY, STEP_UNLOCK };
 
 struct postgresql;
 
@@ -44,10 +44,10 @@ struct attempt {
 struct postgresql {
 	struct store *store;
 	struct replay *replay;
-	struct attempt *attempt;  /* NULL: none is under way */
-	PGconn *conn, *listening; /* both or none */
-	uv_poll_t *poll, *news;   /* ditto */
-	enum step step;           /* what was sent */
+	struct attempt *attempt;   /* NULL: none is under way */
+	PGconn *conn, *listening;  /* both or none */
+	uv_poll_t *poll, *news;    /* ditto */
+	enum postgresql_step step; /* what was sent */
 	struct postgresql_query *first, **last;
 	uv_timer_t limit;
 	bool lost;    /* a notice said that a commit may not be kept */
@@ -72,28 +72,28 @@ static void postgresql_fail(struct postgresql *p, bool answers, const char *what
 
 /* ---- arrays as parameters ---- */
 
-struct text {
+struct array {
 	char *bytes;
 	size_t len;
 	FILE *f;
 };
 
-static void text_open(struct text *t)
+static void array_open(struct array *t)
 {
 	t->f = store_need(open_memstream(&t->bytes, &t->len));
 	fputc('{', t->f);
 }
 
-static void text_comma(struct text *t)
+static void array_comma(struct array *t)
 {
 	if (ftell(t->f) > 1)
 		fputc(',', t->f);
 }
 
 /* bytes NULL: null. */
-static void text_bytes(struct text *t, const char *bytes, size_t len)
+static void array_bytes(struct array *t, const char *bytes, size_t len)
 {
-	text_comma(t);
+	array_comma(t);
 	if (!bytes) {
 		fputs("NULL", t->f);
 		return;
@@ -104,7 +104,7 @@ static void text_bytes(struct text *t, const char *bytes, size_t len)
 	fputc('"', t->f);
 }
 
-static void text_close(struct text *t)
+static void array_close(struct array *t)
 {
 	fputc('}', t->f);
 	if (fclose(t->f) != 0)
@@ -116,7 +116,8 @@ static void text_close(struct text *t)
 static void postgresql_on_ready(uv_poll_t *poll, int status, int events);
 static void postgresql_on_limit(uv_timer_t *timer);
 
-static void postgresql_send(struct postgresql *p, enum step step, const char *sql, int count, const char *const *values)
+static void postgresql_send(struct postgresql *p, enum postgresql_step step, const char *sql, int count,
+			    const char *const *values)
 {
 	p->step = step;
 	if (!PQsendQueryParams(p->conn, sql, count, NULL, values, NULL, NULL, 1)) {
@@ -139,16 +140,16 @@ static void postgresql_on_limit(uv_timer_t *timer)
 
 static void postgresql_load(struct postgresql *p)
 {
-	struct text keys, names;
+	struct array keys, names;
 
-	text_open(&keys);
-	text_open(&names);
+	array_open(&keys);
+	array_open(&names);
 	for (const struct replay_cell *w = p->first->run->wanted; w; w = w->next_wanted) {
-		text_bytes(&keys, w->key, strlen(w->key));
-		text_bytes(&names, w->name, strlen(w->name));
+		array_bytes(&keys, w->key, strlen(w->key));
+		array_bytes(&names, w->name, strlen(w->name));
 	}
-	text_close(&keys);
-	text_close(&names);
+	array_close(&keys);
+	array_close(&names);
 	/* The second try is alone among second tries: many that want the same would else undo each other's work. */
 	bool alone = p->first->again && !p->first->locked;
 	p->first->loads++;
@@ -173,14 +174,14 @@ static void postgresql_channel(const char *channel, char name[64])
 	snprintf(name, 64, "dflock_%016" PRIx64, hash);
 }
 
-static void postgresql_add_message(struct text *arrays, const struct replay_message *m)
+static void postgresql_add_message(struct array *arrays, const struct replay_message *m)
 {
 	char name[64];
 
 	postgresql_channel(m->channel, name);
-	text_comma(&arrays[CHANNELS]);
+	array_comma(&arrays[CHANNELS]);
 	fputs(name, arrays[CHANNELS].f);
-	text_comma(&arrays[TEXTS]);
+	array_comma(&arrays[TEXTS]);
 	for (const char *c = m->text; *c; c++)
 		fprintf(arrays[TEXTS].f, "%02x", (unsigned char)*c);
 }
@@ -189,31 +190,31 @@ static void postgresql_apply(struct postgresql *p)
 {
 	const struct replay_run *run = p->first->run;
 	struct replay_cell *cell, *next;
-	struct text arrays[ARRAYS];
+	struct array arrays[ARRAYS];
 	const char *values[ARRAYS + 1] = {*run->identity ? run->identity : NULL}; /* of what was never loaded */
 
 	for (int i = 0; i < ARRAYS; i++)
-		text_open(&arrays[i]);
+		array_open(&arrays[i]);
 	HASH_ITER (hh, run->cells, cell, next) {
 		if (!cell->read && !cell->written)
 			continue;
 		if (cell->name[0] == '?' || cell->name[0] == '>')
 			continue;
-		text_bytes(&arrays[KEYS], cell->key, strlen(cell->key));
-		text_bytes(&arrays[NAMES], cell->name, strlen(cell->name));
-		text_comma(&arrays[VERSIONS]);
+		array_bytes(&arrays[KEYS], cell->key, strlen(cell->key));
+		array_bytes(&arrays[NAMES], cell->name, strlen(cell->name));
+		array_comma(&arrays[VERSIONS]);
 		if (cell->read)
 			fprintf(arrays[VERSIONS].f, "%" PRIu64, cell->version);
 		else
 			fputs("NULL", arrays[VERSIONS].f);
-		text_comma(&arrays[WRITES]);
+		array_comma(&arrays[WRITES]);
 		fputs(cell->written ? "t" : "f", arrays[WRITES].f);
-		text_bytes(&arrays[VALUES], cell->written ? cell->value : NULL, cell->len);
+		array_bytes(&arrays[VALUES], cell->written ? cell->value : NULL, cell->len);
 	}
 	for (const struct replay_message *m = run->messages; m; m = m->next)
 		postgresql_add_message(arrays, m);
 	for (int i = 0; i < ARRAYS; i++) {
-		text_close(&arrays[i]);
+		array_close(&arrays[i]);
 		values[i + 1] = arrays[i].bytes;
 	}
 	postgresql_send(p, STEP_APPLY,
@@ -419,7 +420,7 @@ static void postgresql_on_error(struct postgresql *p, const PGresult *result)
 
 static void postgresql_on_result(struct postgresql *p, PGresult *result)
 {
-	enum step step = p->step;
+	enum postgresql_step step = p->step;
 	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
 	p->step = STEP_NONE;
