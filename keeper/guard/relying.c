@@ -138,7 +138,7 @@ static int look_on_turn(void *arg)
 		return -ECANCELED;
 	if (now < look->kin_ns)
 		return 0;
-	ret = look_add_kin(look); /* mutant: look-kin */
+	ret = look_add_kin(look);
 	passed_ns = clock_now_ns() - now;
 	look->kin_ns = now + passed_ns + LOOK_KIN_PART * passed_ns;
 	return ret;

@@ -175,7 +175,7 @@ signal.pause()
 
 @pytest.fixture
 def crowd():
-    with subprocess.Popen([sys.executable, "-c", CROWD, "100"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen([sys.executable, "-c", CROWD, "500"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout.readline() == "there\n"
         yield
         os.killpg(process.pid, signal.SIGKILL)

@@ -153,7 +153,6 @@ PROGRAMS = {
     "cluster/test_calls_under_way.py::test_it_is_stopped_in_an_outage": {
         "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")]},
     "cluster/test_freeze_hanging.py::test_a_crowd_with_millions_of_descriptors_delays_nobody": {
-        "what holders have started waits for the end of the search": [put("look-kin", "look_add_kin(look)", "0")],
         "frozen processes wait for the end of the search": [condition("look-over", "false")]},
     "cluster/test_break.py::test_another_host_must_allow_it": {
         "other hosts may take locks away without being allowed": [condition("allow-break", "true")]},
