@@ -60,14 +60,17 @@ local function beat_of(host)
 end
 
 -- Each beat moves a host to another seat, a random number that the keeper has drawn for it. A keeper that knows neither the seat of
--- its host nor the next one uses the host's id beside another keeper (store.h). Seats of another incarnation are void. False: it does.
-local function sit(incarnation, host, seat, next)
+-- its host nor the next one uses the host's id beside another keeper (store.h). Seats of another incarnation are void. only_look: moves it
+-- not, and gives none. False: it does.
+local function sit(incarnation, host, seat, next, only_look)
 	local field = 'seat:' .. host
 	local had = redis.call('HGET', STORE, field)
 	if had and had ~= incarnation .. ' ' .. seat and had ~= incarnation .. ' ' .. next and -- mutant: seat
 		string.sub(had, 1, #incarnation + 1) == incarnation .. ' ' then -- mutant: seat-incarnation
 		return false
 	end
-	redis.call('HSET', STORE, field, incarnation .. ' ' .. next)
+	if not only_look then
+		redis.call('HSET', STORE, field, incarnation .. ' ' .. next)
+	end
 	return true
 end

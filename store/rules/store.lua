@@ -118,9 +118,9 @@ if not same then
 end
 if what ~= 'begin' then
 	open = '1'
--- Not in an incarnation that this call has made: it may be one of long ago, of a keeper that has ended, and would leave the host a seat
--- that its keeper does not know. The host's first beat gives it one then.
-elseif same and ARGV[8] and not sit(inc, ARGV[6], ARGV[7], ARGV[8]) then
+-- No seat in an incarnation that this call has made: it may be one of long ago, of a keeper that has ended, and would leave the host a
+-- seat that its keeper does not know. The host's first beat gives it one then.
+elseif ARGV[8] and not sit(inc, ARGV[6], ARGV[7], ARGV[8], not same) then
 	return {'TWICE'}
 end
 -- Always, so that there is a write that replicas can acknowledge.
