@@ -181,6 +181,7 @@ def crowd():
         os.killpg(process.pid, signal.SIGKILL)
 
 
+@pytest.mark.alone  # the keepers of other tests would search as long
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
 def test_a_crowd_with_millions_of_descriptors_delays_nobody(ground, proxy, crowd):
     """Neither the stop of a process that has not the lock itself, nor its going on when the store answers again."""

@@ -352,3 +352,6 @@ UNIT = {
         put("thaw", "!slots_any(f->table, SLOTS_DUE)", "!slots_any(f->table, SLOTS_IN(TABLE_UNSURE))")]},
     "test_status": {"a session that ended is answered": [become("status-session", ";")]},
 }
+
+# While these run, other keepers of the machine search for minutes: nothing else may run.
+ALONE = ["cluster/test_freeze_hanging.py::test_a_crowd_with_millions_of_descriptors_delays_nobody"]
