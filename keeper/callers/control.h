@@ -46,7 +46,7 @@ enum control_stop_step control_stop_decide(int64_t waited_ms, bool in_use);
 
 /* --- control_break.c: `dflock break` takes leases away here or on another host, ends rests, and gives up a silent host --- */
 
-/* A session has asked for one of these: answers now or later. text: the lock name, or the host. */
+/* Answers an operator's question of this session, now or later. text: the lock name, or the host. */
 void control_break(struct session *s, const char *text);
 
 /* News: queue_news.broken. */

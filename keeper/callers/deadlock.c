@@ -160,7 +160,7 @@ static int deadlock_by_chase(const void *a, const void *b)
 	return x < y ? -1 : x > y ? 1 : deadlock_by_pid(a, b);
 }
 
-/* The processes that hold what one chase is after, but not the one that sent it. */
+/* The processes that hold the range which the chase asks for, without the process that sent the chase. */
 struct deadlock_holders {
 	const struct deadlock_row *rows; /* by pid */
 	size_t count;

@@ -85,7 +85,7 @@ void picture_answer(struct session *s, int fd, const char *what, int error);
 /* Remembers the rules in force. NULL: no memory left. */
 struct elsewhere *elsewhere_new(const struct config *config);
 void elsewhere_free(struct elsewhere *e);
-/* The digest of these rules, for store_read_rules(). */
+/* The digest of the rules in force, for store_read_rules(). */
 const char *elsewhere_digest(const struct elsewhere *e);
 /* Takes the answer of store_read_rules(). */
 void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const char *error);

@@ -1,6 +1,6 @@
 /*
  * See deeds.h. A ring: the parent alone moves `written`, the keeper that runs moves `taken`. There is one keeper at a time;
- * one that was killed and does not end (leftover.c) executes nothing any more.
+ * a keeper that was killed and does not end (leftover.c) executes nothing any more.
  */
 #include "keeper/guard/deeds.h"
 

@@ -2,8 +2,9 @@
  * See farewell.h.
  *
  * The path comes from the link /proc/PID/fd/FD, which the kernel answers without asking a file server: the slots have no
- * names. The search that found the process has noted the descriptor. A process that is killed is stopped since then; one that is asked
- * to end runs, and if it has closed the file meanwhile, the line may name another file or say the number of the inode.
+ * names. The search that found the process has noted the descriptor. The parent has stopped a process that it kills, so the
+ * descriptor is still there. A process that the parent asks to end runs on: if it has closed the file meanwhile,
+ * the line may name another file or say the number of the inode.
  */
 #include "keeper/guard/farewell.h"
 

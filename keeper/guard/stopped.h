@@ -105,7 +105,7 @@ void threads_kill_others(struct threads *threads, struct family *killed);
  * The parent of a process sees that SIGSTOP has stopped it. su(1), sudo(8) and other job-control parents then stop
  * themselves, sudo with its whole process group, and wait until they are continued. So the ancestors of a process are
  * noted with it (TABLE_KIN), and when the process goes on, each process goes on, too, that
- *   - is one of these ancestors, or in the process group of one that has stopped itself (TABLE_STOPPED_KIN),
+ *   - is such an ancestor, or in the process group of an ancestor that has stopped itself (TABLE_STOPPED_KIN),
  *   - is stopped by SIGSTOP (a terminal's Ctrl-Z is SIGTSTP), and
  *   - was not stopped when our SIGSTOP was sent (TABLE_BEFORE).
  * Such a parent may be late: it stops itself after it has seen its child stopped, and the child may have gone on

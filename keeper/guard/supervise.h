@@ -1,6 +1,6 @@
 /*
- * The keeper's parent: restarts a keeper that died, kills one that hangs (pulse.c), and does not wait for the end of
- * one that was killed and cannot end (leftover.c). It is locked into memory, and its only I/O while the keeper lives is
+ * The keeper's parent: restarts a keeper that died, kills a keeper that hangs (pulse.c), and does not wait
+ * for the end of a killed keeper that cannot end (leftover.c). It is locked into memory, and its only I/O while the keeper lives is
  * a look at /proc/PID/stat once a second. If it is killed, the keeper starts a new one (orphan.c).
  *
  * The parent looks at the table of leases (freeze.h) at least once a second, and at once when table_notify() tells it

@@ -60,8 +60,8 @@ local function beat_of(host)
 end
 
 -- Each beat moves a host to another seat, a random number that the keeper has drawn for it. A keeper that knows neither the seat of
--- its host nor the next one uses the host's id beside another keeper (store.h). Seats of another incarnation are void. only_look: moves it
--- not, and gives none. False: it does.
+-- its host nor the next one uses the host's id beside another keeper (store.h). Seats of another incarnation are void. only_look: the host
+-- keeps the seat that it has, or has none. False: another keeper uses the id.
 local function sit(incarnation, host, seat, next, only_look)
 	local field = 'seat:' .. host
 	local had = redis.call('HGET', STORE, field)
