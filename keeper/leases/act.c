@@ -161,8 +161,8 @@ static void enter(struct lease *lease, enum lease_state next)
 	else if (next == LEASE_OPEN || next == LEASE_SHRINKING)
 		table_hold(k->table, lease->slot);
 	lease->since_ns = clock_now_ns();
-	if (next == LEASE_RELEASING && lease->recalled.level == RECALL_WAIT)
-		lease->lock->given_back_ns = lease->since_ns;
+	if (next == LEASE_RELEASING)
+		recall_given_back(lease);
 	uv_timer_stop(&lease->timer);
 	if (next == LEASE_ENDED)
 		DL_APPEND2(lease_keeper(lease)->ended, lease, ended_prev, ended_next);
@@ -244,8 +244,10 @@ static unsigned reap(struct keeper *k)
 /* Does the event still apply, now that its turn has come (queue.c)? */
 static bool still_holds(struct lease *lease, enum lease_cue event)
 {
-	if (event == LEASE_CUE_GRANTED && lease->state == LEASE_ASKING)
+	if (event == LEASE_CUE_GRANTED && lease->state == LEASE_ASKING) {
+		recall_granted(lease);
 		return lease_take(lease);
+	}
 	if (event != LEASE_CUE_SUPERSEDED || is_superseded(lease))
 		return true;
 	queue_obey(lease);

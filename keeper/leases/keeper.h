@@ -110,6 +110,7 @@ struct keeper {
 	struct file *files, *files_by_id;
 	struct lease *leases;
 	struct lease_states lease_states;
+	struct given_back given_back[GIVEN_BACK]; /* recall.c */
 	struct act_counts act;
 	struct file *unused; /* files that may be unused */
 	struct lease *ended; /* ended leases, freed when nothing refers to them any more */

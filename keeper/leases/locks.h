@@ -157,13 +157,25 @@ struct lease_states {
 	unsigned count[WIRE_SPACES][LEASE_STATES];
 };
 
+struct file_key {
+	uint64_t dev, ino;
+};
+
+#define GIVEN_BACK 64 /* that a keeper remembers, at most */
+
+/* A lock of which a lease went to another host that waited. It may have been freed since then. */
+struct given_back {
+	struct file_key file;
+	enum wire_space space;
+	int64_t since_ns;
+};
+
 /* One space of one file. */
 struct lock {
 	struct file *file;
 	enum wire_space space;
 	struct lease *leases;
 	struct waiter *waiters; /* every caller: waiting or pinned */
-	int64_t given_back_ns;  /* when a lease last went to another host that waited */
 	time_t leased_at; /* Unix time: without an end since then, there was a lease; no process has had it for longer. 0: none */
 	bool taken_up; /* ... but for leases of an earlier keeper */
 
@@ -172,10 +184,6 @@ struct lock {
 	int64_t warned_ns; /* running clock: when the log last said that it is held too long; 0: never */
 	int64_t looked_ns; /* the last look at it began */
 	struct lock *held_prev, *held_next; /* keeper->ages.locks */
-};
-
-struct file_key {
-	uint64_t dev, ino;
 };
 
 struct file {

@@ -309,6 +309,32 @@ bool recall_split(struct lease *lease, const struct store_range *wanted, bool as
 
 /* --- the recall --- */
 
+/* Where the keeper notes that a lease of this lock was given back. Locks may share a place: the earlier one is forgotten. */
+static struct given_back *place_of(const struct lease *lease)
+{
+	const struct file_key *key = &lease->lock->file->key;
+	struct keeper *k = lease_keeper(lease);
+
+	return &k->given_back[(key->dev + key->ino * WIRE_SPACES + lease->lock->space) % GIVEN_BACK];
+}
+
+void recall_given_back(const struct lease *lease)
+{
+	if (lease->recalled.level == RECALL_WAIT)
+		*place_of(lease) = (struct given_back){lease->lock->file->key, lease->lock->space, lease->since_ns};
+}
+
+void recall_granted(struct lease *lease)
+{
+	const struct given_back *last = place_of(lease);
+	const struct file_key *key = &lease->lock->file->key;
+	int64_t hold_ns = lease_keeper(lease)->config->lease.min_hold_ms * NS_PER_MS;
+
+	if (last->file.dev == key->dev && last->file.ino == key->ino && last->space == lease->lock->space &&
+	    lease->since_ns - last->since_ns < hold_ns)
+		lease->recalled.keep_until_ns = clock_now_ns() + hold_ns;
+}
+
 static bool is_young(const struct lease *lease)
 {
 	return lease->state == LEASE_OPEN && clock_now_ns() < lease->recalled.keep_until_ns;

@@ -39,6 +39,11 @@ struct inquiries {
 
 /* Another host wants the lease, or asks whether it is in use (store message). */
 void lease_recall(struct lease *lease, const struct store_message *message);
+/* The lease has just become RELEASING. */
+void recall_given_back(const struct lease *lease);
+/* The store has granted the lease. If it was asked for within min_hold_ms after one of its lock went to a host that waited, both hosts use the
+ * lock all the time: from now on, recalls of hosts that wait are not obeyed for min_hold_ms. */
+void recall_granted(struct lease *lease);
 /* If the lease is open, and another host wants it: closes it, or begins to split it. queue_work.obey(). */
 void recall_obey(struct lease *lease);
 /* This event has opened the lease: was it what other hosts wanted? */

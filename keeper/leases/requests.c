@@ -78,9 +78,6 @@ bool lease_take(struct lease *lease)
 		return false;
 	}
 	lease->fence = lease->asking.fence;
-	/* This host wants the lease again as soon as another host has got it: both use it all the time. */
-	if (lease->since_ns - lease->lock->given_back_ns < k->config->lease.min_hold_ms * NS_PER_MS)
-		lease->recalled.keep_until_ns = clock_now_ns() + k->config->lease.min_hold_ms * NS_PER_MS;
 	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
 	if (lease->rest_ms || lease->key)
 		lease_recall_by_rule(lease);

@@ -17,6 +17,47 @@ TEST(recalled_while_young)
 	check_said("page: closed, probe");
 }
 
+/* A lease that was given back to a host that waited, and is wanted again at once: also by another struct lock, since one that nobody
+ * uses is freed. */
+TEST(hot_and_kept)
+{
+	static const struct {
+		int64_t later_ms;
+		enum wire_space space;
+		bool kept;
+	} again[] = {{0, WIRE_RECORD, true}, {49, WIRE_RECORD, true}, {50, WIRE_RECORD, false}, {0, WIRE_FLOCK, false}};
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
+	int64_t given_back_ns;
+
+	config.lease.min_hold_ms = 50;
+	recall_granted(lease);
+	ck_assert_int_eq(lease->recalled.keep_until_ns, 0); /* the first time it goes at once */
+	recall(lease, WIRE_EXCLUSIVE, false);
+	lease->probed.probe = NULL;
+	happens(lease, LEASE_CUE_FREE);
+	ck_assert_int_eq(lease->state, LEASE_RELEASING);
+	given_back_ns = lease->since_ns;
+	for (size_t i = 0; i < sizeof(again) / sizeof(again[0]); i++) {
+		lock = &file->locks[again[i].space];
+		lease = lease_in(LEASE_OPEN, 20, 30);
+		lease->since_ns = given_back_ns + again[i].later_ms * NS_PER_MS;
+		recall_granted(lease);
+		ck_assert_int_eq(lease->recalled.keep_until_ns > 0, again[i].kept);
+	}
+}
+
+/* It was only unused, or asked about: nobody waited for it. */
+TEST(given_back_and_not_hot)
+{
+	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
+
+	config.lease.min_hold_ms = 50;
+	lease->recalled.level = RECALL_ASK;
+	recall_given_back(lease);
+	recall_granted(lease);
+	ck_assert_int_eq(lease->recalled.keep_until_ns, 0);
+}
+
 TEST(recalled_while_asking)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
