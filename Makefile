@@ -113,6 +113,11 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 $(BUILD)/store/scripts.o: $(wildcard store/rules/*.lua)
 $(REPLAY): store/replay/replay.lua
 $(REPLAY): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags lua5.4 2>/dev/null))
+POSTGRESQL := $(BUILD)/store/postgresql/engine.o
+$(POSTGRESQL): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags libpq lua5.4 2>/dev/null))
+$(BUILD)/unit/test_postgresql: $(POSTGRESQL) $(REPLAY)
+$(BUILD)/unit/test_postgresql.o: PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags libpq 2>/dev/null))
+$(BUILD)/unit/test_postgresql: LIBS += $(LUA_LIBS) $(shell pkg-config --libs libpq 2>/dev/null)
 $(BUILD)/unit/test_replay: $(REPLAY)
 $(BUILD)/unit/test_replay: LIBS += $(LUA_LIBS)
 $(BUILD)/cli/status_page.o: cli/status.html
@@ -128,7 +133,7 @@ $(BUILD)/unit/%.o: tests/unit/%.c Makefile
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(CHECK_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/unit/%: $(BUILD)/unit/%.o $(BUILD)/unit/suite.o $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a %/replay.o,$^) $(CORE) $(LIBS) $(CHECK_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a %/replay.o %/engine.o,$^) $(CORE) $(LIBS) $(CHECK_LIBS)
 $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)

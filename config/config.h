@@ -42,6 +42,7 @@ struct config_tls {
  * defaults. */
 struct config_store {
 	struct config_t *parsed;       /* libconfig's; owns the strings of this struct but hosts and passwords */
+	const char *postgresql;        /* libpq's connection string; NULL: the store is Redis */
 	const char *socket;            /* "unix:/path" gives /path here; else NULL */
 	struct config_address address; /* port 6379 */
 	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379; no two are the same */

@@ -102,6 +102,7 @@ struct engine {
 	void (*drop)(void *shot);
 };
 extern const struct engine redis_engine;
+extern const struct engine postgresql_engine __attribute__((weak)); /* where it is linked */
 
 /* life.c: the incarnation record as last seen. */
 struct store_record {

@@ -231,7 +231,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .callbacks = *callbacks,
 			    .arg = arg,
 			    .news = &news,
-			    .engine = &redis_engine,
+			    .engine = config->postgresql ? &postgresql_engine : &redis_engine,
 			    .retry_ms = RETRY_MIN_MS,
 			    .counts.took.kind = HISTOGRAM_TRIPS,
 			    .record.grace = true};

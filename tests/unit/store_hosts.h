@@ -274,7 +274,9 @@ static inline void refused(struct host *h, const char *line)
 	ck_assert_msg(strstr(h->why, line) != NULL, "\"%s\" does not say \"%s\"", h->why, line);
 	stop(h);
 }
+#ifndef STORE_HOSTS_OTHER_SERVER /* a suite with a server of its own */
 FIXTURE_ONCE(make_folder, remove_folder)
 FIXTURE(set_up, tear_down)
+#endif
 
 #endif
