@@ -171,7 +171,7 @@ protect_new_answer(const struct settings *s, int fd, struct protect_look *look, 
 		return protect_seen_answer(look, key, &seen);
 	seen = (struct recent){0};
 	seen.page = mapping_find(&first->euid, &seen.owner);
-	first->mine = protect_which(s, &config, seen.page);
+	first->mine = protect_which_here(s, &config, seen.page);
 	answer = protect_consult(seen.page, &first->mine, fd, key, false, &seen.path_hash);
 	first->has_mine = answer == PAGE_SAYS_YES;
 	if (answer == PAGE_SAYS_YES)

@@ -83,7 +83,8 @@ static __attribute__((noinline)) bool protect_same_file(const struct page *page,
 }
 
 /* The hash of the path by which the page knows this program's configuration, also if that is another path than the
- * program's; looked up once a second. If the page has another configuration: the hash of the program's own path. */
+ * program's; looked up once a second. If the page has another configuration: the hash of the program's own path. 0: the root
+ * directory is not the page's, and the paths are not the same. */
 static uint64_t protect_known_by(const struct settings *s, const struct page *page, int64_t stamp_ns)
 {
 	static struct protect_fact fact;
@@ -93,18 +94,28 @@ static uint64_t protect_known_by(const struct settings *s, const struct page *pa
 	seqcopy_words(&theirs, &page->config_hash, sizeof(theirs));
 	if (theirs == s->config_hash)
 		return theirs;
+	if (!protect_same_root(page))
+		return 0;
 	if (!protect_knows(&fact, stamp_ns, theirs, &same))
 		same = protect_note(&fact, stamp_ns, theirs, protect_same_file(page, theirs, s->place.config));
 	return same ? theirs : s->config_hash;
 }
 
+struct page_config protect_which_here(const struct settings *s, const struct settings_config *config,
+				      const struct page *page)
+{
+	return (struct page_config){.id = config->id,
+				    .young = config->young,
+				    .path_hash = page ? protect_known_by(s, page, config->stamp_ns) : s->config_hash};
+}
+
 struct page_config protect_which(const struct settings *s, const struct settings_config *config,
 				 const struct page *page)
 {
-	struct page_config mine = {.id = config->id, .young = config->young, .path_hash = s->config_hash};
+	struct page_config mine = protect_which_here(s, config, page);
 
-	if (page)
-		mine.path_hash = protect_same_root(page) ? protect_known_by(s, page, config->stamp_ns) : 0;
+	if (page && !protect_same_root(page))
+		mine.path_hash = 0;
 	return mine;
 }
 
