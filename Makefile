@@ -10,7 +10,7 @@ PKGS    := libuv hiredis libconfig jansson openssl
 
 CPPFLAGS += -I. -D_GNU_SOURCE -DDFLOCK_VERSION='"$(VERSION)"' -DDFLOCKD_INSTALLED='"$(PREFIX)/sbin/dflockd"' \
             -DDOCTOR_INSTALLED='"$(PREFIX)/libexec/dflock-doctor"' -DNET_INSTALLED='"$(PREFIX)/libexec/dflock-net"' \
-            -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
+            -DENGINES_INSTALLED='"$(PREFIX)/libexec"' -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
 WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
 CFLAGS  ?= -O2 -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
@@ -31,9 +31,13 @@ endif
 CORE_SRC := $(wildcard wire/*.c procfs/*.c config/*.c tls/*.c store/*.c store/redis/*.c) $(filter-out keeper/main.c,$(wildcard keeper/*.c keeper/*/*.c))
 CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
-# The rules in Debian's Lua. No program has it so far: the simulator, and tests.
+# The rules in Debian's Lua: for engines, the simulator, and tests.
 REPLAY   := $(BUILD)/store/replay/replay.o
-LUA_LIBS := $(shell pkg-config --libs lua5.4 2>/dev/null)
+LUA_LIBS := $(shell $(PKG_CONFIG) --libs lua5.4 2>/dev/null)
+# Engines but Redis': an object each, which the keeper loads. ENGINES: those whose libraries are here.
+PKGS_postgresql := libpq lua5.4
+ENGINES  := $(foreach e,postgresql,$(if $(shell $(PKG_CONFIG) --exists $(PKGS_$e) 2>/dev/null && echo yes),$e,$(info dflock-$e.so is not \
+            built: pkg-config knows not all of $(PKGS_$e))))
 # First what runs when a program starts: then its variables, and most of its code, lie together.
 SHIM_START := $(addprefix shim/,real.c settings.c exports.c report.c require.c) $(addprefix wire/,place.c text.c leases.c)
 SHIM_SRC := $(SHIM_START) $(filter-out $(SHIM_START),$(wildcard shim/*.c wire/*.c))
@@ -55,7 +59,7 @@ Q    := $(if $(V),,@)
 say   = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 .PHONY: all help
-all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock $(BUILD)/dflock-commands $(BUILD)/dflock-doctor $(NET) ## build the shim, the keeper, the command line and the net
+all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock $(BUILD)/dflock-commands $(BUILD)/dflock-doctor $(NET) $(ENGINES:%=$(BUILD)/dflock-%.so) ## build the shim, the keeper, the command line and the net
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
 
@@ -65,9 +69,25 @@ $(CORE) $(CLI):
 	@rm -f $@
 	$(call say,AR)
 	$(Q)$(AR) rcs $@ $^
-$(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE)
+# It shows engines what they may call.
+$(BUILD)/dflockd: $(BUILD)/keeper/main.o $(SAN_OBJ) $(CORE) store/engines.list
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,--dynamic-list=store/engines.list -o $@ $(filter-out %.list,$^) $(LIBS)
+$(BUILD)/engine/%.o: %.c Makefile $(BUILD)/prefix
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
+# Each of their names must be found when they are loaded: in a library, or in dflockd.
+define engine
+ENGINE_$1 := $$(patsubst %.c,$(BUILD)/engine/%.o,$$(wildcard store/$1/*.c store/replay/*.c))
+$$(ENGINE_$1) $(BUILD)/store/$1/engine.o: PKG_CFLAGS += $$(subst -I,-isystem ,$$(shell $(PKG_CONFIG) --cflags $$(PKGS_$1)))
+$(BUILD)/dflock-$1.so: $$(ENGINE_$1) $(BUILD)/dflockd store/engines.list
+	$$(call say,LD)
+	$$(Q)$$(CC) $$(CFLAGS) $$(LDFLAGS) -shared -Wl,-z,now,-z,relro -o $$@ $$(ENGINE_$1) $$(shell $(PKG_CONFIG) --libs libuv hiredis $$(PKGS_$1))
+	@nm -u $$(ENGINE_$1) | sed -n 's/^ *U //p' | sort -u >$$@.calls; for name in $$$$(nm -g --defined-only $(CORE) | awk 'NF == 3 { print $$$$3 }' | grep -xFf $$@.calls); do \
+	  grep -qw "$$$$name" store/engines.list || { echo "$$@ calls $$$$name, which is not in store/engines.list" >&2; rm $$@; exit 1; }; done
+endef
+$(foreach e,$(ENGINES),$(eval $(call engine,$e)))
 # What starts jobs: libc only, and static where that can be linked, which takes half the time. Functions that it does not call are
 # left out, and so are the libraries that they need.
 STATIC   := $(if $(SAN),,$(shell echo 'int main(void) { return 0; }' | $(CC) -static-pie -x c -o /dev/null - 2>/dev/null && echo -static-pie))
@@ -111,11 +131,9 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/rules/*.lua)
-$(REPLAY): store/replay/replay.lua
+$(REPLAY) $(BUILD)/engine/store/replay/replay.o: store/replay/replay.lua
 $(REPLAY): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags lua5.4 2>/dev/null))
-POSTGRESQL := $(BUILD)/store/postgresql/engine.o
-$(POSTGRESQL): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags libpq lua5.4 2>/dev/null))
-$(BUILD)/unit/test_postgresql: $(POSTGRESQL) $(REPLAY)
+$(BUILD)/unit/test_postgresql: $(BUILD)/store/postgresql/engine.o $(REPLAY)
 $(BUILD)/unit/test_postgresql.o: PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags libpq 2>/dev/null))
 $(BUILD)/unit/test_postgresql: LIBS += $(LUA_LIBS) $(shell pkg-config --libs libpq 2>/dev/null)
 $(BUILD)/unit/test_replay: $(REPLAY)
@@ -298,7 +316,9 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 755 $(BUILD)/dflock-commands $(DESTDIR)$(PREFIX)/libexec/dflock-commands
 	install -D -m 755 $(BUILD)/dflock-doctor $(DESTDIR)$(PREFIX)/libexec/dflock-doctor
 	$(if $(NET),install -D -m 755 $(NET) $(DESTDIR)$(PREFIX)/libexec/dflock-net)
-	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
+	$(foreach e,$(ENGINES),install -D -m 644 $(BUILD)/dflock-$e.so $(DESTDIR)$(PREFIX)/libexec/dflock-$e.so
+	install -D -m 644 store/$e/schema.sql $(DESTDIR)$(PREFIX)/share/dflock/$e.sql
+	)install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf
 	install -D -m 644 packaging/bash-completion/dflock $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dflock

@@ -130,30 +130,6 @@ void cli_place(struct place *place, const char *config)
 	}
 }
 
-void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX])
-{
-	char own[PATH_MAX / 2];
-	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
-	char *slash;
-
-	own[n > 0 ? n : 0] = '\0';
-	slash = strrchr(own, '/');
-	if (slash) {
-		*slash = '\0';
-		snprintf(path, PATH_MAX, "%s/%s", own, name);
-		if (!access(path, F_OK))
-			return;
-		slash = strrchr(own, '/');
-		if (slash) {
-			*slash = '\0';
-			snprintf(path, PATH_MAX, "%s/%s/%s", own, folder, name);
-			if (!access(path, F_OK))
-				return;
-		}
-	}
-	snprintf(path, PATH_MAX, "%s", installed);
-}
-
 bool cli_lock_file(const char *name, char file[NAME_MAX + 1])
 {
 	size_t len = 0;

@@ -77,12 +77,6 @@ int64_t cli_now_ms(void);
 void cli_place(struct place *place, const char *config);
 
 /*
- * A file of this installation: `name` beside this executable, else in the folder `folder` beside the executable's own
- * ("lib" for PREFIX/bin/dflock and PREFIX/lib/NAME), else `installed`, whether that exists or not.
- */
-void cli_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX]);
-
-/*
  * Asks the keeper that runs (it starts none) for the lease of `lock`, a file or a lock name, under which process pid or one
  * above it holds the lock. any: else the only lease that any process on this host holds. True with *fence; else false with
  * one line in why. Waits as long as ask_status() does.

@@ -35,12 +35,12 @@ static void check_installation(struct doctor *d)
 			    "%s: a path with a space or a colon cannot be preloaded; install dflock elsewhere", path);
 	else
 		doctor_find(d, FINDING_OK, "the library is %s", path);
-	cli_find("dflockd", "sbin", DFLOCKD_INSTALLED, path);
+	place_find("dflockd", "sbin", DFLOCKD_INSTALLED, path);
 	if (access(path, X_OK))
 		doctor_find(d, FINDING_PROBLEM, "the keeper's program %s: %s; install it", path, strerror(errno));
 	else
 		doctor_find(d, FINDING_OK, "the keeper's program is %s", path);
-	cli_find("dflock-net", "libexec", NET_INSTALLED, path);
+	place_find("dflock-net", "libexec", NET_INSTALLED, path);
 	if (access(path, X_OK))
 		doctor_find(
 			d, FINDING_WARNING,

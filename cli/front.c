@@ -17,7 +17,7 @@ static int by_commands(char **argv)
 {
 	char path[PATH_MAX];
 
-	cli_find("dflock-commands", "libexec", COMMANDS_INSTALLED, path);
+	place_find("dflock-commands", "libexec", COMMANDS_INSTALLED, path);
 	execv(path, argv);
 	fprintf(stderr, "dflock: cannot run %s: %s; install it\n", path, strerror(errno));
 	return CLI_FAILED;

@@ -34,7 +34,7 @@ static int main_by_doctor(int argc, char **argv)
 	char path[PATH_MAX];
 
 	(void)argc;
-	cli_find("dflock-doctor", "libexec", DOCTOR_INSTALLED, path);
+	place_find("dflock-doctor", "libexec", DOCTOR_INSTALLED, path);
 	execv(path, argv);
 	cli_error("cannot run %s: %s; install it", path, strerror(errno));
 	return CLI_FAILED;

@@ -75,7 +75,7 @@ static int program_find(const char *name, char path[PATH_MAX])
 
 int program_shim(char path[PATH_MAX])
 {
-	cli_find("libdflock.so", "lib", SHIM_INSTALLED, path);
+	place_find("libdflock.so", "lib", SHIM_INSTALLED, path);
 	return access(path, R_OK) ? -errno : 0;
 }
 

@@ -146,7 +146,7 @@ static int set_net(struct run_options *options, const char *shim)
 	words = calloc(count + 3, sizeof(*words));
 	if (!words)
 		return -ENOMEM;
-	cli_find("dflock-net", "libexec", NET_INSTALLED, path);
+	place_find("dflock-net", "libexec", NET_INSTALLED, path);
 	words[0] = path;
 	words[1] = list_preloads(shim);
 	memcpy(&words[2], options->job, count * sizeof(*words));

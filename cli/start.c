@@ -27,7 +27,7 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *confi
 			_exit(1);
 	if (null > 2)
 		close(null);
-	cli_find("dflockd", "sbin", DFLOCKD_INSTALLED, program);
+	place_find("dflockd", "sbin", DFLOCKD_INSTALLED, program);
 	snprintf(number, sizeof(number), "%d", ready);
 	if (config[0]) {
 		argv[3] = "--config";

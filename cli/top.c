@@ -212,7 +212,7 @@ static void top_run(const char *command)
 	show_text(stdout, lock);
 	putchar('\n');
 	fflush(stdout);
-	cli_find("dflock", "bin", "dflock", program);
+	place_find("dflock", "bin", "dflock", program);
 	pid = fork();
 	if (pid == 0) {
 		execv(program, words);

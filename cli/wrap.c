@@ -398,7 +398,7 @@ int cmd_wrap(int argc, char **argv)
 	char program[PATH_MAX];
 
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
-	cli_find("dflock", "bin", "dflock", program);
+	place_find("dflock", "bin", "dflock", program);
 	snprintf(wrap.run, sizeof(wrap.run), "%s run%s%s%s%s --", program, wrap.require ? " --require" : "",
 		 wrap.require && *wrap.require ? "=" : "", wrap.require ? wrap.require : "",
 		 wrap.net ? " --net=on" : "");

@@ -38,8 +38,8 @@ struct config_tls {
 #define CONFIG_MAX_SENTINELS 16
 #define CONFIG_MAX_REPLICAS  64
 
-/* Either a server (socket, or address.host), or sentinels that know it, or nodes of a Redis Cluster. The numbers in these comments are the
- * defaults. */
+/* Either a server (socket, or address.host), or sentinels that know it, or nodes of a Redis Cluster; or a server of another engine. The
+ * numbers in these comments are the defaults. */
 struct config_store {
 	struct config_t *parsed;       /* libconfig's; owns the strings of this struct but hosts and passwords */
 	const char *postgresql;        /* libpq's connection string; NULL: the store is Redis */
@@ -68,6 +68,15 @@ static inline int config_acknowledgements(const struct config_store *store)
 {
 	return (store->replicas + 1) / 2;
 }
+
+/*
+ * Engines but Redis' are objects of their own, which the keeper loads: with the libraries that they need, which nobody else needs.
+ * The name of the store's engine, which is that of its setting; NULL: Redis. Pure.
+ */
+const char *config_engine(const struct config_store *store);
+/* Where the object of an engine lies in this installation. 0 with its path; -ENOENT with a line in `why`: which package has it. Looks at
+ * the file system of the installation. */
+int config_find_engine(const char *engine, char path[PATH_MAX], char *why, size_t why_size);
 
 struct config_lease {
 	int64_t ttl_ms;           /* 30000: how long a lease stands without word from its host */

@@ -6,6 +6,7 @@
  *   settings.c one group of settings against its table
  *   resolve.c  the path by which the kernel knows a file
  *   server.c   the group `store`
+ *   engine.c   which engine the store is of, and where that lies
  *   protect.c  the list of rules
  *   config.c   the life of a configuration; `host` and the group `lease`
  *   rules.c    from a path to its rule and its lock name (pure)

@@ -286,6 +286,12 @@ static int check_keys(const struct config_reading *r, struct config *config)
 {
 	for (size_t i = 0; i < config->rule_count; i++) {
 		config->store.keys = config->store.keys || config->rules[i].redis_key;
+		if (config->rules[i].redis_key && config_engine(&config->store))
+			return reading_fail(
+				r, config->rules[i].line,
+				"redis_key is set for %.200s, and the store is not Redis but store.%s; expected "
+				"none",
+				config->rules[i].pattern, config_engine(&config->store));
 		if (config->rules[i].redis_key && config->store.cluster)
 			return reading_fail(
 				r, config->rules[i].line,

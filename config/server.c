@@ -28,6 +28,7 @@ struct store_values {
 };
 
 const struct setting_row config_store_rows[] = {
+	{"postgresql", SETTING_STRING, offsetof(struct store_values, store.postgresql), .with = NULL},
 	{"server", SETTING_STRING, offsetof(struct store_values, server), .with = NULL},
 	{"sentinels", SETTING_TEXTS, offsetof(struct store_values, sentinels), .with = NULL},
 	{"cluster", SETTING_TEXTS, offsetof(struct store_values, cluster), .with = NULL},
@@ -307,6 +308,48 @@ static int server_check_tls(const struct config_reading *r, config_setting_t *gr
 	return 0;
 }
 
+/* In a URI or in a list of KEYWORD=VALUE. Everybody may read the configuration. */
+static bool has_password(const char *info)
+{
+	const char *at, *scheme = strstr(info, "://"), *end = scheme ? strchr(scheme + 3, '@') : NULL;
+
+	if (end && memchr(scheme + 3, ':', (size_t)(end - scheme - 3)))
+		return true;
+	for (at = info; (at = strstr(at, "password")); at++) {
+		const char *behind = at + strlen("password");
+
+		behind += strspn(behind, " ");
+		if (*behind == '=' && (at == info || strchr(" ?&l", at[-1]))) /* l: sslpassword */
+			return true;
+	}
+	return false;
+}
+
+/* What the server is and how it is reached is said in the string; all else that the group knows is Redis'. */
+static int read_postgresql(const struct config_reading *r, config_setting_t *group, const char *info)
+{
+	static const char *const beside[] = {"postgresql", "password_file", "connect_ms"};
+
+	for (const struct setting_row *row = config_store_rows; row->name; row++) {
+		bool fits = false;
+
+		for (size_t i = 0; i < sizeof(beside) / sizeof(*beside); i++)
+			fits = fits || strcmp(row->name, beside[i]) == 0;
+		if (!fits && config_setting_get_member(group, row->name))
+			return reading_fail(
+				r, settings_line(group, row->name),
+				"store.%s is there beside store.postgresql, and is for Redis; expected all in "
+				"the string of postgresql (host=... dbname=... user=... sslmode=verify-full)",
+				row->name);
+	}
+	if (has_password(info))
+		return reading_fail(
+			r, settings_line(group, "postgresql"),
+			"store.postgresql contains a password; expected it in the first line of a file that "
+			"password_file names");
+	return 0;
+}
+
 int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store)
 {
 	struct store_values values = {.store = *store, .replicas = -1};
@@ -317,7 +360,9 @@ int server_read(const struct config_reading *r, config_setting_t *group, struct 
 	*store = values.store;
 	store->database = (int)values.database;
 	store->replicas = values.replicas < 0 ? 0 : (int)values.replicas;
-	if (ret == 0 && values.cluster)
+	if (ret == 0 && store->postgresql)
+		ret = read_postgresql(r, group, store->postgresql);
+	else if (ret == 0 && values.cluster)
 		ret = read_cluster(r, group, &values, store);
 	else if (ret == 0 && values.sentinels)
 		ret = read_sentinels(r, group, &values, store);

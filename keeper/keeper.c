@@ -103,7 +103,8 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 		return -EINVAL;
 	}
 	leasepage_reset(k->page);
-	if (configfile_load(k, o->config, why, sizeof(why)) < 0) {
+	if (configfile_load(k, o->config, why, sizeof(why)) < 0 ||
+	    !store_engine(&k->config->store, why, sizeof(why))) {
 		keeper_cannot_start(o, "%s", why);
 		return -EINVAL;
 	}

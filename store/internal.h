@@ -7,6 +7,7 @@
  *   scripts.c                      the texts of the rules (rules/)
  *   query.c                        one question to the store and its answer; the way up for bad news; memory that must be
  *                                  there
+ *   load.c                         which engine, and its object
  *   life.c                         life: up and down, the incarnation record, messages
  *   operations.c, walk.c, posted.c the calls of store.h
  *
@@ -66,8 +67,9 @@ struct store_news {
  * if it does (the identity that rules/common.lua compares).
  */
 struct engine {
-	const char *name;   /* of its setting in the configuration */
-	size_t query_bytes; /* of the engine's struct for a query, which begins with struct query and is zeroed */
+	const char *version; /* DFLOCK_VERSION: an object of another version is not used */
+	const char *name;    /* of its setting in the configuration */
+	size_t query_bytes;  /* of the engine's struct for a query, which begins with struct query and is zeroed */
 	/* Makes s->at and s->server for a new store. 0 or -ENOMEM. */
 	int (*open)(struct store *s);
 	/* Reaches the server, for STORE_CONNECTING. Ends in news->connected(), store_fail() or store_reject().
@@ -102,7 +104,10 @@ struct engine {
 	void (*drop)(void *shot);
 };
 extern const struct engine redis_engine;
-extern const struct engine postgresql_engine __attribute__((weak)); /* where it is linked */
+/* Each other engine is an object of its own, dflock-NAME.so, which shows this alone. What it may call of dflock is listed in
+ * store/engines.list. */
+#define ENGINE_SHOWN __attribute__((visibility("default")))
+extern const struct engine dflock_engine;
 
 /* life.c: the incarnation record as last seen. */
 struct store_record {

@@ -221,7 +221,9 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 {
 	static const struct store_news news = {
 		.failed = store_on_failed, .connected = store_read_record, .message = store_on_message};
-	struct store *s = calloc(1, sizeof(*s));
+	char why[REPLY_LINE_BYTES];
+	const struct engine *engine = store_engine(config, why, sizeof(why));
+	struct store *s = engine ? calloc(1, sizeof(*s)) : NULL;
 
 	if (!s)
 		return NULL;
@@ -231,7 +233,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 			    .callbacks = *callbacks,
 			    .arg = arg,
 			    .news = &news,
-			    .engine = config->postgresql ? &postgresql_engine : &redis_engine,
+			    .engine = engine,
 			    .retry_ms = RETRY_MIN_MS,
 			    .counts.took.kind = HISTOGRAM_TRIPS,
 			    .record.grace = true};

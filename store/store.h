@@ -170,9 +170,13 @@ struct store_callbacks {
 };
 
 struct store;
+struct engine;
 
+/* The engine of this store. Loads it if it is an object of its own, which then stays. NULL with a line in `why`: it is not there, or is
+ * no use. Blocks on the file system of the installation. */
+const struct engine *store_engine(const struct config_store *config, char *why, size_t why_size);
 /* Starts connecting. `config` must live as long as the store; `host`, this host's id, and `callbacks` are copied. NULL:
- * out of memory. */
+ * out of memory, or there is no engine: ask store_engine() before. */
 struct store *store_new(uv_loop_t *loop, const struct config_store *config, int64_t ttl_ms, const char *host,
 			const struct store_callbacks *callbacks, void *arg);
 /*

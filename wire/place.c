@@ -169,3 +169,27 @@ int place_config_id(const char *path, struct wire_config_id *id)
 	};
 	return 0;
 }
+
+void place_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX])
+{
+	char own[PATH_MAX / 2];
+	ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+	char *slash;
+
+	own[n > 0 ? n : 0] = '\0';
+	slash = strrchr(own, '/');
+	if (slash) {
+		*slash = '\0';
+		text_print(path, PATH_MAX, "%s/%s", own, name);
+		if (!access(path, F_OK))
+			return;
+		slash = strrchr(own, '/');
+		if (slash) {
+			*slash = '\0';
+			text_print(path, PATH_MAX, "%s/%s/%s", own, folder, name);
+			if (!access(path, F_OK))
+				return;
+		}
+	}
+	text_print(path, PATH_MAX, "%s", installed);
+}

@@ -46,4 +46,10 @@ int place_config_id(const char *path, struct wire_config_id *id);
  * may not be read; or -errno with a line in `why`: the directory or the page is not to be trusted. */
 int place_open_page(const char *dir, uid_t euid, struct statx *st, char *why, size_t why_size);
 
+/*
+ * A file of this installation: `name` beside this executable, else in the folder `folder` beside the executable's own
+ * ("lib" for PREFIX/bin/dflock and PREFIX/lib/NAME), else `installed`, whether that exists or not.
+ */
+void place_find(const char *name, const char *folder, const char *installed, char path[PATH_MAX]);
+
 #endif

@@ -37,7 +37,7 @@ struct postgresql;
 struct attempt {
 	uv_work_t work;
 	struct postgresql *at; /* NULL: it was given up */
-	char *info, *settings, *listen;
+	char *info, *password, *settings, *listen;
 	PGconn *conns[2]; /* for queries, for messages */
 };
 
@@ -510,10 +510,11 @@ static void postgresql_on_notice(void *arg, const PGresult *result)
 
 static void postgresql_in_thread(uv_work_t *work)
 {
+	static const char *const names[] = {"dbname", "password", "fallback_application_name", NULL};
 	struct attempt *a = work->data;
 
 	for (int i = 0; i < 2; i++) {
-		a->conns[i] = PQconnectdb(a->info);
+		a->conns[i] = PQconnectdbParams(names, (const char *[]){a->info, a->password, "dflock", NULL}, 1);
 		if (PQstatus(a->conns[i]) == CONNECTION_OK)
 			PQclear(PQexec(a->conns[i], a->settings));
 	}
@@ -526,6 +527,9 @@ static void postgresql_attempt_free(struct attempt *a)
 	for (int i = 0; i < 2; i++)
 		PQfinish(a->conns[i]);
 	free(a->info);
+	if (a->password)
+		explicit_bzero(a->password, strlen(a->password));
+	free(a->password);
 	free(a->settings);
 	free(a->listen);
 	free(a);
@@ -541,6 +545,8 @@ static struct attempt *postgresql_attempt_new(struct postgresql *p)
 	a->work.data = a;
 	a->at = p;
 	a->info = store_need(strdup(p->store->config->postgresql));
+	if (p->store->config->password)
+		a->password = store_need(strdup(p->store->config->password));
 	snprintf(channel, sizeof(channel), STORE_HOST_CHANNEL "%s", p->store->host);
 	postgresql_channel(channel, name);
 	if (asprintf(&a->listen, "listen %s", name) < 0 ||
@@ -657,6 +663,36 @@ static void postgresql_up(struct store *s)
 	(void)s;
 }
 
+/* What the configuration leaves out must not come from the program that started the keeper: PGHOST, PGPORT and so on. */
+static void postgresql_forget_environment(void)
+{
+	for (char **at = environ; *at;) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(*at, "="), *at);
+		if (strncmp(name, "PG", 2) == 0 && unsetenv(name) == 0)
+			at = environ;
+		else
+			at++;
+	}
+}
+
+/* Without user, passwords and files. */
+static void postgresql_name(struct store *s)
+{
+	PQconninfoOption *options = PQconninfoParse(s->config->postgresql, NULL), *o;
+	size_t len = (size_t)snprintf(s->server, sizeof(s->server), "postgresql");
+
+	for (o = options; o && o->keyword; o++)
+		if (o->val &&
+		    (strcmp(o->keyword, "host") == 0 || strcmp(o->keyword, "hostaddr") == 0 ||
+		     strcmp(o->keyword, "port") == 0 || strcmp(o->keyword, "dbname") == 0 ||
+		     strcmp(o->keyword, "service") == 0) &&
+		    len < sizeof(s->server))
+			len += (size_t)snprintf(s->server + len, sizeof(s->server) - len, " %s=%s", o->keyword, o->val);
+	PQconninfoFree(options);
+}
+
 static int postgresql_open(struct store *s)
 {
 	struct postgresql *p = s->at = calloc(1, sizeof(*p));
@@ -672,7 +708,8 @@ static int postgresql_open(struct store *s)
 	}
 	uv_timer_init(s->loop, &p->limit);
 	p->limit.data = p;
-	snprintf(s->server, sizeof(s->server), "postgresql");
+	postgresql_forget_environment();
+	postgresql_name(s);
 	return 0;
 }
 
@@ -689,7 +726,8 @@ static void postgresql_free(struct store *s)
 	uv_close((uv_handle_t *)&p->limit, postgresql_on_freed);
 }
 
-const struct engine postgresql_engine = {
+ENGINE_SHOWN const struct engine dflock_engine = {
+	.version = DFLOCK_VERSION,
 	.name = "postgresql",
 	.query_bytes = sizeof(struct postgresql_query),
 	.open = postgresql_open,

@@ -158,6 +158,7 @@ static void engine_free(struct store *s)
 }
 
 const struct engine redis_engine = {
+	.version = DFLOCK_VERSION,
 	.name = "redis",
 	.query_bytes = sizeof(struct redis_query),
 	.open = engine_open,

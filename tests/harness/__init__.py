@@ -11,8 +11,9 @@ from .files import bytes_of, text_of, write_text
 from .job import Job
 from .network import Network
 from .nodes import Nodes
+from .postgresql import Postgresql
 from .proxy import Proxy
 from .views import Views
 
-__all__ = ["Agent", "Apart", "Authority", "BUILD", "Clock", "Cluster", "Cutter", "Deadline", "Host", "Job", "Network", "Nodes", "Proxy",
+__all__ = ["Agent", "Apart", "Authority", "BUILD", "Clock", "Cluster", "Cutter", "Deadline", "Host", "Job", "Network", "Nodes", "Postgresql", "Proxy",
            "Redis", "Views", "bytes_of", "text_of", "wait_until", "write_text"]

@@ -103,6 +103,18 @@ TEST(cluster)
 	ck_assert_int_eq(config->store.replicas, 0);
 }
 
+TEST(postgresql)
+{
+	read_ok("store = { postgresql = \"host=a,b dbname=d\"; connect_ms = 100; };");
+	ck_assert_str_eq(config->store.postgresql, "host=a,b dbname=d");
+	ck_assert_str_eq(config_engine(&config->store), "postgresql");
+	ck_assert_ptr_null(config->store.address.host);
+	read_ok("store = { postgresql = \"host=a passfile=/b user=password sslmode=require\"; };");
+	read_ok("store = { postgresql = \"postgresql://u@a,b:5433/d?sslmode=require\"; };");
+	read_ok("");
+	ck_assert_ptr_null(config_engine(&config->store));
+}
+
 TEST(log_levels)
 {
 	static const int levels[] = {LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG};

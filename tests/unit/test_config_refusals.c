@@ -1,8 +1,10 @@
 /* What is refused in a configuration: each refusal with its line, and text that only looks like a mistake. */
 #include "tests/unit/config_file.h"
 
-#define AS_SERVER "; expected host:port, [IPv6 address]:port, rediss://... or unix:/path"
-#define TLS_ON    "store = { server = \"rediss://a\";\n"
+#define AS_SERVER         "; expected host:port, [IPv6 address]:port, rediss://... or unix:/path"
+#define BESIDE_POSTGRESQL " is there beside store.postgresql, and is for Redis; expected all in the string"
+#define NO_PASSWORD       " contains a password; expected it in the first line of a file that password_file names"
+#define TLS_ON            "store = { server = \"rediss://a\";\n"
 static const struct refusal {
 	const char *text;
 	int line;
@@ -156,6 +158,22 @@ static const struct refusal {
 	{"store = { sentinels = ( \"a\" ); master = \"b\"; };", 1, "store.replicas is missing; expected how many"},
 	{"store = { sentinels = ( \"a\" ); master = \"b\";\nreplicas = 0; };", 2, "store.replicas is 0; expected how"},
 	{"store = { replicas = 65; };", 1, "store.replicas is 65; expected 0 to 64"},
+	{"store = { postgresql = \"\"; };", 1, "store.postgresql is empty"},
+	{"store = { postgresql = \"host=a\";\nserver = \"b\"; };", 2, "store.server" BESIDE_POSTGRESQL},
+	{"store = { postgresql = \"host=a\";\ncluster = ( \"b\" ); };", 2, "store.cluster" BESIDE_POSTGRESQL},
+	{"store = { postgresql = \"host=a\";\nsentinels = ( \"b\" ); };", 2, "store.sentinels" BESIDE_POSTGRESQL},
+	{"store = { postgresql = \"host=a\";\nreplicas = 0; };", 2, "store.replicas" BESIDE_POSTGRESQL},
+	{"store = { postgresql = \"host=a\";\ndatabase = 0; };", 2, "store.database" BESIDE_POSTGRESQL},
+	{"store = { postgresql = \"host=a\"; password_file = \"/p\";\nuser = \"b\"; };", 2,
+	 "store.user" BESIDE_POSTGRESQL},
+	{"store = { postgresql = \"host=a\";\ntls_ca = \"/b\"; };", 2, "store.tls_ca" BESIDE_POSTGRESQL},
+	{"store = {\npostgresql = \"host=a password=b\"; };", 2, "store.postgresql" NO_PASSWORD},
+	{"store = { postgresql = \"password = b\"; };", 1, "store.postgresql" NO_PASSWORD},
+	{"store = { postgresql = \"host=a sslpassword='b'\"; };", 1, "store.postgresql" NO_PASSWORD},
+	{"store = { postgresql = \"postgresql://u:p@h/d\"; };", 1, "store.postgresql" NO_PASSWORD},
+	{"store = { postgresql = \"postgres://h/d?user=u&password=p\"; };", 1, "store.postgresql" NO_PASSWORD},
+	{"store = { postgresql = \"host=a\"; };\nprotect = ( { path = \"/a\"; redis_key = \"k\"; } );", 2,
+	 "redis_key is set for /a, and the store is not Redis but store.postgresql; expected none"},
 	{"store = { cluster = (\n\"a:b\" ); replicas = 0; };", 2, "store.cluster contains \"a:b\": the port is not"},
 	{"store = { cluster = ( \"a\",\n\"a:6379\" ); replicas = 0; };", 2,
 	 "store.cluster contains \"a:6379\" twice; expected each node once"},

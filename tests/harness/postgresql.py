@@ -1,0 +1,122 @@
+"""A real PostgreSQL server of the test's own, on a Unix socket in the test's folder, with dflock's schema."""
+import atexit
+import functools
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from .processes import children
+from .wait import wait_until
+
+SCHEMA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "store", "postgresql", "schema.sql")
+NOBODY = 65534
+QUICK = "shared_buffers = 8MB\nmax_wal_size = 64MB\nmax_connections = 200\nlisten_addresses = ''\nfsync = on\nautovacuum = off\n"
+
+
+def binary(name):
+    return max(glob.glob("/usr/lib/postgresql/*/bin/" + name), key=lambda path: int(path.split("/")[4]))
+
+
+def as_user(words):
+    """The server refuses root."""
+    return words if os.geteuid() else ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *words]
+
+
+@functools.cache  # initdb takes seconds, a copy a tenth of one
+def template():
+    """A folder with a data directory that has the database, the role and the schema."""
+    folder = tempfile.mkdtemp(prefix="dflock-test-", dir="/dev/shm")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    own(folder)
+    data = os.path.join(folder, "data")
+    subprocess.run(as_user([binary("initdb"), "-D", data, "-U", "postgres", "--auth=trust", "--no-sync", "--locale=C", "-E", "UTF8",
+                            "--wal-segsize=1"]), check=True, cwd=folder, stdout=subprocess.DEVNULL)
+    with open(os.path.join(data, "postgresql.conf"), "a") as f:
+        f.write(QUICK)
+    server = Postgresql(folder, data=data)
+    server.sql("create role dflock login", database="postgres")
+    server.sql("create database dflock", database="postgres")
+    server.make_schema()
+    server.end()
+    return data
+
+
+def own(path):
+    if not os.geteuid():
+        os.chown(path, NOBODY, NOBODY)
+
+
+class Postgresql:
+    def __init__(self, folder, data=None):
+        self.folder = os.path.join(folder, "postgresql")
+        os.makedirs(self.folder)
+        own(self.folder)
+        self.data = data or os.path.join(self.folder, "data")
+        self.process = None
+        if not data:
+            os.chmod(folder, os.stat(folder).st_mode | 0o001)  # what the test keeps there is not the server's
+            subprocess.run(["cp", "-a", template(), self.data], check=True)
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def start(self):
+        with open(os.path.join(self.folder, "log"), "ab") as log:
+            self.process = subprocess.Popen(as_user([binary("postgres"), "-D", self.data, "-k", self.folder]), cwd=self.folder,
+                                            stdout=log, stderr=log)
+        wait_until(self.answers, "PostgreSQL answers", 30)
+
+    def answers(self):
+        return subprocess.run([binary("pg_isready"), "-q", "-h", self.folder], check=False).returncode == 0
+
+    def info(self, user="dflock", database="dflock"):
+        return f"host={self.folder} dbname={database} user={user}"
+
+    def settings(self):
+        """For the configuration's group `store`."""
+        return f'postgresql = "{self.info()}";'
+
+    def sql(self, text, user="postgres", database="dflock"):
+        """What psql prints of it, without decoration; raises CalledProcessError."""
+        return subprocess.run(["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-c", text, self.info(user, database)],
+                              check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout.strip()
+
+    def make_schema(self, database="dflock"):
+        subprocess.run(["psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-v", "role=dflock", "-f", SCHEMA, self.info("postgres", database)], check=True)
+
+    def pids(self):
+        return [self.process.pid, *children(self.process.pid)]
+
+    def signal(self, number):
+        """To all its processes."""
+        for pid in self.pids():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def end(self):
+        """In order, whoever is connected."""
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+        self.process = None
+
+    def stop(self):
+        """As if it had lost its power."""
+        if self.process:
+            if self.process.poll() is None:
+                self.signal(signal.SIGSTOP)
+                self.signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+            for name in glob.glob(os.path.join(self.folder, ".s.PGSQL*")):
+                os.unlink(name)
+
+    def restart(self):
+        self.stop()
+        self.start()
