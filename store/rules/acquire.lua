@@ -90,6 +90,10 @@ if lost then
 		key_state(format, key, lease.token) == 'theirs' and key_holder(format, key) or ''}
 end
 if lease then
+	-- An old snapshot brought it back, and its host was never told of it: other hosts may have had the lock meanwhile, with larger fences.
+	if lease.fence < (tonumber(redis.call('HGET', STORE, 'first')) or 0) then -- mutant: old-fence
+		commit(lock, {lease}, token)
+	end
 	return granted_answer(lease)
 end
 

@@ -1,5 +1,5 @@
 -- In front of every script.
--- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence, earlier, arrivals; and the key of each lock that exists
+-- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence, first, earlier, arrivals; and the key of each lock that exists
 -- -> the incarnation in which it was written)
 -- KEYS[2] the hosts (hash: host -> beat)
 -- KEYS[3] the lock, for scripts that work on one; KEYS[4], KEYS[5] are no keys: the fields of its rests (entries.lua), one for each space

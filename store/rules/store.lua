@@ -115,6 +115,7 @@ if not same then
 	end
 	inc, open = identity() .. '-' .. t[1] .. '-' .. t[2], '0' -- mutant: new-memory
 	fence = number(beyond(told, beyond(tonumber(fence) or 0, now_ms() * 1024)))
+	redis.call('HSET', STORE, 'first', fence) -- what an earlier incarnation granted is below that
 end
 if what ~= 'begin' then
 	open = '1'

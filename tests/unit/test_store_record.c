@@ -195,6 +195,32 @@ TEST(hosts_that_vanished)
 	assert_starts(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = "0"), "WAIT A ");
 }
 
+/* A was never told of its lease, and called dead. B had the lock and gave it back; then an old snapshot brought A's lease back. */
+TEST(what_a_snapshot_brings_back_gets_a_new_fence)
+{
+	char of_a[24], of_b[24], of_c[24];
+	uint64_t again;
+
+	snprintf(of_a, sizeof(of_a), "%" PRIu64, fence_of(acquire("A", 'a', 's')));
+	snprintf(of_c, sizeof(of_c), "%" PRIu64, fence_of(acquire("C", 'c', 's')));
+	snprintf(of_b, sizeof(of_b), "%" PRIu64, (uint64_t)strtoull(of_a, NULL, 10) + 5);
+	command("HSET dflock:{0}:store inc 0123-4567");
+	call(SCRIPT_STORE, "begin", "3000", "", of_b, NULL);
+	snprintf(incarnation, sizeof(incarnation), "%s", command("HGET dflock:{0}:store inc"));
+	/* C was told, and relies on it: it keeps its number. */
+	ck_assert_uint_eq(fence_of(reclaim("C", 'c', of_c, "shared")), strtoull(of_c, NULL, 10));
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	while (*heard())
+		;
+	again = fence_of(acquire("A", 'a', 's'));
+	ck_assert_uint_gt(again, strtoull(of_b, NULL, 10));
+	ck_assert_uint_eq(fence_of(acquire("A", 'a', 's')), again);
+	snprintf(of_a, sizeof(of_a), "%" PRIu64, again);
+	assert_says(heard(), "");
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "A", token('a'), of_a, NULL), "OK "));
+	ck_assert_ptr_nonnull(strstr(call(SCRIPT_CONFIRM, "C", token('c'), of_c, NULL), "OK "));
+}
+
 /* An old snapshot has A's exclusive lease, which A has shrunk since, so that B has a shared one. */
 TEST(what_was_shrunk_is_put_back_as_shared)
 {
