@@ -261,10 +261,13 @@ static void keeper_end(struct keeper *k, const char *why)
 	listener_stop(k);
 	if (!had_leases)
 		table_forget_twin(k->table);
-	if (!had_leases && store_is_up(k->store))
-		store_leave(k->store, on_left, k);
-	else
+	if (had_leases || !store_is_up(k->store)) {
 		uv_stop(k->loop);
+		return;
+	}
+	/* A beat that the server executes after this would give the host a seat of long ago: the next keeper would count as its copy. */
+	table_forget_host(k->table);
+	store_leave(k->store, on_left, k);
 }
 
 /* What needs only the loop and the configuration. */

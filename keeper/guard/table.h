@@ -368,6 +368,8 @@ void table_host(struct table *table, char host[STORE_HOST_BYTES]);
 void table_disown(struct table *table);
 /* It was told often enough. */
 void table_forget_twin(struct table *table);
+/* The host leaves the store, without leases: the next keeper is another host. */
+void table_forget_host(struct table *table);
 /* The incarnation of the store that the keepers of this table have seen last; "": none. */
 const char *table_incarnation(const struct table *table);
 void table_set_incarnation(struct table *table, const char *incarnation);

@@ -172,6 +172,11 @@ void table_forget_twin(struct table *t)
 	table_put_bytes(t->head->twin, "", 1);
 }
 
+void table_forget_host(struct table *t)
+{
+	table_put_bytes(t->head->host, "", 1);
+}
+
 const char *table_incarnation(const struct table *t)
 {
 	return t->head->incarnations[t->head->incarnation % 2];

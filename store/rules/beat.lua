@@ -15,7 +15,7 @@ if stop then
 	return stop
 end
 -- Behind that: a host that was given up has no seat (leave.lua), and a beat of long ago that is executed late would give it one.
-if ARGV[6] and not sit(ARGV[1], ARGV[2], ARGV[5], ARGV[6]) then
+if ARGV[6] and not sit(ARGV[1], ARGV[2], ARGV[5], ARGV[6], true) then
 	return {'TWICE'}
 end
 local told, held = {'KEYS'}, HELD_KEYS .. ARGV[2]

@@ -60,16 +60,16 @@ local function beat_of(host)
 end
 
 -- Each beat moves a host to another seat, a random number that the keeper has drawn for it. A keeper that knows neither the seat of
--- its host nor the next one uses the host's id beside another keeper (store.h). Seats of another incarnation are void. only_look: the host
--- keeps the seat that it has, or has none. False: another keeper uses the id.
-local function sit(incarnation, host, seat, next, only_look)
+-- its host nor the next one uses the host's id beside another keeper (store.h). Seats of another incarnation are void. A host that has none gets
+-- one if it may. False: another keeper uses the id.
+local function sit(incarnation, host, seat, next, may)
 	local field = 'seat:' .. host
 	local had = redis.call('HGET', STORE, field)
-	if had and had ~= incarnation .. ' ' .. seat and had ~= incarnation .. ' ' .. next and -- mutant: seat
-		string.sub(had, 1, #incarnation + 1) == incarnation .. ' ' then -- mutant: seat-incarnation
+	had = had and string.sub(had, 1, #incarnation + 1) == incarnation .. ' ' and had -- mutant: seat-incarnation
+	if had and had ~= incarnation .. ' ' .. seat and had ~= incarnation .. ' ' .. next then -- mutant: seat
 		return false
 	end
-	if not only_look then
+	if had or may then
 		redis.call('HSET', STORE, field, incarnation .. ' ' .. next)
 	end
 	return true

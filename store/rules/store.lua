@@ -117,11 +117,12 @@ if not same then
 	fence = number(beyond(told, beyond(tonumber(fence) or 0, now_ms() * 1024)))
 	redis.call('HSET', STORE, 'first', fence) -- what an earlier incarnation granted is below that
 end
+-- A begin of long ago, of a keeper that has ended, must not leave the host a seat that its keeper does not know: so none in an incarnation that
+-- this call has made, nor for a host that was given up, which has none then (leave.lua). The host's first beat gives it one.
+local may_sit = same and not redis.call('HGET', STORE, 'given:' .. (ARGV[6] or '')) -- mutant: seat-given
 if what ~= 'begin' then
 	open = '1'
--- No seat in an incarnation that this call has made: it may be one of long ago, of a keeper that has ended, and would leave the host a
--- seat that its keeper does not know. The host's first beat gives it one then.
-elseif ARGV[8] and not sit(inc, ARGV[6], ARGV[7], ARGV[8], not same) then
+elseif ARGV[8] and not sit(inc, ARGV[6], ARGV[7], ARGV[8], may_sit) then
 	return {'TWICE'}
 end
 -- Always, so that there is a write that replicas can acknowledge.

@@ -171,3 +171,17 @@ def test_of_a_copied_machine_that_is_faster(two, copied):
     wait_until(lambda: said(a, "host") not in (None, before), "it is another host", 20)
     both_say_so(a, twin)
     assert other.do("flock 0 ex", 30) == "ok"
+
+
+def test_a_beat_of_long_ago_after_the_host_has_left(redis, make_host):
+    """The server hung, and executes the beat when the host has ended: that gives the host a seat which no keeper knows."""
+    a = make_host("a", lease=SHORT)
+    before = a.status()
+    a.cli("stop")
+    a.keeper.wait()
+    assert not redis.command("HGET", "dflock:{0}:store", "seat:" + before["host"])
+    redis.command("HSET", "dflock:{0}:store", "seat:" + before["host"], before["store"]["incarnation"] + " 0123456789abcdef")
+    a.start()
+    a.wait_up()
+    assert "was copied" not in a.log()
+    assert a.status()["host"] != before["host"]

@@ -419,7 +419,7 @@ static void learn(const struct call *c, const char *answer)
 static void compare(const struct call *c, void (*meanwhile)(void))
 {
 	static char mine[2][TEXT_BYTES], theirs[2][TEXT_BYTES];
-	static const char named[] = " ( TTL";
+	static const char *const named[] = {" ( TTL", " ( KNOWN"}; /* some of the hosts or locks, whichever */
 	static int depth;
 	int at = depth++;
 	char line[4000] = "";
@@ -431,8 +431,9 @@ static void compare(const struct call *c, void (*meanwhile)(void))
 		sort_words(mine[at]);
 		sort_words(theirs[at]);
 	}
-	if (strncmp(theirs[at], named, strlen(named)) == 0) /* some of the hosts, whichever */
-		mine[at][strlen(named)] = theirs[at][strlen(named)] = '\0';
+	for (size_t i = 0; i < 2; i++)
+		if (strncmp(theirs[at], named[i], strlen(named[i])) == 0)
+			mine[at][strlen(named[i])] = theirs[at][strlen(named[i])] = '\0';
 	for (int i = c->keys; i < c->argc; i++)
 		snprintf(line + strlen(line), sizeof(line) - strlen(line), " '%.40s'", c->argv[i]);
 	ck_assert_msg(strcmp(mine[at], theirs[at]) == 0, "%s%s:\nhere:%s\nserver:%s", scripts[c->script].name, line,

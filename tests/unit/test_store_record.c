@@ -186,6 +186,25 @@ TEST(one_seat)
 	assert_says(sit("7", "9"), "TWICE");
 }
 
+/* Its requests of long ago are executed late, and its keeper has moved on to 5. */
+TEST(a_host_that_was_given_up_has_no_seat)
+{
+	char beat[64], mark[64];
+
+	assert_starts(enter("0", "1"), "OK ");
+	assert_says(sit("1", "5"), "OK");
+	snprintf(beat, sizeof(beat), "%s", beat_of("A"));
+	assert_says(call(SCRIPT_GIVE_UP, "A", beat, NULL), "OK");
+	assert_starts(enter("5", "6"), "OK "); /* before the host's locks are swept */
+	assert_says(call(SCRIPT_LEAVE, "A", beat, NULL), "OK");
+	assert_starts(enter("1", "2"), "OK ");
+	assert_starts(sit("2", "3"), "GIVENUP ");
+	assert_starts(enter("6", "7"), "OK ");
+	ck_assert_int_eq(sscanf(sit("7", "8"), "GIVENUP %63s", mark), 1);
+	assert_says(call(SCRIPT_BEAT, "A", mark, "0", "7", "8", NULL), "OK");
+	assert_says(sit("6", "9"), "TWICE");
+}
+
 TEST(hosts_that_vanished)
 {
 	assert_granted(acquire("A", 'a', 'x'));
