@@ -80,7 +80,7 @@ $(BUILD)/engine/%.o: %.c Makefile $(BUILD)/prefix
 # Each of their names must be found when they are loaded: in a library, or in dflockd.
 define engine
 ENGINE_$1 := $$(patsubst %.c,$(BUILD)/engine/%.o,$$(wildcard store/$1/*.c store/replay/*.c))
-$$(ENGINE_$1) $(BUILD)/store/$1/engine.o: PKG_CFLAGS += $$(subst -I,-isystem ,$$(shell $(PKG_CONFIG) --cflags $$(PKGS_$1)))
+$$(ENGINE_$1) $$(patsubst %.c,$(BUILD)/%.o,$$(wildcard store/$1/*.c)): PKG_CFLAGS += $$(subst -I,-isystem ,$$(shell $(PKG_CONFIG) --cflags $$(PKGS_$1)))
 $(BUILD)/dflock-$1.so: $$(ENGINE_$1) $(BUILD)/dflockd store/engines.list
 	$$(call say,LD)
 	$$(Q)$$(CC) $$(CFLAGS) $$(LDFLAGS) -shared -Wl,-z,now,-z,relro -o $$@ $$(ENGINE_$1) $$(shell $(PKG_CONFIG) --libs libuv hiredis $$(PKGS_$1))
@@ -133,7 +133,8 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 $(BUILD)/store/scripts.o: $(wildcard store/rules/*.lua)
 $(REPLAY) $(BUILD)/engine/store/replay/replay.o: store/replay/replay.lua
 $(REPLAY): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags lua5.4 2>/dev/null))
-$(BUILD)/unit/test_postgresql: $(BUILD)/store/postgresql/engine.o $(REPLAY)
+POSTGRESQL := $(patsubst %.c,$(BUILD)/%.o,$(wildcard store/postgresql/*.c))
+$(BUILD)/unit/test_postgresql: $(POSTGRESQL) $(REPLAY)
 $(BUILD)/unit/test_postgresql.o: PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags libpq 2>/dev/null))
 $(BUILD)/unit/test_postgresql: LIBS += $(LUA_LIBS) $(shell pkg-config --libs libpq 2>/dev/null)
 $(BUILD)/unit/test_replay: $(REPLAY)
@@ -151,7 +152,7 @@ $(BUILD)/unit/%.o: tests/unit/%.c Makefile
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(CHECK_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/unit/%: $(BUILD)/unit/%.o $(BUILD)/unit/suite.o $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a %/replay.o %/engine.o,$^) $(CORE) $(LIBS) $(CHECK_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a %/replay.o $(POSTGRESQL),$^) $(CORE) $(LIBS) $(CHECK_LIBS)
 $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)

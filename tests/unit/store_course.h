@@ -31,9 +31,9 @@ TEST(a_lease_changes_hands)
 	wait_until(b.messages == 1);
 	ck_assert_int_eq(b.message.kind, STORE_MSG_GRANTED);
 	ck_assert_str_eq(b.message.token, token(2));
-	ck_assert_uint_eq(b.message.fence, fence + 1);
-	assert_ok(store_confirm(b.store, NAME, token(2), fence + 1, on_answer, &answer));
-	ck_assert_uint_eq(answer.reply.fence, fence + 1);
+	ck_assert_uint_gt(b.message.fence, fence); /* a server may leave numbers out */
+	assert_ok(store_confirm(b.store, NAME, token(2), b.message.fence, on_answer, &answer));
+	ck_assert_uint_eq(answer.reply.fence, b.message.fence);
 	ck_assert_int_eq(answer.reply.mode, WIRE_SHARED);
 	ck_assert_int_eq(ask(store_confirm(b.store, NAME, token(2), fence, on_answer, &answer)), STORE_GONE);
 	ck_assert_int_eq(ask(store_shrink(a.store, NAME, token(1), on_answer, &answer)), STORE_GONE);
@@ -149,7 +149,7 @@ TEST(dumping)
 	ck_assert_str_eq(incarnation, store_incarnation(a.store));
 	ck_assert(json_is_true(open));
 	ck_assert_int_eq(ttl, TTL_MS);
-	ck_assert_uint_eq((uint64_t)fence, granted);
+	ck_assert_uint_ge((uint64_t)fence, granted);
 	ck_assert_str_eq(name, "\\xe4 name");
 	ck_assert_int_eq(json_unpack(lease, "{s:I, s:I, s:s}", "to", &to, "fence", &fence, "mode", &mode), 0);
 	ck_assert_int_eq(to, WIRE_EOF);
