@@ -14,7 +14,8 @@
  * stack: they stay. But a conversation that was begun on an alternate stack was left if the thread is not on that stack
  * now.
  *
- * The thread's number tells whether it is the same thread; a child of fork() has another number. A number that was used
+ * The thread's number and the place of its errno tell whether it is the same thread; a child of fork() has another number. A thread that has
+ * ended (a handler may call pthread_exit()) is found out by a call of any other thread of its process. A number that was used
  * again, or a descriptor that the program closed and that now is something else, shows in ask_identity(): the shim never closes
  * a descriptor of the program. (Between that look and close(), another thread of the program may close what is not its own, and
  * open something else.) A caller that waits until there is a keeper has a timer instead of a socket (await.c).
@@ -25,6 +26,7 @@
  */
 #include "shim/ask.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 
@@ -41,7 +43,8 @@ static struct slot {
 	const struct ask *ask;
 	uint64_t identity;
 	int sock;
-	pid_t thread;
+	pid_t process, thread;
+	const int *thread_errno;
 	bool alternate; /* the conversation is on an alternate signal stack */
 	bool disarms;   /* SS_AUTODISARM: handlers do not see that they run on an alternate stack */
 } abandoned_slots[ABANDONED_NOTED];
@@ -85,7 +88,9 @@ void abandoned_note(struct ask *ask)
 		abandoned_slots[i].ask = ask;
 		abandoned_slots[i].identity = ask->identity;
 		abandoned_slots[i].sock = ask->sock;
+		abandoned_slots[i].process = (pid_t)sys_raw(SYS_getpid);
 		abandoned_slots[i].thread = (pid_t)sys_raw(SYS_gettid);
+		abandoned_slots[i].thread_errno = &errno;
 		abandoned_slots[i].alternate = flags & SS_ONSTACK;
 		abandoned_slots[i].disarms = flags & SS_AUTODISARM;
 		__atomic_add_fetch(&abandoned_noted, 1, __ATOMIC_RELAXED);
@@ -122,6 +127,18 @@ static bool abandoned_was_left(const struct slot *slot, uint64_t cookie, const v
 	       __atomic_load_n(&slot->ask->cookie, __ATOMIC_RELAXED) != cookie;
 }
 
+/* A child of fork() has copies of its parent's conversations, which go on. */
+static bool abandoned_thread_ended(const struct slot *slot, pid_t me)
+{
+	const pid_t process = (pid_t)sys_raw(SYS_getpid);
+
+	if (slot->process != process)
+		return false;
+	if (slot->thread == me) /* the number may be used again, and the stack be gone */
+		return slot->thread_errno != &errno;
+	return sys_raw(SYS_tgkill, process, slot->thread, 0) == -ESRCH;
+}
+
 void abandoned_end_slow(void)
 {
 	const int saved = errno;
@@ -132,10 +149,12 @@ void abandoned_end_slow(void)
 		uint64_t cookie = __atomic_load_n(&abandoned_slots[i].cookie, __ATOMIC_ACQUIRE);
 		struct slot seen = abandoned_slots[i];
 
-		if (cookie == FREE || cookie == BUSY || seen.thread != me)
+		if (cookie == FREE || cookie == BUSY)
 			continue;
-		if (!abandoned_was_left(&seen, cookie, __builtin_frame_address(0), flags) ||
-		    !abandoned_exchange(&abandoned_slots[i], cookie, BUSY))
+		if (!abandoned_thread_ended(&seen, me) &&
+		    (seen.thread != me || !abandoned_was_left(&seen, cookie, __builtin_frame_address(0), flags)))
+			continue;
+		if (!abandoned_exchange(&abandoned_slots[i], cookie, BUSY))
 			continue;
 		ask_hang_up(seen.sock, seen.identity);
 		abandoned_release(&abandoned_slots[i]);

@@ -124,9 +124,9 @@ int await_pause(struct ask *ask, int64_t ns);
 /*
  * --- abandoned.c ---
  *
- * Conversations with the keeper that a program left by longjmp() out of a signal handler. Their sockets would stay
+ * Conversations with the keeper that a program left by longjmp() or pthread_exit() out of a signal handler. Their sockets would stay
  * open, and other hosts would wait for a caller that waits no longer. So each conversation is noted while it lasts, and
- * each lock or unlock call ends those of its own thread that cannot be going on. Until the thread's next such call
+ * each lock or unlock call ends those that cannot be going on, of its own thread and of threads that have ended. Until the next such call
  * nothing notices.
  *
  * Callable wherever flock() is.
@@ -146,7 +146,7 @@ void abandoned_forget(struct ask *ask);
 extern uint32_t abandoned_noted;
 __attribute__((noinline)) void abandoned_end_slow(void);
 
-/* Ends the conversations that this thread has left; errno is kept. One load if no thread of the process waits for a
+/* Ends the conversations that this thread, or one that has ended, has left; errno is kept. One load if no thread of the process waits for a
  * keeper. */
 static inline void abandoned_end(void)
 {

@@ -5,6 +5,8 @@
  *   unlock     unlocks OTHER
  *   record     waited with fcntl(); unlocks a range of OTHER
  *   beside     the same, beside another thread
+ *   exit       another thread waits, and the handler ends it; unlocks OTHER
+ *   fork       another thread waits, and at SIGALRM a child unlocks OTHER
  *   alternate  the handler ran on an alternate stack; locks OTHER
  * Or the handler does not jump:
  *   nested     it locks OTHER, and returns: the wait goes on
@@ -21,6 +23,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 
 #include "tests/interpose/calls.h"
 
@@ -42,6 +45,8 @@ static __attribute__((noinline)) void lock_deeper(int depth)
 
 static void on_alarm(int number)
 {
+	if (strcmp(how, "exit") == 0)
+		pthread_exit(NULL);
 	if (strncmp(how, "nested", 6) != 0)
 		siglongjmp(out, 1);
 	CALL("other", flock(other, LOCK_EX));
@@ -73,6 +78,16 @@ static void *other_thread(void *arg)
 	return NULL;
 }
 
+static void wait_for_lock(void);
+
+static void *waiting_thread(void *arg)
+{
+	if (strcmp(how, "exit") == 0)
+		pthread_sigmask(SIG_UNBLOCK, arg, NULL);
+	wait_for_lock();
+	return NULL;
+}
+
 static void *idle_thread(void *arg)
 {
 	for (;;)
@@ -98,12 +113,35 @@ static void call_again(void)
 
 	if (strcmp(how, "deeper") == 0)
 		lock_deeper(4);
-	else if (strcmp(how, "unlock") == 0 || strncmp(how, "closed", 6) == 0)
+	else if (strcmp(how, "unlock") == 0 || strcmp(how, "exit") == 0 || strcmp(how, "fork") == 0 ||
+		 strncmp(how, "closed", 6) == 0)
 		CALL("other", flock(other, LOCK_UN));
 	else if (is_record())
 		CALL("other", fcntl(other, F_SETLK, &range));
 	else
 		CALL("other", flock(other, LOCK_EX));
+}
+
+static void call_beside(sigset_t *alarm_only)
+{
+	pthread_t thread;
+	int number;
+
+	sigprocmask(SIG_BLOCK, alarm_only, NULL);
+	pthread_create(&thread, NULL, waiting_thread, alarm_only);
+	if (strcmp(how, "fork") == 0) {
+		sigwait(alarm_only, &number);
+		if (fork() == 0) {
+			call_again();
+			_exit(0);
+		}
+		wait(NULL);
+	}
+	pthread_join(thread, NULL);
+	if (strcmp(how, "fork") == 0)
+		return;
+	print_descriptors();
+	call_again();
 }
 
 int main(int argc, char **argv)
@@ -130,7 +168,9 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(how, "beside") == 0)
 		sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
-	if (sigsetjmp(out, 1) == 0) {
+	if (strcmp(how, "exit") == 0 || strcmp(how, "fork") == 0) {
+		call_beside(&alarm_only);
+	} else if (sigsetjmp(out, 1) == 0) {
 		wait_for_lock();
 	} else {
 		print_descriptors();

@@ -44,6 +44,30 @@ def test_the_next_call_ends_it(world, script, how):
     assert end(process) == []
 
 
+def test_a_call_of_another_thread_ends_it(world, script):
+    """The thread that waited was ended by a handler."""
+    process = start(world, "exit")
+    waiting, _ = script.next()
+    os.kill(process.pid, signal.SIGALRM)
+    assert process.stdout.readline() == "open: 0 1 2 3 4 5\n"
+    assert process.stdout.readline() == "other: 0 -\n"
+    assert process.stdout.readline() == "open: 0 1 2 3 4\n"
+    wait_until(lambda: waiting.sock.fileno() < 0, "the keeper hears that nobody waits any more")
+    assert end(process) == []
+
+
+def test_a_call_of_a_child_ends_nothing(world, script):
+    """It has copies of its parent's conversations, and none of its threads."""
+    process = start(world, "fork")
+    waiting, question = script.next()
+    os.kill(process.pid, signal.SIGALRM)
+    assert process.stdout.readline() == "other: 0 -\n"
+    waiting.grant(question)
+    assert process.stdout.readline() == "lock: 0 -\n"
+    assert process.stdout.readline() == "open: 0 1 2 3 4\n"
+    assert end(process) == []
+
+
 @not_with_musl("longjmp() of musl runs no cleanup handler, and the next call ends it")
 def test_a_jump_beside_other_threads_ends_a_record_call_at_once(world, script):
     """glibc runs the handler that is for cancelled threads."""
