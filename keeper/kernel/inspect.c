@@ -127,6 +127,12 @@ static int inspect_own_groups(gid_t **groups)
 	return *groups ? getgroups(count, *groups) : -1;
 }
 
+/* Any other open() for reading breaks such a lease (F_SETLEASE), and the kernel gives it only to a file's only description. */
+static bool inspect_would_break(const struct inspect_request *req)
+{
+	return fcntl(req->fd, F_GETLEASE) == F_WRLCK; /* mutant: file-lease */
+}
+
 /* Opens with the rights of the user who passed the descriptor: file system ids and groups belong to the thread. */
 static int inspect_reopen(const struct inspect_request *req)
 {
@@ -282,6 +288,8 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 				      req->mode == WIRE_SHARED ? "the descriptor is not open for reading"
 							       : "the descriptor is not open for writing",
 				      0);
+	if (!req->known && inspect_would_break(req))
+		return inspect_refuse(r, "it has a lease of the kernel (F_SETLEASE), which the keeper would break", 0);
 	if (!inspect_name(req, r) || !inspect_fdinfo(req, r, &mount_id, &gone) || !inspect_path(req, r, mount_id, gone))
 		return;
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {

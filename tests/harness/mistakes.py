@@ -254,6 +254,9 @@ UNIT = {
     "test_table_version": {
         "a copy of a table is taken up": [put("table-copy", "file[1] &&", "false &&")],
     },
+    "test_inspect": {
+        "the keeper breaks the kernel's lease of a file": [become("file-lease", "return false;")],
+    },
     "test_store_record": {
         "what an old snapshot brings back keeps its fence": [condition("old-fence", "false")],
         "a begin of long ago seats a host that was given up": [put("seat-given", "same and not redis.call('HGET', STORE, 'given:' .. (ARGV[6] or ''))", "same")],

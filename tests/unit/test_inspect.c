@@ -33,6 +33,26 @@ TEST(known)
 	close(other);
 }
 
+/* A lease for writing (fcntl) is the only description's, and stays; one for reading is not in the way. */
+TEST(has_a_lease_of_the_kernel)
+{
+	struct inspect_result r;
+	int fd = make("x", O_RDWR, 0600), mine = dup(fd);
+
+	ck_assert_int_eq(fcntl(mine, F_SETLEASE, F_WRLCK), 0);
+	r = look(fd);
+	check_refused(&r, "F_SETLEASE");
+	ck_assert_int_eq(fcntl(mine, F_GETLEASE), F_WRLCK);
+	close(mine);
+	fd = make("x", O_RDONLY, 0600), mine = dup(fd);
+	ck_assert_int_eq(fcntl(mine, F_SETLEASE, F_RDLCK), 0);
+	r = look(fd);
+	check_good(&r, in_folder("x"));
+	ck_assert_int_eq(fcntl(mine, F_GETLEASE), F_RDLCK);
+	close(r.fd);
+	close(mine);
+}
+
 /* There is no lease under which somebody could hold something. */
 TEST(unused)
 {
