@@ -90,7 +90,8 @@ static void supervise_told_to_end(struct table *table)
 		table_put32(&table->head->ending, table->head->ending ? TABLE_TOLD_AT_ONCE : TABLE_TOLD_TO_END);
 }
 
-/* Waits until a signal comes or the time is over, and passes on a signal to end or to reload. */
+/* Waits until a signal comes or the time is over, and passes on a signal to end or to reload. pid 0: between two keepers; the next one looks
+ * whether it is to end. */
 static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 {
 	struct timespec wait = {.tv_nsec = 0};
@@ -99,7 +100,7 @@ static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 	wait_ms = manager_wait_ms(s->manager, wait_ms);
 	wait = (struct timespec){.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
 	number = sigtimedwait(&s->waited, NULL, &wait);
-	if (number == SIGHUP)
+	if (number == SIGHUP && pid)
 		kill(pid, SIGHUP);
 	if (number == SIGQUIT)
 		table_put32(&s->table.head->ending, TABLE_TOLD_TO_MAKE_WAY);
@@ -108,7 +109,8 @@ static void supervise_wait(struct supervisor *s, pid_t pid, int wait_ms)
 	else
 		return;
 	manager_stopping(s->manager); /* before the keeper ends: then nothing looks any more */
-	kill(pid, SIGTERM);
+	if (pid)
+		kill(pid, SIGTERM);
 }
 
 static const char *supervise_base_name(const char *path)
@@ -252,19 +254,21 @@ static void supervise_go_first(void)
 		log_debug("the keeper's parent has no priority over other programs: %s", strerror(errno));
 }
 
-/* Between two keepers. */
-static void supervise_pause(struct supervisor *s, int64_t ms)
+/* Between two keepers. False: told to end, and none is to be started. A keeper that is to end in good order is started at once. */
+static bool supervise_pause(struct supervisor *s, int64_t ms)
 {
 	int64_t end = clock_now_ns() + ms * NS_PER_MS, left_ms;
+	const uint32_t ending = s->table.head->ending;
 
-	while ((left_ms = (end - clock_now_ns()) / NS_PER_MS) > 0) {
-		int wait_ms = manager_wait_ms(s->manager, freezer_look(s->freezer, (int)left_ms));
-		struct timespec wait = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * NS_PER_MS};
-
-		nanosleep(&wait, NULL);
+	while (s->table.head->ending == ending && (left_ms = (end - clock_now_ns()) / NS_PER_MS) > 0) {
+		supervise_wait(s, 0, freezer_look(s->freezer, (int)left_ms)); /* mutant: supervise-pause */
 		supervise_tell_manager(s);
 		log_tick();
 	}
+	if (s->table.head->ending <= TABLE_TOLD_TO_END)
+		return true;
+	log_event(LINE_KEEPER_ENDS, "ends between two keepers: what the last one had is in the table");
+	return false;
 }
 
 void supervise_serves(const struct table *table, uint32_t *serves)
@@ -368,7 +372,8 @@ int supervise(const struct supervise *options)
 			log_event(LINE_KEEPER_CANNOT_START, "the keeper cannot be started: %s", strerror(errno));
 			if (!table_in_use(&s.table)) /* mutant: supervise-no-fork */
 				return KEEPER_EXIT_CONFIG;
-			supervise_pause(&s, SUPERVISE_FIRST_MS);
+			if (!supervise_pause(&s, SUPERVISE_FIRST_MS))
+				return KEEPER_EXIT_IDLE;
 			continue;
 		}
 		if (s.ready_fd >= 0)
@@ -383,7 +388,8 @@ int supervise(const struct supervise *options)
 		if (clock_now_ns() - started > SUPERVISE_STEADY_MS * NS_PER_MS)
 			s.pause_ms = SUPERVISE_FIRST_MS;
 		/* The first time at once: leases are running out. */
-		supervise_pause(&s, s.pause_ms - SUPERVISE_FIRST_MS);
+		if (!supervise_pause(&s, s.pause_ms - SUPERVISE_FIRST_MS))
+			return KEEPER_EXIT_IDLE;
 		s.pause_ms = s.pause_ms * 2 > SUPERVISE_MOST_MS ? SUPERVISE_MOST_MS : s.pause_ms * 2;
 	}
 }

@@ -287,7 +287,10 @@ UNIT = {
     "test_holders": {"copies of a descriptor fill the memory": [condition("holders-unite", "false")]},
     "test_stopped": {"another process with the number is stopped": [put("stopped-another", "stat.started != t->started", "false")]},
     "test_relying": {"init counts as a holder": [condition("look-init", "false")]},
-    "test_supervise_signals": {"two signals at once are two": [condition("supervise-again", "true")]},
+    "test_supervise_signals": {
+        "two signals at once are two": [condition("supervise-again", "true")],
+        "between two keepers no signal is heard": [become("supervise-pause", "usleep(1000);")],
+    },
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},
     "test_ages_kept": {

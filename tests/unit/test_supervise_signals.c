@@ -109,3 +109,37 @@ TEST(quit_after_term)
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, 1);
 }
+
+/* The parent waits for 1.5 s before it starts the sixth keeper. */
+static int die_five_times(const struct supervised *keeper, int number)
+{
+	if (number == 5)
+		return keeper->table->head->ending == TABLE_TOLD_TO_END ? KEEPER_EXIT_IDLE : WRONG;
+	raise(SIGKILL);
+	return WRONG;
+}
+
+static int64_t start_in_a_pause(void)
+{
+	start(die_five_times);
+	wait_until(shared->runs == 5 && shared->pids[4] && kill(shared->pids[4], 0) != 0);
+	return clock_now_ns();
+}
+
+TEST(term_between_two_keepers)
+{
+	int64_t from_ns = start_in_a_pause();
+
+	kill(parent, SIGTERM);
+	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
+	ck_assert_int_eq(shared->runs, 6);
+	ck_assert_int_lt(clock_now_ns() - from_ns, 1000 * NS_PER_MS);
+}
+
+TEST(quit_between_two_keepers)
+{
+	start_in_a_pause();
+	kill(parent, SIGQUIT);
+	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
+	ck_assert_int_eq(shared->runs, 5);
+}
