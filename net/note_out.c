@@ -1,6 +1,6 @@
 /*
  * The lines of the net. The supervisors have none of the job's descriptors, so a line goes to descriptor 2 of the thread that
- * makes the call, through a copy of it that is closed at once.
+ * makes the call, through one copy of it: what the program opens there meanwhile gets no line.
  *
  * shim/note_out.c writes only if descriptor 2 is what it was when the program started. Nobody knows that of a program under the
  * net. So it must be what it was when the job started, or be of a kind that a program opens for messages: a terminal, a pipe, or
@@ -33,31 +33,33 @@ static bool note_out_is_fit(int out, const struct stat *st)
 	return S_ISFIFO(st->st_mode) || (S_ISCHR(st->st_mode) && isatty(out));
 }
 
-bool note_out_may(int fd)
+int note_out_open(int fd)
 {
 	const int out = note_out_thread ? thread_copy_for_messages(note_out_thread) : -1;
 	struct stat st, locked;
-	bool fit;
 
 	if (out < 0)
-		return false;
-	fit = fstat(out, &st) == 0 && note_out_is_fit(out, &st) &&
-	      (fstat(fd, &locked) < 0 || locked.st_dev != st.st_dev || locked.st_ino != st.st_ino);
+		return -1;
+	if (fstat(out, &st) == 0 && note_out_is_fit(out, &st) &&
+	    (fstat(fd, &locked) < 0 || locked.st_dev != st.st_dev || locked.st_ino != st.st_ino))
+		return out;
 	close(out);
-	return fit;
+	return -1;
 }
 
 /* Signals that a write may raise are ignored in this process, and no terminal is its own. */
-void note_out_write(const char *line, size_t len)
+void note_out_write(int out, const char *line, size_t len)
 {
-	struct pollfd out = {.fd = thread_copy_for_messages(note_out_thread), .events = POLLOUT};
+	struct pollfd room = {.fd = out, .events = POLLOUT};
 
-	if (out.fd < 0)
-		return;
-	if (poll(&out, 1, 0) == 1 && write(out.fd, line, len) < 0) {
+	if (poll(&room, 1, 0) == 1 && write(out, line, len) < 0) {
 		/* The line is lost, as one to a full pipe is. */
 	}
-	close(out.fd);
+}
+
+void note_out_close(int out)
+{
+	close(out);
 }
 
 /* Of a process with several threads, the one whose call it is. */

@@ -45,12 +45,17 @@ static bool is_due(const char *line)
 /* A file's name, and what comes from another process, may have any bytes. */
 static void send_line(int fd, struct text *line, bool always)
 {
-	if (!note_out_may(fd) || (!always && !is_due(line->buf)))
+	const int out = note_out_open(fd);
+
+	if (out < 0)
 		return;
-	text_make_printable(line->buf, line->len);
-	text_add(line, "\n");
-	line->buf[line->len - 1] = '\n';
-	note_out_write(line->buf, line->len);
+	if (always || is_due(line->buf)) {
+		text_make_printable(line->buf, line->len);
+		text_add(line, "\n");
+		line->buf[line->len - 1] = '\n';
+		note_out_write(out, line->buf, line->len);
+	}
+	note_out_close(out);
 }
 
 static void add_path(struct text *line, int fd)

@@ -35,13 +35,15 @@ void note_debug(int fd, const char *what);
 /* --- where the lines go. note_out.c is linked into libdflock.so; dflock-net, which writes for the threads of other programs, has these
  * functions in net/note_out.c. Callable wherever note_line() is; errno may change --- */
 
-/* May a line be written that is about the lock call on `fd` (or NOTE_JOB)? See above when not. */
-bool note_out_may(int fd);
+/* Where a line is written that is about the lock call on `fd` (or NOTE_JOB): a descriptor, for the next two functions. -1: it may not be
+ * written, see above when. */
+int note_out_open(int fd);
+
+/* Writes it with one call, or not at all if that would wait. */
+void note_out_write(int out, const char *line, size_t len);
+void note_out_close(int out);
 
 /* The process that the lines are about. */
 pid_t note_out_pid(void);
-
-/* Writes it with one call, or not at all if that would wait. Only after note_out_may(). */
-void note_out_write(const char *line, size_t len);
 
 #endif
