@@ -36,7 +36,10 @@ REPLAY   := $(BUILD)/store/replay/replay.o
 LUA_LIBS := $(shell $(PKG_CONFIG) --libs lua5.4 2>/dev/null)
 # Engines but Redis': an object each, which the keeper loads. ENGINES: those whose libraries are here.
 PKGS_postgresql := libpq lua5.4
-ENGINES  := $(foreach e,postgresql,$(if $(shell $(PKG_CONFIG) --exists $(PKGS_$e) 2>/dev/null && echo yes),$e,$(info dflock-$e.so is not \
+PKGS_zookeeper := lua5.4
+LIBS_zookeeper := -lzookeeper_st# of which pkg-config knows nothing
+ENGINES  := $(foreach e,postgresql $(if $(findstring /,$(shell $(CC) -print-file-name=libzookeeper_st.so)),zookeeper),$(if $(shell \
+            $(PKG_CONFIG) --exists $(PKGS_$e) 2>/dev/null && echo yes),$e,$(info dflock-$e.so is not \
             built: pkg-config knows not all of $(PKGS_$e))))
 # First what runs when a program starts: then its variables, and most of its code, lie together.
 SHIM_START := $(addprefix shim/,real.c settings.c exports.c report.c require.c) $(addprefix wire/,place.c text.c leases.c)
@@ -83,7 +86,7 @@ ENGINE_$1 := $$(patsubst %.c,$(BUILD)/engine/%.o,$$(wildcard store/$1/*.c store/
 $$(ENGINE_$1) $$(patsubst %.c,$(BUILD)/%.o,$$(wildcard store/$1/*.c)): PKG_CFLAGS += $$(subst -I,-isystem ,$$(shell $(PKG_CONFIG) --cflags $$(PKGS_$1)))
 $(BUILD)/dflock-$1.so: $$(ENGINE_$1) $(BUILD)/dflockd store/engines.list
 	$$(call say,LD)
-	$$(Q)$$(CC) $$(CFLAGS) $$(LDFLAGS) -shared -Wl,-z,now,-z,relro -o $$@ $$(ENGINE_$1) $$(shell $(PKG_CONFIG) --libs libuv hiredis $$(PKGS_$1))
+	$$(Q)$$(CC) $$(CFLAGS) $$(LDFLAGS) -shared -Wl,-z,now,-z,relro -o $$@ $$(ENGINE_$1) $$(shell $(PKG_CONFIG) --libs libuv hiredis $$(PKGS_$1)) $$(LIBS_$1)
 	@nm -u $$(ENGINE_$1) | sed -n 's/^ *U //p' | sort -u >$$@.calls; for name in $$$$(nm -g --defined-only $(CORE) | awk 'NF == 3 { print $$$$3 }' | grep -xFf $$@.calls); do \
 	  grep -qw "$$$$name" store/engines.list || { echo "$$@ calls $$$$name, which is not in store/engines.list" >&2; rm $$@; exit 1; }; done
 endef
@@ -137,10 +140,12 @@ POSTGRESQL := $(patsubst %.c,$(BUILD)/%.o,$(wildcard store/postgresql/*.c))
 $(BUILD)/unit/test_postgresql: $(POSTGRESQL) $(REPLAY)
 $(BUILD)/unit/test_postgresql.o: PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags libpq 2>/dev/null))
 $(BUILD)/unit/test_postgresql: LIBS += $(LUA_LIBS) $(shell pkg-config --libs libpq 2>/dev/null)
+ZOOKEEPER := $(patsubst %.c,$(BUILD)/%.o,$(wildcard store/zookeeper/*.c))
+$(BUILD)/unit/test_zookeeper: $(ZOOKEEPER) $(REPLAY)
+$(BUILD)/unit/test_zookeeper: LIBS += $(LUA_LIBS) $(LIBS_zookeeper)
 $(BUILD)/unit/test_replay: $(REPLAY)
 $(BUILD)/unit/test_replay: LIBS += $(LUA_LIBS)
 $(BUILD)/cli/status_page.o: cli/status.html
-$(BUILD)/cli/doctor.o: store/postgresql/schema.sql
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: $(CLI)
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: LIBS += $(CLI_LIBS)
 $(BUILD)/unit/test_growth.o: private CFLAGS += -fsanitize-coverage=trace-pc # counts the basic blocks that run
@@ -153,7 +158,7 @@ $(BUILD)/unit/%.o: tests/unit/%.c Makefile
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) $(CHECK_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/unit/%: $(BUILD)/unit/%.o $(BUILD)/unit/suite.o $(CORE)
 	$(call say,LD)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a %/replay.o $(POSTGRESQL),$^) $(CORE) $(LIBS) $(CHECK_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/unit/suite.o $(filter %/libcli.a %/replay.o $(POSTGRESQL) $(ZOOKEEPER),$^) $(CORE) $(LIBS) $(CHECK_LIBS)
 $(BUILD)/tests/%.so: tests/%.c Makefile
 	@mkdir -p $(@D)
 	$(call say,LD)
@@ -319,7 +324,7 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 755 $(BUILD)/dflock-doctor $(DESTDIR)$(PREFIX)/libexec/dflock-doctor
 	$(if $(NET),install -D -m 755 $(NET) $(DESTDIR)$(PREFIX)/libexec/dflock-net)
 	$(foreach e,$(ENGINES),install -D -m 644 $(BUILD)/dflock-$e.so $(DESTDIR)$(PREFIX)/libexec/dflock-$e.so
-	install -D -m 644 store/$e/schema.sql $(DESTDIR)$(PREFIX)/share/dflock/$e.sql
+	$(if $(wildcard store/$e/schema.sql),install -D -m 644 store/$e/schema.sql $(DESTDIR)$(PREFIX)/share/dflock/$e.sql)
 	)install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf

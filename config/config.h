@@ -42,7 +42,8 @@ struct config_tls {
  * numbers in these comments are the defaults. */
 struct config_store {
 	struct config_t *parsed;       /* libconfig's; owns the strings of this struct but hosts and passwords */
-	const char *postgresql;        /* libpq's connection string; NULL: the store is Redis */
+	const char *postgresql;        /* libpq's connection string; NULL: none. Without both the store is Redis */
+	const char *zookeeper;         /* "h1:2181,h2:2181/dflock"; NULL: none */
 	const char *socket;            /* "unix:/path" gives /path here; else NULL */
 	struct config_address address; /* port 6379 */
 	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379; no two are the same */

@@ -7,7 +7,7 @@
 
 const char *config_engine(const struct config_store *store)
 {
-	return store->postgresql ? "postgresql" : NULL;
+	return store->zookeeper ? "zookeeper" : store->postgresql ? "postgresql" : NULL;
 }
 
 /* Never by a search path or an environment: what is loaded has all that the keeper may do. */

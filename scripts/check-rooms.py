@@ -23,6 +23,7 @@ MAY_CALL = {
     "wire": [], "procfs": ["wire"], "config": ["wire"], "tls": ["config", "wire"], "store": ["config", "wire"],
     "store/redis": ["store", "tls", "config", "wire"], "store/replay": ["store", "config", "wire"],
     "store/postgresql": ["store", "store/replay", "config", "wire"],
+    "store/zookeeper": ["store", "store/replay", "config", "wire"],
     "shim": ["wire"], "cli": ["tls", "config", "procfs", "wire"], "net": ["shim", "procfs", "wire"],
     # Puts the rooms together.
     "keeper": ["keeper/*", "store", "config", "procfs", "wire"],

@@ -1,0 +1,260 @@
+/* See zookeeper.h. */
+#include "store/zookeeper/zookeeper.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+static const enum zk_kind zk_folders[] = {ZK_STORE, ZK_LOCK, ZK_NAME, ZK_HOST, ZK_MAILBOX, ZK_RULES, ZK_TEXT};
+#define FOLDERS (int)(sizeof(zk_folders) / sizeof(*zk_folders))
+
+static void zk_write_memory(FILE *f)
+{
+	uint64_t random[2];
+	char memory[64];
+
+	if (getrandom(random, sizeof(random), 0) != sizeof(random))
+		random[0] = uv_hrtime();
+	snprintf(memory, sizeof(memory), "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+	zk_write(f, "memory", memory, strlen(memory));
+}
+
+static void zk_multi_of(struct zookeeper *zk, struct zk_call *call,
+			void (*done)(struct zk_call *call, int rc, int at, const struct Stat *stat))
+{
+	call->on_multi = done;
+	uv_timer_start(&zk->limit, zk->limit.timer_cb, (uint64_t)zk->store->config->connect_ms, 0);
+	zk_multi(call);
+}
+
+/* ---- a new tree ---- */
+
+static void zk_on_root(struct zk_call *call, int rc, int at, const struct Stat *stat)
+{
+	(void)at;
+	(void)stat;
+	if (rc == ZNOAUTH && call->zk->session)
+		zk_failed(call->zk, rc, call->kept[0]);
+}
+
+static void zk_on_made(struct zk_call *call, int rc, int at, const struct Stat *stat)
+{
+	(void)stat;
+	if (rc == ZOK || (rc == ZNODEEXISTS && at == 0)) /* another host has just made it */
+		zk_start(call->zk);
+	else if (rc == ZNODEEXISTS)
+		zk_half(call->zk);
+	else
+		zk_failed(call->zk, rc, call->zk->root);
+}
+
+/* In one step, so that half a tree is nobody's but a person's. */
+static void zk_make(struct zookeeper *zk)
+{
+	struct zk_call *call;
+	char *data;
+	size_t len;
+	FILE *f = store_need(open_memstream(&data, &len));
+
+	for (const char *end = zk->root; (end = strchr(end + 1, '/')) || (end = zk->root + strlen(zk->root));) {
+		call = zk_call(zk, NULL);
+		zk_op_create(call, store_need(strndup(zk->root, (size_t)(end - zk->root))), NULL, 0, 0);
+		zk_multi_of(zk, call, zk_on_root);
+		if (!*end)
+			break;
+	}
+	zk_write_begin(f);
+	zk_write_memory(f);
+	if (fclose(f) != 0)
+		store_need(NULL);
+	call = zk_call(zk, NULL);
+	zk_op_create(call, zk_path(zk->root, ZK_CLOCK, NULL), NULL, 0, 0);
+	for (int i = 0; i < FOLDERS; i++)
+		zk_op_create(call, zk_path(zk->root, zk_folders[i], NULL), i ? NULL : data, i ? 0 : len, 0);
+	zk_multi_of(zk, call, zk_on_made);
+}
+
+/* ---- messages ---- */
+
+struct zk_mail {
+	const char *name, *end; /* TEXT~NUMBER */
+	long number;
+};
+
+static int zk_compare_mail(const void *a, const void *b)
+{
+	const struct zk_mail *x = a, *y = b;
+
+	return (x->number > y->number) - (x->number < y->number);
+}
+
+static void zk_deliver(struct zookeeper *zk, const char *name, const char *end)
+{
+	char *encoded = store_need(strndup(name, (size_t)(end - name))), *text = zk_decode(encoded), *path, *box;
+	struct zk_call *call = zk_call(zk, NULL);
+
+	box = zk_path(zk->root, ZK_MAILBOX, zk->store->host);
+	if (asprintf(&path, "%s/%s", box, name) < 0)
+		store_need(NULL);
+	zk_delete(call, path);
+	free(path);
+	free(box);
+	free(encoded);
+	if (text)
+		zk->store->news->message(zk->store, text, strlen(text));
+	free(text);
+}
+
+static void zk_on_mail(struct zk_call *call, int rc, const struct String_vector *names, const struct Stat *stat)
+{
+	struct zookeeper *zk = call->zk;
+	struct zk_session *session = zk->session;
+	struct zk_mail *mail;
+
+	(void)stat;
+	if (rc != ZOK) {
+		store_fail(zk->store, "its messages cannot be read: %s", zerror(rc));
+		return;
+	}
+	if (!zk->up) {
+		uv_timer_stop(&zk->limit);
+		zk->up = true;
+		zk->store->news->connected(zk->store);
+	}
+	mail = store_need(calloc((size_t)names->count + 1, sizeof(*mail)));
+	for (int i = 0; i < names->count; i++) {
+		const char *end = strrchr(names->data[i], '~');
+
+		mail[i] = (struct zk_mail){names->data[i], end ? end : names->data[i], end ? atol(end + 1) : 0};
+	}
+	qsort(mail, (size_t)names->count, sizeof(*mail), zk_compare_mail);
+	for (int i = 0; i < names->count && zk->session == session; i++)
+		zk_deliver(zk, mail[i].name, mail[i].end);
+	free(mail);
+}
+
+void zk_read_mail(struct zookeeper *zk)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+	char *path = zk_path(zk->root, ZK_MAILBOX, zk->store->host);
+
+	call->on_names = zk_on_mail;
+	zk_names(call, path, true);
+	free(path);
+}
+
+/* ---- which memory ---- */
+
+static void zk_on_mailbox(struct zk_call *call, int rc, int at, const struct Stat *stat)
+{
+	(void)at;
+	(void)stat;
+	if (rc == ZOK || rc == ZNODEEXISTS)
+		zk_read_mail(call->zk);
+	else
+		zk_failed(call->zk, rc, call->kept[0]);
+}
+
+static void zk_make_mailbox(struct zookeeper *zk)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+
+	zk_op_create(call, zk_path(zk->root, ZK_MAILBOX, zk->store->host), NULL, 0, 0);
+	zk_multi_of(zk, call, zk_on_mailbox);
+}
+
+static void zk_on_forgotten(struct zk_call *call, int rc, int at, const struct Stat *stat)
+{
+	(void)at;
+	(void)stat;
+	if (rc == ZOK)
+		zk_make_mailbox(call->zk);
+	else if (rc == ZBADVERSION) /* another host has written, perhaps because it saw the same */
+		zk_start(call->zk);
+	else
+		zk_failed(call->zk, rc, call->kept[0]);
+}
+
+/* Copies what the record has, with another memory. False: dflock did not write it. */
+static bool zk_copy_record(const char *data, int len, char **copy, size_t *copy_len)
+{
+	FILE *f = store_need(open_memstream(copy, copy_len));
+	struct zk_reader r;
+	bool good = zk_read_begin(&r, data, len);
+	int more = 0;
+
+	zk_write_begin(f);
+	zk_write_memory(f);
+	while (good && (more = zk_read(&r)) > 0)
+		if (strcmp(r.tag, "memory") != 0)
+			zk_write(f, r.tag, r.value, r.len);
+	if (fclose(f) != 0)
+		store_need(NULL);
+	return good && more == 0;
+}
+
+/*
+ * An ensemble that counts less than it did has another memory, though the tree is there: it was restored. Then the memory gets
+ * another name, for every host.
+ */
+static void zk_on_record(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
+{
+	struct zookeeper *zk = call->zk;
+	struct zk_call *forget;
+	char *copy;
+	size_t copy_len;
+
+	if (rc != ZOK) {
+		zk_failed(zk, rc, zk->root);
+		return;
+	}
+	if (!zk_copy_record(data, len, &copy, &copy_len)) {
+		free(copy);
+		store_reject(zk->store,
+			     "%s/store was not written by this version of dflock: set another path, or remove the tree "
+			     "(zkCli.sh deleteall %s)",
+			     zk->root, zk->root);
+	} else if (zk->behind) {
+		zk->behind = false;
+		forget = zk_call(zk, NULL);
+		zk_op_set(forget, zk_path(zk->root, ZK_STORE, NULL), copy, copy_len, stat->version);
+		zk_multi_of(zk, forget, zk_on_forgotten);
+	} else {
+		free(copy);
+		zk_make_mailbox(zk);
+	}
+}
+
+static void zk_on_clock(struct zk_call *call, int rc, int at, const struct Stat *stat)
+{
+	struct zookeeper *zk = call->zk;
+	struct zk_call *get;
+	char *path;
+
+	if (rc == ZNONODE && at == 0) {
+		zk_make(zk);
+	} else if (rc != ZOK) {
+		zk_failed(zk, rc, zk->root);
+	} else {
+		zk->behind = stat->mzxid < zk->clock.zxid;
+		zk->clock.zxid = 0;
+		zk_saw(zk, stat);
+		get = zk_call(zk, NULL);
+		path = zk_path(zk->root, ZK_STORE, NULL);
+		get->on_data = zk_on_record;
+		zk_get(get, path);
+		free(path);
+	}
+}
+
+/* The leader writes the clock: what this session reads from now on is not older than that. */
+void zk_start(struct zookeeper *zk)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+
+	zk_op_set(call, zk_path(zk->root, ZK_CLOCK, NULL), NULL, 0, -1);
+	for (int i = 0; i < FOLDERS; i++)
+		zk_op_check(call, zk_path(zk->root, zk_folders[i], NULL), -1);
+	zk_multi_of(zk, call, zk_on_clock);
+}

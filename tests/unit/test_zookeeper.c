@@ -1,0 +1,316 @@
+/* store/zookeeper/: store.h against an ensemble of three ZooKeepers of one's own, on free ports of 127.0.0.1. */
+#define STORE_HOSTS_OTHER_SERVER
+#include "tests/unit/store_course.h"
+#include "tests/unit/store_race.h"
+
+#include <arpa/inet.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <zookeeper/zookeeper.h>
+
+#define SERVERS 3
+
+static char dir[SUITE_PATH_BYTES], ensemble[128], path[32] = "/dflock";
+static struct server_of {
+	int port, ports[2];
+	pid_t pid;
+} servers[SERVERS];
+
+/* ---- servers ---- */
+
+static int free_port(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert(bind(fd, (struct sockaddr *)&at, len) == 0 && getsockname(fd, (struct sockaddr *)&at, &len) == 0);
+	close(fd);
+	return ntohs(at.sin_port);
+}
+
+static void configure(int n)
+{
+	char file[128], command[256];
+	FILE *f;
+
+	snprintf(command, sizeof(command), "mkdir -p %s/%d && echo %d >%s/%d/myid", dir, n, n + 1, dir, n);
+	ck_assert_int_eq(system(command), 0);
+	snprintf(file, sizeof(file), "%s/%d/zoo.cfg", dir, n);
+	f = fopen(file, "w");
+	fprintf(f,
+		"tickTime=500\ninitLimit=20\nsyncLimit=4\ndataDir=%s/%d\nclientPort=%d\nclientPortAddress=127.0.0.1\n"
+		"admin.enableServer=false\n4lw.commands.whitelist=srvr\nmaxClientCnxns=0\n",
+		dir, n, servers[n].port);
+	for (int i = 0; i < SERVERS; i++)
+		fprintf(f, "server.%d=127.0.0.1:%d:%d\n", i + 1, servers[i].ports[0], servers[i].ports[1]);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+static void start_server(int n)
+{
+	pid_t parent = getpid();
+
+	servers[n].pid = fork();
+	if (servers[n].pid)
+		return;
+	char file[128];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(126);
+	snprintf(file, sizeof(file), "%s/%d/log", dir, n);
+	int log = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	dup2(log, 1);
+	dup2(log, 2);
+	snprintf(file, sizeof(file), "%s/%d/zoo.cfg", dir, n);
+	execl("/usr/bin/java", "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+	      "-Dlog4j.rootLogger=WARN,CONSOLE", "-cp", "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar",
+	      "org.apache.zookeeper.server.quorum.QuorumPeerMain", file, NULL);
+	_exit(127);
+}
+
+/* "leader", "follower", or "". */
+static const char *mode_of(int n)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct timeval limit = {.tv_usec = 500000};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	char text[1024] = "";
+	size_t len = 0;
+
+	at.sin_port = htons((uint16_t)servers[n].port);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0 && send(fd, "srvr", 4, MSG_NOSIGNAL) == 4)
+		for (ssize_t got; (got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0;)
+			len += (size_t)got;
+	close(fd);
+	return strstr(text, "Mode: leader") ? "leader" : strstr(text, "Mode: follower") ? "follower" : "";
+}
+
+static int leader(void)
+{
+	for (int64_t limit = server_clock_ms() + 40000;;) {
+		for (int i = 0; i < SERVERS; i++)
+			if (servers[i].pid > 0 && strcmp(mode_of(i), "leader") == 0)
+				return i;
+		ck_assert(server_clock_ms() < limit);
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+	}
+}
+
+static void wait_for_all(void)
+{
+	for (int i = 0; i < SERVERS; i++)
+		for (int64_t limit = server_clock_ms() + 40000; !*mode_of(i);) {
+			ck_assert_msg(server_clock_ms() < limit, "server %d does not answer: see %s", i, dir);
+			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+		}
+}
+
+/* It may be another process's child. */
+static void kill_server(int n)
+{
+	kill(servers[n].pid, SIGKILL);
+	waitpid(servers[n].pid, NULL, 0);
+	servers[n].pid = 0;
+	for (int64_t limit = server_clock_ms() + 10000; *mode_of(n);)
+		ck_assert(server_clock_ms() < limit);
+}
+
+static void make_servers(void)
+{
+	suite_make_folder(dir, "/dev/shm");
+	for (int i = 0; i < SERVERS; i++)
+		servers[i] = (struct server_of){free_port(), {free_port(), free_port()}, 0};
+	for (int i = 0; i < SERVERS; i++) {
+		configure(i);
+		start_server(i);
+	}
+	wait_for_all();
+}
+
+static void remove_servers(void)
+{
+	char command[128];
+
+	for (int i = 0; i < SERVERS; i++)
+		if (servers[i].pid > 0)
+			kill_server(i);
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* ---- as somebody else ---- */
+
+static zhandle_t *other;
+
+static void other_turn(int ms)
+{
+	int fd, interest;
+	struct timeval wait;
+
+	if (zookeeper_interest(other, &fd, &interest, &wait) != ZOK)
+		return;
+	fd_set in, out;
+	FD_ZERO(&in);
+	FD_ZERO(&out);
+	if (fd >= 0 && interest & ZOOKEEPER_READ)
+		FD_SET(fd, &in);
+	if (fd >= 0 && interest & ZOOKEEPER_WRITE)
+		FD_SET(fd, &out);
+	select(fd + 1, &in, &out, NULL, &(struct timeval){.tv_usec = ms * 1000});
+	int events = (fd >= 0 && FD_ISSET(fd, &in) ? ZOOKEEPER_READ : 0) |
+		     (fd >= 0 && FD_ISSET(fd, &out) ? ZOOKEEPER_WRITE : 0);
+	zookeeper_process(other, events);
+}
+
+static int other_rc;
+static bool other_done;
+static char **other_names;
+static int other_count;
+static void other_on_void(int rc, const void *arg)
+{
+	other_rc = rc;
+	other_done = true;
+}
+static void other_on_stat(int rc, const struct Stat *stat, const void *arg) { other_on_void(rc, arg); }
+static void other_on_names(int rc, const struct String_vector *names, const void *arg)
+{
+	other_count = rc == ZOK ? names->count : 0;
+	other_names = calloc((size_t)other_count + 1, sizeof(*other_names));
+	for (int i = 0; i < other_count; i++)
+		other_names[i] = strdup(names->data[i]);
+	other_on_void(rc, arg);
+}
+
+#define other_call(call)                                                                                               \
+	({                                                                                                             \
+		other_done = false;                                                                                    \
+		ck_assert_int_eq(call, ZOK);                                                                           \
+		for (int64_t limit = server_clock_ms() + LIMIT_MS; !other_done;) {                                     \
+			ck_assert(server_clock_ms() < limit);                                                          \
+			other_turn(20);                                                                                \
+		}                                                                                                      \
+		other_rc;                                                                                              \
+	})
+
+static void other_start(void)
+{
+	zoo_set_debug_level(0);
+	other = zookeeper_init(ensemble, NULL, 10000, NULL, NULL, 0);
+	ck_assert_ptr_nonnull(other);
+	for (int64_t limit = server_clock_ms() + 20000; zoo_state(other) != ZOO_CONNECTED_STATE;) {
+		ck_assert(server_clock_ms() < limit);
+		other_turn(20);
+	}
+}
+
+static void other_remove(const char *at)
+{
+	other_call(zoo_aget_children(other, at, 0, other_on_names, NULL));
+	char **names = other_names;
+	int count = other_count;
+
+	for (int i = 0; i < count; i++) {
+		char below[4096];
+
+		snprintf(below, sizeof(below), "%s/%s", at, names[i]);
+		other_remove(below);
+		free(names[i]);
+	}
+	free(names);
+	other_call(zoo_adelete(other, at, -1, other_on_void, NULL));
+}
+
+static const char *at(const char *below)
+{
+	static char whole[256];
+
+	snprintf(whole, sizeof(whole), "%s%s", path, below);
+	return whole;
+}
+
+/* ---- around each test ---- */
+
+static char setting[256];
+
+static void begin(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	snprintf(ensemble, sizeof(ensemble), "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", servers[0].port, servers[1].port,
+		 servers[2].port);
+	for (int i = 0; i < SERVERS; i++) /* it ended with a test that had started it */
+		if (!*mode_of(i))
+			start_server(i);
+	wait_for_all();
+	other_start();
+	other_remove(path);
+	snprintf(setting, sizeof(setting), "%s%s", ensemble, path);
+	config = (struct config_store){.zookeeper = setting, .connect_ms = 4000};
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	uv_timer_init(&loop, &tick);
+	uv_timer_start(&tick, on_tick, 2, 2);
+	a = b = (struct host){.id = ""};
+}
+
+static void end(void)
+{
+	stop(&a);
+	stop(&b);
+	uv_close((uv_handle_t *)&tick, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	zookeeper_close(other);
+}
+FIXTURE_ONCE(make_servers, remove_servers)
+FIXTURE(begin, end)
+
+/* ---- many hosts at once ---- */
+
+static const struct {
+	unsigned names;
+} races[] = {{1}, {16}, {4}};
+
+TEST_EACH(many_hosts_want_the_same, ROWS(races)) { ck_assert_uint_eq(race(races[_i].names, 0, NULL), 0); }
+
+static void kill_the_leader(unsigned n)
+{
+	int first = leader();
+
+	kill_server(first);
+	ck_assert_int_ne(leader(), first);
+	start_server(first);
+}
+
+static const struct {
+	unsigned names;
+} kills[] = {{1}, {16}};
+
+TEST_EACH(a_leader_that_is_killed, ROWS(kills))
+{
+	ck_assert_uint_ge(race(kills[_i].names, 2, kill_the_leader), 1);
+	wait_for_all();
+}
+
+/* ---- what somebody else wrote ---- */
+
+static const struct {
+	const char *remove, *set, *line;
+} wrongs[] = {
+	{"/locks", NULL, "a part is missing: remove the rest"},
+	{"/messages", NULL, "a part is missing: remove the rest"},
+	{NULL, "/store", "was not written by this version of dflock"},
+};
+
+TEST_EACH(what_will_not_do_is_refused, ROWS(wrongs))
+{
+	start_both();
+	stop(&a);
+	stop(&b);
+	if (wrongs[_i].remove)
+		other_remove(at(wrongs[_i].remove));
+	else
+		ck_assert_int_eq(other_call(zoo_aset(other, at(wrongs[_i].set), "hello", 5, -1, other_on_stat, NULL)), ZOK);
+	refused(&a, wrongs[_i].line);
+}
