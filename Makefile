@@ -146,6 +146,7 @@ $(BUILD)/unit/test_zookeeper: LIBS += $(LUA_LIBS) $(LIBS_zookeeper)
 $(BUILD)/unit/test_replay: $(REPLAY)
 $(BUILD)/unit/test_replay: LIBS += $(LUA_LIBS)
 $(BUILD)/cli/status_page.o: cli/status.html
+$(BUILD)/cli/doctor.o: store/postgresql/schema.sql
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: $(CLI)
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: LIBS += $(CLI_LIBS)
 $(BUILD)/unit/test_growth.o: private CFLAGS += -fsanitize-coverage=trace-pc # counts the basic blocks that run

@@ -133,6 +133,17 @@ static bool check_tls(const struct config *config)
 	return ret == 0 || harmless;
 }
 
+static bool check_engine(const struct config *config)
+{
+	const char *engine = config_engine(&config->store);
+	char path[PATH_MAX], why[CLI_LINE_BYTES];
+	int ret = engine ? config_find_engine(engine, path, why, sizeof(why)) : 0;
+
+	if (ret < 0)
+		cli_error("%s: %s", config->path, why);
+	return ret == 0;
+}
+
 int cmd_check(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
@@ -164,6 +175,7 @@ int cmd_check(int argc, char **argv)
 	}
 	all = check_command(config);
 	all &= check_tls(config);
+	all &= check_engine(config);
 	for (int i = argc - count; i < argc; i++)
 		all &= check_one(config, argv[i], require, rows);
 	if (json) {

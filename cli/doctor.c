@@ -101,11 +101,34 @@ static void acl_print(const char *user, const char *beyond, const struct config 
 	putchar('\n');
 }
 
+/* For psql. What the role needs is in the schema, which was made with the rights of another role. */
+__asm__(".pushsection .rodata\n"
+	"acl_schema:\n"
+	".incbin \"store/postgresql/schema.sql\"\n"
+	".byte 0\n"
+	".popsection\n");
+extern const char acl_schema[];
+
+static void acl_postgresql(void)
+{
+	puts("-- For psql in the database that has the schema dflock. The role is the one that user= names. Write the password\n"
+	     "-- for PASSWORD, and the same one into the file that password_file names; leave create role out where it is there.\n"
+	     "\\set role " ACL_USER "\n"
+	     "create role :role login password 'PASSWORD';");
+	for (const char *line = acl_schema; *line; line += strcspn(line, "\n"), line += *line == '\n')
+		if (strncmp(line, "grant ", 6) == 0)
+			printf("%.*s\n", (int)strcspn(line, "\n"), line);
+}
+
 int doctor_acl(const struct config *config)
 {
 	const struct config_store *store = config ? &config->store : NULL;
 	const char *words[RIGHTS_MAX];
 
+	if (store && config_engine(store)) {
+		acl_postgresql();
+		return CLI_OK;
+	}
 	puts("# On the server, and on each replica, which may become the master. Write the password for PASSWORD, and the same");
 	puts("# one into the file that password_file names. Then ACL SAVE, or CONFIG REWRITE where there is no aclfile.");
 	acl_print(store && store->user ? store->user : ACL_USER, " " RIGHTS_KEYS " " RIGHTS_CHANNELS, config, words,

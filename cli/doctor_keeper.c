@@ -107,6 +107,31 @@ static void check_same_config(struct doctor *d, const json_t *status)
 			    field_text(rules, "why"));
 }
 
+/* The same for what libpq says when it cannot connect. */
+static const char *postgresql_advice(const char *why)
+{
+	static const char *const known[][2] = {
+		{"Connection refused", "start the server there, or correct `postgresql` in the configuration"},
+		{"No such file or directory", "start the server there, or correct `postgresql` in the configuration"},
+		{"could not translate host name",
+		 "correct `postgresql` in the configuration, or the name service of this machine"},
+		{"no password supplied", "write it into a file that password_file names"},
+		{"password authentication failed", "correct the file that password_file names, or the role's password"},
+		{"no pg_hba.conf entry", "let this host in there (pg_hba.conf)"},
+		{"too many c", "each host needs a connection: raise max_connections or the role's limit"},
+		{"role \"", "`dflock doctor --acl` prints what makes the role, and user= names it"},
+		{"database \"", "create the database, or correct dbname= in `postgresql`"},
+		{"certificate", "correct sslmode=, sslrootcert= and so on in `postgresql`"},
+		{"no connection within", "is the server up, and does a firewall drop packets to it?"},
+		{"no answer within", "the server hangs or has too much to do: look at its log"},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (strstr(why, known[i][0]))
+			return known[i][1];
+	return "";
+}
+
 /* Advice for the reasons that do not say what to do; "": none. Reasons that the server itself gives do. */
 static const char *store_advice(const char *why)
 {
@@ -136,10 +161,12 @@ static void check_store(struct doctor *d, const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store"), *cluster = json_object_get(status, "cluster");
 	int64_t ttl_ms = field_number(store, "ttl_ms"), cluster_ttl_ms = field_number(cluster, "ttl_ms");
+	bool redis = strcmp(field_text(store, "engine"), "redis") == 0;
 	char time[SHOW_TIME_BYTES], other[SHOW_TIME_BYTES];
 
 	if (!field_flag(store, "up")) {
-		const char *why = field_text(store, "error"), *advice = store_advice(why);
+		const char *why = field_text(store, "error"),
+			   *advice = redis ? store_advice(why) : postgresql_advice(why);
 
 		doctor_find(d, FINDING_PROBLEM, "the store %s is not usable, and locks are refused: %s%s%s",
 			    field_text(store, "server"), *why ? why : "it has not answered yet; try again",
@@ -150,8 +177,9 @@ static void check_store(struct doctor *d, const json_t *status)
 		doctor_find(d, FINDING_PROBLEM, "the store %s answers, version %s, but takes no new locks: %s",
 			    field_text(store, "server"), field_text(store, "version"), field_text(store, "refuses"));
 	else
-		doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written and evicts no leases",
-			    field_text(store, "server"), field_text(store, "version"));
+		doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written%s",
+			    field_text(store, "server"), field_text(store, "version"),
+			    redis ? " and evicts no leases" : "");
 	if (*field_text(store, "risk"))
 		doctor_find(d, FINDING_WARNING, "the store %s: %s", field_text(store, "server"),
 			    field_text(store, "risk"));

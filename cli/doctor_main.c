@@ -50,6 +50,18 @@ static void check_installation(struct doctor *d)
 		doctor_find(d, FINDING_OK, "the net's program is %s", path);
 }
 
+/* What the store needs, and not every installation has. */
+static void check_object(struct doctor *d)
+{
+	const char *engine = d->config ? config_engine(&d->config->store) : NULL;
+	char path[PATH_MAX], why[CLI_LINE_BYTES];
+
+	if (engine && config_find_engine(engine, path, why, sizeof(why)) < 0)
+		doctor_find(d, FINDING_PROBLEM, "%s", why);
+	else if (engine)
+		doctor_find(d, FINDING_OK, "the store's engine is %s", path);
+}
+
 static void check_config(struct doctor *d)
 {
 	char why[CLI_LINE_BYTES];
@@ -115,7 +127,8 @@ static int cmd_doctor(int argc, char **argv)
 	static const struct argp_option known[] = {
 		{"config", 'c', "FILE", 0, "go by FILE instead of the configuration that would be used", 0},
 		{"json", 'j', NULL, 0, "print what was found for programs", 0},
-		{"acl", 0x100, NULL, 0, "only print the rights that dflock needs in the store, as Redis commands", 0},
+		{"acl", 0x100, NULL, 0,
+		 "only print the rights that dflock needs in the store, as Redis commands or as SQL", 0},
 		{0}};
 	struct doctor d = {.config = NULL};
 	const char *file = NULL;
@@ -128,6 +141,7 @@ static int cmd_doctor(int argc, char **argv)
 	d.found = json ? json_array() : NULL;
 	check_installation(&d);
 	check_config(&d);
+	check_object(&d);
 	doctor_tls(&d);
 	doctor_keeper(&d);
 	doctor_replicas(&d);

@@ -244,7 +244,7 @@ void doctor_replicas(struct doctor *d)
 {
 	struct master master = {.known = false};
 
-	if (!d->config || (d->config->store.tls.on && !d->tls))
+	if (!d->config || config_engine(&d->config->store) || (d->config->store.tls.on && !d->tls))
 		return;
 	if (d->config->store.cluster) {
 		check_nodes(d);

@@ -309,6 +309,11 @@ const char *store_risk(const struct store *s)
 	return s->risk_unseen ? NULL : s->risk;
 }
 
+const char *store_engine_name(const struct store *s)
+{
+	return s->engine->name;
+}
+
 const char *store_server(const struct store *s)
 {
 	return s->server;

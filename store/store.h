@@ -196,8 +196,9 @@ bool store_in_grace(const struct store *s);           /* as last seen */
 const char *store_last_error(const struct store *s);  /* why it is down, one line; "" */
 const char *
 store_trouble(const struct store *s); /* for messages: "is not reachable", or "cannot be used" (it answers) */
-const char *store_version(const struct store *s); /* of the server, as last seen; "" */
-const char *store_server(const struct store *s);  /* for people: host:port, the socket, or "master at host:port" */
+const char *store_version(const struct store *s);     /* of the server, as last seen; "" */
+const char *store_engine_name(const struct store *s); /* "redis", or the setting that names another one */
+const char *store_server(const struct store *s);      /* for people: host:port, the socket, or "master at host:port" */
 
 /* What was asked since store_new(); none of it ever goes back. */
 #define STORE_OPERATIONS 16 /* the scripts, and "other": all other commands of requests */

@@ -338,8 +338,8 @@ static json_t *store_json(struct keeper *k)
 	int64_t left = (k->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(k->store);
 
-	return json_pack("{s:o,s:b,s:s,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "server",
-			 picture_text(store_server(k->store)), "up", store_is_up(k->store), "trouble",
+	return json_pack("{s:s,s:o,s:b,s:s,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "engine", store_engine_name(k->store),
+			 "server", picture_text(store_server(k->store)), "up", store_is_up(k->store), "trouble",
 			 store_is_up(k->store) ? "" : store_trouble(k->store), "error",
 			 picture_text(store_last_error(k->store)), "version", store_version(k->store), "incarnation",
 			 store_incarnation(k->store), "grace", grace, "grace_left_ms",

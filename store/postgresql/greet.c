@@ -18,6 +18,8 @@
 #include "store/postgresql/postgresql.h"
 
 #define FORMAT "1"
+#define MADE   "run postgresql.sql (dflock.conf(5), POSTGRESQL)"
+#define ANEW   "stop all hosts, drop schema dflock cascade, and " MADE
 
 /* A lock that does not come is no reason to wait for as long as others wait for this session's answer. */
 void postgresql_greet(struct postgresql *p)
@@ -81,7 +83,7 @@ static const char *greet_wrong(const struct postgresql *p, const PGresult *resul
 
 	snprintf(pid, sizeof(pid), "%d", PQbackendPID(p->conn));
 	if (PQntuples(result) != 1)
-		return "its function dflock.hello() says nothing: run schema.sql in an empty database";
+		return "its function dflock.hello() says nothing: " ANEW;
 	if (strcmp(PQgetvalue(result, 0, RECOVERY), "false") != 0)
 		return "it is a standby, which may only be read: set the address of the primary";
 	if (strcmp(PQgetvalue(result, 0, FSYNC), "on") != 0)
@@ -114,11 +116,11 @@ bool postgresql_greeted(struct postgresql *p, enum postgresql_step step, const P
 		return greet_on_hello(p, result);
 	if (step == STEP_SET) {
 		if (PQntuples(result) != 1)
-			store_reject(p->store,
-				     "its table dflock.about has not one row: run schema.sql in an empty database");
+			store_reject(p->store, "its table dflock.about has not one row: " ANEW);
+		else if (atoi(PQgetvalue(result, 0, 0)) > atoi(FORMAT))
+			store_reject(p->store, "its schema is of a newer dflock: install that version on this host");
 		else if (strcmp(PQgetvalue(result, 0, 0), FORMAT) != 0)
-			store_reject(p->store,
-				     "its schema is of another version: run the schema.sql of this version of dflock");
+			store_reject(p->store, "its schema is of an older dflock: " ANEW);
 		else
 			greet_hello(p);
 		return false;
@@ -129,18 +131,19 @@ bool postgresql_greeted(struct postgresql *p, enum postgresql_step step, const P
 
 void postgresql_explain(struct postgresql *p, const PGresult *result)
 {
-	static const char schema[] = "it has no schema of dflock's, or half of one (run schema.sql)";
+	static const char schema[] = "it has half a schema: " ANEW;
 	static const struct {
 		const char *code, *what;
 		bool away; /* it has not answered: it is not reachable */
 	} known[] = {
-		{"42P01", schema, false},
+		{"42P01", "it has no schema dflock, or half of one: " MADE, false},
 		{"42883", schema, false},
-		{"3F000", schema, false},
+		{"3F000", "it has no schema dflock: " MADE, false},
 		{"42703", schema, false},
 		{"42804", schema, false},
-		{"42501", "the role lacks a right (run schema.sql with it as role)", false},
-		{"25006", "it may only be read (set the address of the primary)", false},
+		{"42501", "the role lacks a right, which `dflock doctor --acl` prints", false},
+		{"25006", "it may only be read: set the address of the primary, and no default_transaction_read_only",
+		 false},
 		{"53100", "its disk is full", false},
 		{"DF001", "its settings will not do", false},
 		{"57", "the server ends", true},

@@ -17,7 +17,7 @@ void postgresql_fail(struct postgresql *p, bool answers, const char *what, const
 	snprintf(line, sizeof(line), "%.*s", (int)strcspn(said, "\n"), said);
 	for (char *c = line; *c; c++)
 		*c = (unsigned char)*c < ' ' || *c == 127 ? '?' : *c;
-	if (answers)
+	if (answers || strstr(said, "FATAL:")) /* a server that refuses a connection answers, too */
 		store_reject(p->store, "%s: %s", what, line);
 	else
 		store_fail(p->store, "%s: %s", what, line);

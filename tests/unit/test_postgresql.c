@@ -260,12 +260,12 @@ TEST_EACH(many_hosts_want_the_same, ROWS(races))
 static const struct {
 	const char *sql, *line;
 } wrongs[] = {
-	{"update dflock.about set format = 2", "its schema is of another version"},
-	{"drop schema dflock cascade", "it has no schema of dflock's, or half of one (run schema.sql)"},
-	{"drop function dflock.load", "it has no schema of dflock's, or half of one (run schema.sql)"},
+	{"update dflock.about set format = 2", "its schema is of a newer dflock"},
+	{"drop schema dflock cascade", "it has no schema dflock, or half of one: run postgresql.sql"},
+	{"drop function dflock.load", "it has half a schema: stop all hosts"},
 	{"delete from dflock.about", "its table dflock.about has not one row"},
 	{"alter role dflock set default_transaction_read_only = on", "it may only be read"},
-	{"revoke update on dflock.cell from dflock", "the role lacks a right (run schema.sql with it as role)"},
+	{"revoke update on dflock.cell from dflock", "the role lacks a right, which"},
 };
 
 TEST_EACH(what_will_not_do_is_refused, ROWS(wrongs))
