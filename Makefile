@@ -33,10 +33,11 @@ CORE_OBJ := $(CORE_SRC:%.c=$(BUILD)/%.o)
 CORE     := $(BUILD)/libcore.a
 # The rules in Debian's Lua: for engines, the simulator, and tests.
 REPLAY   := $(BUILD)/store/replay/replay.o
-LUA_LIBS := $(shell $(PKG_CONFIG) --libs lua5.4 2>/dev/null)
+LUA      := $(firstword $(foreach l,lua5.4 lua,$(shell $(PKG_CONFIG) --atleast-version=5.4 $l 2>/dev/null && echo $l)) lua5.4)
+LUA_LIBS := $(shell $(PKG_CONFIG) --libs $(LUA) 2>/dev/null)
 # Engines but Redis': an object each, which the keeper loads. ENGINES: those whose libraries are here.
-PKGS_postgresql := libpq lua5.4
-PKGS_zookeeper := lua5.4
+PKGS_postgresql := libpq $(LUA)
+PKGS_zookeeper := $(LUA)
 LIBS_zookeeper := -lzookeeper_st# of which pkg-config knows nothing
 ENGINES  := $(foreach e,postgresql $(if $(findstring /,$(shell $(CC) -print-file-name=libzookeeper_st.so)),zookeeper),$(if $(shell \
             $(PKG_CONFIG) --exists $(PKGS_$e) 2>/dev/null && echo yes),$e,$(info dflock-$e.so is not \
@@ -135,7 +136,7 @@ $(BUILD)/%.o: %.c Makefile $(BUILD)/prefix
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(PKG_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/store/scripts.o: $(wildcard store/rules/*.lua)
 $(REPLAY) $(BUILD)/engine/store/replay/replay.o: store/replay/replay.lua
-$(REPLAY): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags lua5.4 2>/dev/null))
+$(REPLAY): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags $(LUA) 2>/dev/null))
 POSTGRESQL := $(patsubst %.c,$(BUILD)/%.o,$(wildcard store/postgresql/*.c))
 $(BUILD)/unit/test_postgresql: $(POSTGRESQL) $(REPLAY)
 $(BUILD)/unit/test_postgresql.o: PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags libpq 2>/dev/null))
@@ -324,9 +325,9 @@ install: all ## install under PREFIX (DESTDIR)
 	install -D -m 755 $(BUILD)/dflock-commands $(DESTDIR)$(PREFIX)/libexec/dflock-commands
 	install -D -m 755 $(BUILD)/dflock-doctor $(DESTDIR)$(PREFIX)/libexec/dflock-doctor
 	$(if $(NET),install -D -m 755 $(NET) $(DESTDIR)$(PREFIX)/libexec/dflock-net)
-	$(foreach e,$(ENGINES),install -D -m 644 $(BUILD)/dflock-$e.so $(DESTDIR)$(PREFIX)/libexec/dflock-$e.so
-	$(if $(wildcard store/$e/schema.sql),install -D -m 644 store/$e/schema.sql $(DESTDIR)$(PREFIX)/share/dflock/$e.sql)
-	)install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
+	for e in $(ENGINES); do install -D -m 644 $(BUILD)/dflock-$$e.so $(DESTDIR)$(PREFIX)/libexec/dflock-$$e.so || exit 1; \
+	  [ ! -e store/$$e/schema.sql ] || install -D -m 644 store/$$e/schema.sql $(DESTDIR)$(PREFIX)/share/dflock/$$e.sql || exit 1; done
+	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
 	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf
 	install -D -m 644 packaging/bash-completion/dflock $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dflock
@@ -339,7 +340,7 @@ install: all ## install under PREFIX (DESTDIR)
 	[ -n "$(DESTDIR)" ] || ldconfig || echo 'ldconfig failed: LD_PRELOAD needs the whole path $(LIBDIR)/libdflock.so'
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(LIBDIR)/libdflock.so $(DESTDIR)$(ZSHDIR)/_dflock
-	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock libexec/dflock-commands libexec/dflock-doctor libexec/dflock-net lib/systemd/system/dflock.service \
+	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock libexec/dflock-commands libexec/dflock-doctor libexec/dflock-net libexec/dflock-*.so share/dflock/*.sql lib/systemd/system/dflock.service \
 	  lib/tmpfiles.d/dflock.conf share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
 	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus

@@ -9,8 +9,13 @@ import threading
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BUILD, Host, Redis  # noqa: E402
+from harness import BUILD, Host, Postgresql, Redis  # noqa: E402
 from harness.wait import wait_longer  # noqa: E402
+
+# The engine of the store in tests that ask for `redis` or make_host. Those that are about Redis itself are skipped with another one.
+STORE = os.environ.get("DFLOCK_TEST_STORE", "redis")
+OF_REDIS = {"proxy": "the proxy speaks Redis' protocol", "make_nodes": "is about replicas of Redis", "serve": "is about TLS to Redis"}
+
 
 def hear_signals():
     """A shell without job control lets what it starts in the background ignore these, and programs inherit that."""
@@ -35,12 +40,17 @@ def pytest_configure(config):
         pytest.exit(f"users other than root may not enter {closed}, and many tests are of what they do: have the checkout elsewhere", 2)
     config.addinivalue_line("markers", "alone: needs the machine for itself")
     config.addinivalue_line("markers", "punctual: is about being in time, and leaves the machine to others of its kind")
+    config.addinivalue_line("markers", "of_redis(reason): is about Redis itself, and skipped with another engine of the store")
     config.addinivalue_line("markers", "long: takes so long that it must begin first")
 
 
 def pytest_collection_modifyitems(config, items):
     """If several tests run at a time, no long one should begin when the others are about to end. xdist gives each worker a stretch of the
     list at the beginning, a quarter of what it would be if all were given away: the long tests stand at the beginnings of these, a few each."""
+    for item in items if STORE != "redis" else ():
+        marks = [mark.args[0] for mark in item.iter_markers("of_redis")]
+        for reason in marks + [OF_REDIS[name] for name in item.fixturenames if name in OF_REDIS]:
+            item.add_marker(pytest.mark.skip(reason=reason))
     is_long = [item.get_closest_marker("long") is not None for item in items]
     long = [item for item, is_it in zip(items, is_long) if is_it]
     short = [item for item, is_it in zip(items, is_long) if not is_it]
@@ -102,7 +112,8 @@ def folder():
 
 @pytest.fixture
 def redis(folder):
-    server = Redis(folder)
+    """The server of the store."""
+    server = {"redis": Redis, "postgresql": Postgresql}[STORE](folder)
     yield server
     server.stop()
 

@@ -15,6 +15,8 @@ from failover import attempt, reconnected
 from jobs import grows, job
 from keepers import held, opened
 
+pytestmark = pytest.mark.of_redis("is about a Redis Cluster")
+
 
 LEASE = "ttl_ms = 6000; linger_ms = 0;"  # a move takes less
 

@@ -15,6 +15,8 @@ from harness.metrics import value as metric
 from keepers import leases, opened
 from redis_keys import KEY, QUICK, Client, client, key_is_free, make, pair, token, value, waits_for_client  # noqa: F401
 
+pytestmark = pytest.mark.of_redis("is about redis_key")
+
 LOCKS = [("flock 0 ex nb", "flock 0 un"), ("flock 0 sh nb", "flock 0 un"), ("setlk 0 ex 0 0", "setlk 0 un 0 0"),
          ("setlk 0 sh 5 1", "setlk 0 un 5 1"), ("setlk 0 ex 0 0 ofd", "setlk 0 un 0 0 ofd")]
 NAMES = ["flock", "flock-shared", "posix", "posix-part-shared", "ofd"]

@@ -9,7 +9,7 @@ from keepers import opened
 from redis_keys import KEY, Client, rule, token, value
 from test_sentinel import Work, behind_is_first
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.of_redis("is about redis_key")]
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ from harness.processes import waits_for_lock
 from keepers import HOLD, kill_keeper, leases, opened
 from redis_keys import KEY, LEASE, QUICK, Client, client, key_is_free, make, token, value, waits_for_client  # noqa: F401
 
+pytestmark = pytest.mark.of_redis("is about redis_key")
+
 
 def holder(host):
     return Job(host, "flock", host.path("f"), "sh", "-c", HOLD).held()

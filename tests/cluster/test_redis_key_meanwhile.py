@@ -1,11 +1,14 @@
 """redis_key: the rule comes and goes while locks are held, and both worlds want the lock all the time."""
 import threading
 
+import pytest
 from harness import Job, text_of, wait_until, write_text
 
 from editing import read, write
 from keepers import HOLD, leases, opened
 from redis_keys import KEY, LEASE, QUICK, Client, client, key_is_free, make, token, value  # noqa: F401
+
+pytestmark = pytest.mark.of_redis("is about redis_key")
 
 RULE = '{ path = "%s/f"; name = "t/f"; }'
 

@@ -14,6 +14,8 @@ from failover import SHORT, attempt, reconnected
 from jobs import grows, is_frozen, job, size
 from keepers import held, opened
 
+pytestmark = pytest.mark.of_redis("is about Redis Sentinel")
+
 
 class Work:
     """A job under flock(1) that holds the lock and writes all the time."""

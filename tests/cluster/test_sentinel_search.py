@@ -10,6 +10,8 @@ from harness.nodes import MASTER
 from failover import QUICK, attempt, reconnected
 from keepers import opened
 
+pytestmark = pytest.mark.of_redis("is about Redis Sentinel")
+
 
 def test_an_idle_keeper_notices(make_nodes, host_at):
     """It has nothing to renew, and its connection stands: it asks the sentinels now and then."""

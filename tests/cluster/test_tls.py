@@ -13,6 +13,8 @@ from failover import LONG, attempt, reconnected
 from keepers import opened
 from tls import reasons, refused, settings
 
+pytestmark = pytest.mark.of_redis("is about TLS to Redis")
+
 
 def test_locks_exclude(serve, ca, host_at):
     server = serve(clients=True)

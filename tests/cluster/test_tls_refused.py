@@ -8,6 +8,8 @@ from harness.listener import Listener
 from failover import attempt
 from tls import reasons, refused, settings
 
+pytestmark = pytest.mark.of_redis("is about TLS to Redis")
+
 
 class Talker(Listener):
     """A server that sends something, again and again, and reads what comes."""

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import tempfile
 
+import pytest
+
 from .processes import children
 from .wait import wait_until
 
@@ -55,6 +57,7 @@ class Postgresql:
         os.makedirs(self.folder)
         own(self.folder)
         self.data = data or os.path.join(self.folder, "data")
+        self.socket = os.path.join(self.folder, ".s.PGSQL.5432")
         self.process = None
         if not data:
             os.chmod(folder, os.stat(folder).st_mode | 0o001)  # what the test keeps there is not the server's
@@ -86,6 +89,31 @@ class Postgresql:
         return subprocess.run(["psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-c", text, self.info(user, database)],
                               check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout.strip()
 
+    def command(self, *words):
+        """What tests ask a Redis that is their store, as far as there is the like here."""
+        def cell(what, and_field=""):
+            key = "'\\x%s'" % words[1].encode().hex()
+            return self.sql(f"select {what} from dflock.cell where key = {key} and value is not null {and_field}")
+
+        match words:
+            case ["FLUSHALL"]:
+                return self.sql("delete from dflock.cell; select dflock.forget()")
+            case ["EXISTS", _]:
+                return int(cell("count(*) > 0") == "t")
+            case ["HLEN", _]:
+                return int(cell("count(*)", "and substr(name, 1, 1) = '='"))
+            case ["HGET", "dflock:{0}:store", "fence"]:
+                return self.sql("select last_value from dflock.fence")
+            case ["HGET", _, field]:
+                return cell("convert_from(value, 'UTF8')", "and name = '\\x%s'" % ("=" + field).encode().hex()) or None
+            case ["TIME"]:
+                return self.sql("select floor(extract(epoch from clock_timestamp()))").split()
+            case _:
+                return pytest.skip(f"asks Redis itself: {words[0]}")
+
+    def commands_processed(self):
+        pytest.skip("counts Redis' commands")
+
     def make_schema(self, database="dflock"):
         subprocess.run(["psql", "-Xq", "-v", "ON_ERROR_STOP=1", "-v", "role=dflock", "-f", SCHEMA, self.info("postgres", database)], check=True)
 
@@ -114,7 +142,7 @@ class Postgresql:
                 self.signal(signal.SIGKILL)
             self.process.wait()
             self.process = None
-            for name in glob.glob(os.path.join(self.folder, ".s.PGSQL*")):
+            for name in glob.glob(self.socket + "*"):
                 os.unlink(name)
 
     def restart(self):
