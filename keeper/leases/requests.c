@@ -22,6 +22,7 @@
 #define PACE_LEAST_MS 50
 #define PACE_SAME_NS  (20 * NS_PER_MS) /* answers take now this long, now that */
 
+#define REASK_EACH_MS  20 /* of a host's requests that wait, one in this time */
 #define LIMIT_RETRY_MS 25 /* the first time, while unused ranges go back */
 
 static void keep_blockers(struct lease *lease, const struct store_reply *reply)
@@ -35,13 +36,35 @@ static void keep_blockers(struct lease *lease, const struct store_reply *reply)
 	lease->asking.blocker_count = reply->blocker_count;
 }
 
+/*
+ * Only a lost message makes it necessary to ask again, or a host that is to be called dead, which is asked about in time in any case. The server
+ * looks at all requests of the name each time. So a host asks no more than so often in all; and behind very many hosts, the first of which ask,
+ * each asks less often.
+ */
+static int64_t reask_after_ms(const struct lease *lease)
+{
+	struct keeper *k = lease_keeper(lease);
+	const struct lease_states *states = &k->lease_states;
+	const int64_t ttl_ms = k->config->lease.ttl_ms;
+	int64_t each_ms = (int64_t)REASK_EACH_MS *
+			  (states->count[WIRE_FLOCK][LEASE_ASKING] + states->count[WIRE_RECORD][LEASE_ASKING]);
+	int64_t ms = deadline_reask_ms(k);
+
+	if (lease->asking.blocker_count == STORE_MAX_BLOCKERS &&
+	    lease->asking.blockers[STORE_MAX_BLOCKERS - 1].waiter && ms < ttl_ms / 3)
+		ms = ttl_ms / 3;
+	if (each_ms > ttl_ms)
+		each_ms = ttl_ms;
+	return each_ms > ms ? each_ms : ms; /* mutant: reask-many */
+}
+
 /* When to ask again: at a bounded interval, as soon as a silent host in the way may be named dead, and when the rest, or the
  * time of a client's key, is over (over_ms; 0 or less: there is none). */
 static void plan_reask(struct lease *lease, int64_t over_ms)
 {
 	struct keeper *k = lease_keeper(lease);
 	int64_t now = clock_now_ns();
-	int64_t reask_ms = deadline_reask_ms(k);
+	int64_t reask_ms = reask_after_ms(lease);
 	int64_t at = now + (over_ms > 0 && over_ms < reask_ms ? over_ms : reask_ms) * NS_PER_MS;
 
 	for (size_t i = 0; i < lease->asking.blocker_count; i++) {

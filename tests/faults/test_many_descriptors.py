@@ -166,6 +166,22 @@ def test_a_crowd_does_not_flood_the_store(make_host):
     assert value(a, "store_requests_total", operation="other") < 150 * 150 / 4
 
 
+RANGES = CROWD.replace("fcntl.LOCK_EX, 10)", "fcntl.LOCK_EX, 1, 2 * _)")
+
+
+def test_many_that_wait_ask_seldom(make_host):
+    """The server looks at all that wait for the name each time that one asks again."""
+    a, b = (make_host(name, lease="ttl_ms = 4000; idle_ms = 60000;") for name in "ab")
+    assert opened(b).do("setlk 0 ex 0 0") == "ok"
+    job = Job(a, "/usr/bin/python3", "-c", RANGES, "150", a.path("f"))
+    assert job.line() == "ready"
+    wait_until(lambda: value(a, "leases", space="record", state="asking") == 150, "all wait")
+    beats, asked = (lambda: value(a, "beats_total", result="counted")), (lambda: value(a, "store_requests_total", operation="acquire"))
+    before, at_first = beats(), asked()
+    wait_until(lambda: beats() >= before + 3, "three thirds of a ttl", 30)
+    assert asked() - at_first < 150 * 4
+
+
 def waiting(keeper):
     """Threads of the keeper that are about to list a directory."""
     found = []

@@ -119,6 +119,8 @@ PAST = {
 PROGRAMS = {
     "faults/test_room.py::test_ranges_that_are_all_in_use": {
         "callers without room ask the store again and again": [put("limit-often", " + waited_ms / 2", "")]},
+    "faults/test_many_descriptors.py::test_many_that_wait_ask_seldom": {
+        "each request that waits asks as often as a single one": [become("reask-many", "return ms;")]},
     "faults/test_many_descriptors.py::test_a_crowd_does_not_flood_the_store": {
         "at each answer all callers search for a deadlock": [condition("chase-all", "false")]},
     "cluster/test_netted.py::test_supervisors_are_no_holders": {
