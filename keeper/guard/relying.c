@@ -110,7 +110,8 @@ void look_end(struct look *look)
 	free(look->beyond);
 }
 
-/* What the holders that were found so far have started need not wait for the end of the search. */
+/* What the holders that were found so far have started does not wait for the end of the search: that has no bound once the deadline is over, or
+ * a lease is lost. */
 static int look_add_kin(struct look *look)
 {
 	size_t count = family_count(look->family);
@@ -138,7 +139,7 @@ static int look_on_turn(void *arg)
 		return -ECANCELED;
 	if (now < look->kin_ns)
 		return 0;
-	ret = look_add_kin(look);
+	ret = look_add_kin(look); /* mutant: look-kin */
 	passed_ns = clock_now_ns() - now;
 	look->kin_ns = now + passed_ns + LOOK_KIN_PART * passed_ns;
 	return ret;

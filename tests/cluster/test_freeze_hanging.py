@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 from harness import Job, text_of, wait_until, write_text
@@ -197,6 +198,27 @@ def test_a_crowd_with_millions_of_descriptors_delays_nobody(ground, proxy, crowd
     first = times(other_path)[0]
     late = [t for t in times(path) if t >= first]
     assert not late, f"{len(late)} lines of the first job after the second one began"
+    other.kill()
+    process.kill()
+
+
+@pytest.mark.alone  # as above
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
+def test_a_crowd_delays_no_stop_after_the_deadline(ground, crowd):
+    """Parent and keeper did not run for a ttl, and no deadline bounds the search any more. What a holder has started, without the lock
+    itself, is stopped before the search has ended."""
+    a, b, _ = ground
+    process, path = clock_job(a, "f", "-o")
+    parent, keeper = a.keeper_pids()
+    for pid in (keeper, parent):
+        os.kill(pid, signal.SIGSTOP)
+    other, other_path = clock_job(b, "f")  # after a ttl
+    grows(path)
+    begin = time.monotonic_ns()
+    os.kill(parent, signal.SIGCONT)
+    wait_until(lambda: is_frozen(path), "it is stopped, or has ended", 60)
+    late = (times(path)[-1] - begin) / 1e9
+    assert late < 2, f"it ran for {late} s"
     other.kill()
     process.kill()
 
