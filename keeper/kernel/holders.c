@@ -28,12 +28,22 @@
 
 #define UNITE_MIN 1024
 #define TURN_NS   (NS_PER_MS / 10) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go, at first */
+#define TURN_MOST (1000 * NS_PER_MS)
+#define SLOW_NS                                                                                                        \
+	(2 * NS_PER_MS) /* of a processor, beyond its turn: one descriptor has very many locks, and so may its copies */
+
+/* When it is gone on with, in each round of turns. */
+enum holders_class {
+	CLASS_FIRST,
+	CLASS_SLOW,  /* the user has slow ones: these take no longer than the first do */
+	CLASS_KNOWN, /* HOLDERS_LATER: when there is no other */
+};
 
 /* A descriptor table that has not been read to its end: of the process, or of a thread that has its own. */
 struct holders_rest {
 	pid_t pid, tid; /* tid 0: the process */
 	long at;        /* of the directory */
-	bool known;     /* HOLDERS_LATER */
+	enum holders_class class;
 };
 
 struct holders_state {
@@ -42,6 +52,7 @@ struct holders_state {
 	struct procfs_text text;
 	UT_array found;  /* struct holder: of the process that is being looked at, unless HOLDERS_AT_ONCE */
 	UT_array rests;  /* struct holders_rest */
+	UT_array slow;   /* uid_t: users, but root, who have slow ones */
 	size_t unite_at; /* when there are so many found, copies are dropped */
 	int64_t turn_ns;
 	size_t unseen;
@@ -210,6 +221,48 @@ static int holders_look_at_fd(struct holders_look *look, int fdinfos)
 	return ret == OTHER_FILE ? 0 : ret;
 }
 
+/* --- users who have slow ones --- */
+
+/* The real one: a user starts programs of other effective users. False: the process is gone. */
+static bool holders_user(pid_t pid, uid_t *user)
+{
+	struct procfs_status about;
+
+	if (!procfs_status_read(pid, &about))
+		return false;
+	*user = about.uids[0];
+	return true;
+}
+
+static bool holders_is_slow(const struct holders_state *s, pid_t pid)
+{
+	size_t count = utarray_len(&s->slow);
+	uid_t user;
+
+	if (!count || !holders_user(pid, &user)) /* mutant: holders-slow */
+		return false;
+	for (size_t i = 0; i < count; i++)
+		if (*(const uid_t *)array_at(&s->slow, i) == user)
+			return true;
+	return false;
+}
+
+/* Nobody could have root's processes put off by passing such a descriptor to one of them. */
+static int holders_note_slow(struct holders_state *s, pid_t pid)
+{
+	uid_t user;
+
+	if (holders_is_slow(s, pid) || !holders_user(pid, &user) || user == 0)
+		return 0;
+	return array_push(&s->slow, &user, sizeof(user));
+}
+
+static int holders_put_off(struct holders_state *s, pid_t pid, pid_t tid)
+{
+	return array_push(&s->rests, &(struct holders_rest){.pid = pid, .tid = tid, .class = CLASS_SLOW},
+			  sizeof(struct holders_rest));
+}
+
 /* --- descriptor tables --- */
 
 /* Reads from rest->at on. Keeps for later what remains when the turn is over. */
@@ -218,7 +271,8 @@ static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, 
 {
 	bool at_once = s->ask->how & HOLDERS_AT_ONCE;
 	int64_t end = at_once ? clock_now_ns() + s->turn_ns : 0;
-	bool known = rest->known;
+	bool known = rest->class == CLASS_KNOWN;
+	const bool was_known = known;
 	int ret = 0, fd;
 
 	if (rest->at)
@@ -226,16 +280,16 @@ static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, 
 	while (!ret && (fd = procfs_next(fds)) >= 0) {
 		struct holders_look look = {
 			.search = s, .pid = rest->pid, .fds = procfs_walk_fd(fds), .fd = fd, .known = known};
-		struct holders_rest left = {.pid = rest->pid, .tid = rest->tid};
+		struct holders_rest left = *rest;
 
 		ret = holders_look_at_fd(&look, fdinfos);
 		known = known || look.enough;
 		if (look.enough && !s->ask->seen)
 			return 0;
-		if (ret || !at_once || (known == rest->known && clock_now_ns() <= end))
+		if (ret || !at_once || (known == was_known && clock_now_ns() <= end))
 			continue;
 		left.at = procfs_walk_at(fds);
-		left.known = known;
+		left.class = known ? CLASS_KNOWN : rest->class;
 		return array_push(&s->rests, &left, sizeof(left));
 	}
 	return ret;
@@ -245,6 +299,8 @@ static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, 
 static int holders_look_at_table(struct holders_state *s, int procfd, const struct holders_rest *rest)
 {
 	char fd_name[64] = "fd", info_name[64] = "fdinfo";
+	const bool at_once = s->ask->how & HOLDERS_AT_ONCE;
+	const int64_t before = at_once ? clock_thread_ns() : 0;
 	struct procfs_walk fds;
 	int fdinfos = -1, ret;
 
@@ -261,6 +317,8 @@ static int holders_look_at_table(struct holders_state *s, int procfd, const stru
 	procfs_walk_end(&fds);
 	if (fdinfos >= 0)
 		close(fdinfos);
+	if (!ret && at_once && clock_thread_ns() - before > s->turn_ns + SLOW_NS)
+		ret = holders_note_slow(s, rest->pid);
 	return ret;
 }
 
@@ -272,13 +330,15 @@ static int holders_look_at_threads(struct holders_state *s, int procfd, pid_t pi
 {
 	struct procfs_walk tasks;
 	int ret = procfs_walk(&tasks, procfd, "task");
+	const bool slow = holders_is_slow(s, pid);
 	pid_t tid;
 
 	if (ret < 0)
 		return ret == -ENOMEM ? ret : 0;
 	while (!ret && (tid = procfs_next(&tasks)) >= 0)
 		if (tid != pid && syscall(SYS_kcmp, pid, tid, KCMP_FILES, 0, 0) != 0)
-			ret = holders_look_at_table(s, procfd, &(struct holders_rest){.pid = pid, .tid = tid});
+			ret = slow ? holders_put_off(s, pid, tid)
+				   : holders_look_at_table(s, procfd, &(struct holders_rest){.pid = pid, .tid = tid});
 	procfs_walk_end(&tasks);
 	return ret;
 }
@@ -333,7 +393,7 @@ static int holders_look_at_process(struct holders_state *s, const struct holders
 	ret = procfd < 0 ? holders_failed(s, errno) : holders_look_at_table(s, procfd, rest);
 	if (procfd < 0 && !ret)
 		return 0;
-	if (!ret && !rest->at)
+	if (!ret && !rest->at && !rest->tid)
 		ret = holders_look_at_threads(s, procfd, rest->pid);
 	if (ret == -EACCES) {
 		s->unseen++;
@@ -351,9 +411,8 @@ static int holders_on_turn(const struct holders_state *s)
 	return s->ask->turn && utarray_len(&s->rests) ? s->ask->turn(s->ask->arg) : 0;
 }
 
-/* One turn for each kept table: of processes that were found before, or of those that were not. False: there were
- * none. */
-static bool holders_take_turns(struct holders_state *s, bool known, int *ret)
+/* One turn for each kept table of a class, but none is begun after until_ns. False: there were none. */
+static bool holders_take_turns(struct holders_state *s, enum holders_class class, int64_t until_ns, int *ret)
 {
 	size_t count = utarray_len(&s->rests), kept = 0;
 	bool any = false;
@@ -361,7 +420,7 @@ static bool holders_take_turns(struct holders_state *s, bool known, int *ret)
 	for (size_t i = 0; i < count && *ret == 0; i++) {
 		const struct holders_rest rest = *(struct holders_rest *)array_at(&s->rests, i);
 
-		if (rest.known != known) {
+		if (rest.class != class || (any && clock_now_ns() > until_ns)) {
 			*(struct holders_rest *)array_at(&s->rests, kept++) = rest;
 			continue;
 		}
@@ -376,6 +435,16 @@ static bool holders_take_turns(struct holders_state *s, bool known, int *ret)
 	return any;
 }
 
+static bool holders_take_round(struct holders_state *s, int *ret)
+{
+	const int64_t begin_ns = clock_now_ns();
+	bool any = holders_take_turns(s, CLASS_FIRST, INT64_MAX, ret);
+	const int64_t now = clock_now_ns(), until_ns = any ? now + (now - begin_ns) : INT64_MAX;
+
+	any = holders_take_turns(s, CLASS_SLOW, until_ns, ret) || any;
+	return any || holders_take_turns(s, CLASS_KNOWN, INT64_MAX, ret);
+}
+
 static int holders_search_all(struct holders_state *s)
 {
 	struct procfs_walk walk;
@@ -384,7 +453,8 @@ static int holders_search_all(struct holders_state *s)
 
 	while (!ret && (pid = procfs_next(&walk)) >= 0)
 		if (!s->ask->ignore_pid || pid != s->ask->ignore_pid)
-			ret = holders_look_at_process(s, &(struct holders_rest){.pid = pid});
+			ret = holders_is_slow(s, pid) ? holders_put_off(s, pid, 0)
+						      : holders_look_at_process(s, &(struct holders_rest){.pid = pid});
 	procfs_walk_end(&walk);
 	return ret;
 }
@@ -409,13 +479,14 @@ int holders_search(struct holders_search *ask)
 		ret = ask->pids ? holders_search_these(&s) : holders_search_all(&s);
 	if (!ret)
 		ret = holders_on_turn(&s);
-	while (!ret && (holders_take_turns(&s, false, &ret) || holders_take_turns(&s, true, &ret)))
-		s.turn_ns *= 2;
+	while (!ret && holders_take_round(&s, &ret))
+		s.turn_ns *= s.turn_ns < TURN_MOST ? 2 : 1;
 	ask->unseen = s.unseen;
 	file_index_free(&s.index);
 	procfs_free(&s.text);
 	utarray_done(&s.found);
 	utarray_done(&s.rests);
+	utarray_done(&s.slow);
 	return ret ? ret : s.error;
 }
 

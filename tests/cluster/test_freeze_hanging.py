@@ -174,6 +174,29 @@ signal.pause()
 """
 
 
+# Many processes with copies of one description that has very many locks, of a file that is not protected.
+LOCKS = """
+import fcntl, os, signal, struct, sys, tempfile
+os.setuid(12345)
+f = tempfile.TemporaryFile(dir="/dev/shm")
+for i in range(10000):
+    fcntl.fcntl(f, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * i, 1, 0))  # F_OFD_SETLK
+for i in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        signal.pause()
+print("there", flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture
+def locks():
+    with subprocess.Popen([sys.executable, "-c", LOCKS, "400"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout.readline() == "there\n"
+        yield
+        os.killpg(process.pid, signal.SIGKILL)
+
+
 @pytest.fixture
 def crowd():
     with subprocess.Popen([sys.executable, "-c", CROWD, "500"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
@@ -186,6 +209,17 @@ def crowd():
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
 def test_a_crowd_with_millions_of_descriptors_delays_nobody(ground, proxy, crowd):
     """Neither the stop of a process that has not the lock itself, nor its going on when the store answers again."""
+    delays_nobody(ground, proxy)
+
+
+@pytest.mark.alone  # as above
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
+def test_a_crowd_with_millions_of_locks_delays_nobody(ground, proxy, locks):
+    """To read what one of its processes has takes the kernel 40 ms."""
+    delays_nobody(ground, proxy)
+
+
+def delays_nobody(ground, proxy):
     a, b, _ = ground
     process, path = clock_job(a, "f", "-o")
     cut(proxy)

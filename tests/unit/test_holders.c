@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "keeper/clock.h"
 #include "tests/unit/suite.h"
 
 #define DEADLINE_MS 10000
@@ -409,6 +410,63 @@ TEST(makes_the_command_harmless)
 	ck_assert_msg(strstr(seen.command[0], "a?[31m\xc3\xa4???"), "%s", seen.command[0]);
 	ck_assert(!strncmp(seen.command[0], "sh -c echo", 10));
 	end(a);
+}
+
+/* --- one description with very many locks, which many processes have --- */
+
+#define SLOW_LOCKS  6000
+#define SLOW_COPIES 20
+
+static void slow_crowd(void)
+{
+	int fd = open_file(1);
+	pid_t first = getpid();
+
+	must(!setuid(12345));
+	for (int i = 0; i < SLOW_LOCKS; i++) {
+		struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2 * i, .l_len = 1};
+
+		must(!fcntl(fd, F_OFD_SETLK, &l));
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid() took it away */
+	for (int i = 0; i < SLOW_COPIES && getpid() == first; i++)
+		if (fork() == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			pause();
+		}
+}
+
+struct timed {
+	pid_t wanted;
+	int64_t found_ns; /* of this thread's time */
+};
+
+static int see_when(void *arg, const struct holder *h)
+{
+	struct timed *timed = arg;
+
+	if (h->pid == timed->wanted && !timed->found_ns)
+		timed->found_ns = clock_thread_ns();
+	return 0;
+}
+
+static void exclusive(void) { must(!flock(open_file(0), LOCK_EX)); }
+
+TEST(others_do_not_wait_for_a_user_whose_locks_take_long)
+{
+	if (geteuid() != 0)
+		return;
+	struct child crowd = start(slow_crowd), holder = start(exclusive);
+	struct timed timed = {.wanted = holder.pid};
+	struct holders_search ask = {.files = files, .count = 1, .how = HOLDERS_AT_ONCE, .cb = see_when, .arg = &timed};
+	int64_t begin = clock_thread_ns();
+
+	ck_assert_int_eq(holders_search(&ask), 0);
+	ck_assert_int_gt(timed.found_ns, 0);
+	ck_assert(timed.found_ns - begin < (clock_thread_ns() - begin) / 2 ||
+		  holder.pid < crowd.pid); /* the numbers have begun anew */
+	end(holder);
+	end(crowd);
 }
 
 static void make_files(void)
