@@ -125,10 +125,13 @@ int doctor_acl(const struct config *config)
 	const struct config_store *store = config ? &config->store : NULL;
 	const char *words[RIGHTS_MAX];
 
-	if (store && config_engine(store)) {
+	if (store && store->postgresql)
 		acl_postgresql();
+	else if (store && store->zookeeper)
+		puts("# create, read, write and delete on the path that store.zookeeper names, for this user or for the hosts' addresses.\n"
+		     "# Hosts give what they make below it the same ACL: create the path and set its ACL before the first host comes.");
+	if (store && config_engine(store))
 		return CLI_OK;
-	}
 	puts("# On the server, and on each replica, which may become the master. Write the password for PASSWORD, and the same");
 	puts("# one into the file that password_file names. Then ACL SAVE, or CONFIG REWRITE where there is no aclfile.");
 	acl_print(store && store->user ? store->user : ACL_USER, " " RIGHTS_KEYS " " RIGHTS_CHANNELS, config, words,

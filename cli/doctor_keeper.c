@@ -166,7 +166,9 @@ static void check_store(struct doctor *d, const json_t *status)
 
 	if (!field_flag(store, "up")) {
 		const char *why = field_text(store, "error"),
-			   *advice = redis ? store_advice(why) : postgresql_advice(why);
+			   *advice = redis                                                    ? store_advice(why)
+				     : strcmp(field_text(store, "engine"), "postgresql") == 0 ? postgresql_advice(why)
+											      : "";
 
 		doctor_find(d, FINDING_PROBLEM, "the store %s is not usable, and locks are refused: %s%s%s",
 			    field_text(store, "server"), *why ? why : "it has not answered yet; try again",

@@ -29,6 +29,7 @@ struct store_values {
 
 const struct setting_row config_store_rows[] = {
 	{"postgresql", SETTING_STRING, offsetof(struct store_values, store.postgresql), .with = NULL},
+	{"zookeeper", SETTING_STRING, offsetof(struct store_values, store.zookeeper), .with = NULL},
 	{"server", SETTING_STRING, offsetof(struct store_values, server), .with = NULL},
 	{"sentinels", SETTING_TEXTS, offsetof(struct store_values, sentinels), .with = NULL},
 	{"cluster", SETTING_TEXTS, offsetof(struct store_values, cluster), .with = NULL},
@@ -325,26 +326,24 @@ static bool has_password(const char *info)
 	return false;
 }
 
-/* What the server is and how it is reached is said in the string; all else that the group knows is Redis'. */
-static int read_postgresql(const struct config_reading *r, config_setting_t *group, const char *info)
+/* What the server is and how it is reached is said in the string; nearly all else that the group knows is Redis'. */
+static int read_engine(const struct config_reading *r, config_setting_t *group, const char *engine, const char *text)
 {
-	static const char *const beside[] = {"postgresql", "password_file", "connect_ms"};
+	bool zookeeper = strcmp(engine, "zookeeper") == 0;
 
-	for (const struct setting_row *row = config_store_rows; row->name; row++) {
-		bool fits = false;
-
-		for (size_t i = 0; i < sizeof(beside) / sizeof(*beside); i++)
-			fits = fits || strcmp(row->name, beside[i]) == 0;
-		if (!fits && config_setting_get_member(group, row->name))
-			return reading_fail(
-				r, settings_line(group, row->name),
-				"store.%s is there beside store.postgresql, and is for Redis; expected all in "
-				"the string of postgresql (host=... dbname=... user=... sslmode=verify-full)",
-				row->name);
-	}
-	if (has_password(info))
+	for (const struct setting_row *row = config_store_rows; row->name; row++)
+		if (strcmp(row->name, engine) != 0 && strcmp(row->name, "password_file") != 0 &&
+		    strcmp(row->name, "connect_ms") != 0 && (!zookeeper || strcmp(row->name, "user") != 0) &&
+		    config_setting_get_member(group, row->name))
+			return reading_fail(r, settings_line(group, row->name),
+					    "store.%s is there beside store.%s, and is not for it; expected all in %s",
+					    row->name, engine,
+					    zookeeper
+						    ? "its string (h1:2181,h2:2181,h3:2181/dflock)"
+						    : "its string (host=... dbname=... user=... sslmode=verify-full)");
+	if (!zookeeper && has_password(text))
 		return reading_fail(
-			r, settings_line(group, "postgresql"),
+			r, settings_line(group, engine),
 			"store.postgresql contains a password; expected it in the first line of a file that "
 			"password_file names");
 	return 0;
@@ -360,8 +359,9 @@ int server_read(const struct config_reading *r, config_setting_t *group, struct 
 	*store = values.store;
 	store->database = (int)values.database;
 	store->replicas = values.replicas < 0 ? 0 : (int)values.replicas;
-	if (ret == 0 && store->postgresql)
-		ret = read_postgresql(r, group, store->postgresql);
+	if (ret == 0 && config_engine(store))
+		ret = read_engine(r, group, config_engine(store),
+				  store->postgresql ? store->postgresql : store->zookeeper);
 	else if (ret == 0 && values.cluster)
 		ret = read_cluster(r, group, &values, store);
 	else if (ret == 0 && values.sentinels)

@@ -103,7 +103,7 @@ TEST(cluster)
 	ck_assert_int_eq(config->store.replicas, 0);
 }
 
-TEST(postgresql)
+TEST(other_engines)
 {
 	read_ok("store = { postgresql = \"host=a,b dbname=d\"; connect_ms = 100; };");
 	ck_assert_str_eq(config->store.postgresql, "host=a,b dbname=d");
@@ -111,6 +111,8 @@ TEST(postgresql)
 	ck_assert_ptr_null(config->store.address.host);
 	read_ok("store = { postgresql = \"host=a passfile=/b user=password sslmode=require\"; };");
 	read_ok("store = { postgresql = \"postgresql://u@a,b:5433/d?sslmode=require\"; };");
+	read_ok("store = { zookeeper = \"a:1,b:2/c\"; };");
+	ck_assert_str_eq(config_engine(&config->store), "zookeeper");
 	read_ok("");
 	ck_assert_ptr_null(config_engine(&config->store));
 }

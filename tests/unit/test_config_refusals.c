@@ -2,7 +2,7 @@
 #include "tests/unit/config_file.h"
 
 #define AS_SERVER         "; expected host:port, [IPv6 address]:port, rediss://... or unix:/path"
-#define BESIDE_POSTGRESQL " is there beside store.postgresql, and is for Redis; expected all in the string"
+#define BESIDE_POSTGRESQL " is there beside store.postgresql, and is not for it; expected all in its string"
 #define NO_PASSWORD       " contains a password; expected it in the first line of a file that password_file names"
 #define TLS_ON            "store = { server = \"rediss://a\";\n"
 static const struct refusal {
@@ -174,6 +174,10 @@ static const struct refusal {
 	{"store = { postgresql = \"postgres://h/d?user=u&password=p\"; };", 1, "store.postgresql" NO_PASSWORD},
 	{"store = { postgresql = \"host=a\"; };\nprotect = ( { path = \"/a\"; redis_key = \"k\"; } );", 2,
 	 "redis_key is set for /a, and the store is not Redis but store.postgresql; expected none"},
+	{"store = { zookeeper = \"b:1\";\npostgresql = \"host=a\"; };", 2,
+	 "store.postgresql is there beside store.zookeeper"},
+	{"store = { zookeeper = \"b:1\";\nserver = \"a\"; };", 2,
+	 "store.server is there beside store.zookeeper, and is not for it; expected all in its string (h1:2181"},
 	{"store = { cluster = (\n\"a:b\" ); replicas = 0; };", 2, "store.cluster contains \"a:b\": the port is not"},
 	{"store = { cluster = ( \"a\",\n\"a:6379\" ); replicas = 0; };", 2,
 	 "store.cluster contains \"a:6379\" twice; expected each node once"},
