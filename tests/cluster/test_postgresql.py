@@ -5,7 +5,7 @@ import subprocess
 
 import harness.host
 import pytest
-from harness import Postgresql, text_of, write_text
+from harness import Postgresql, Redis, text_of, wait_until, write_text
 from harness.host import BUILD, CLI, copy_programs
 
 @pytest.fixture
@@ -84,3 +84,27 @@ def test_engine_that_is_no_library_is_refused(elsewhere, host_of, server):
     write_text(os.path.join(elsewhere, "dflock-postgresql.so"), "text")
     with pytest.raises(RuntimeError, match=r"store\.postgresql cannot be used: .*install dflock-postgresql"):
         host_of(server)
+
+
+def test_changing_the_store_step_by_step(folder, server, host_of):
+    """As docs/stores.md says: from Redis to PostgreSQL. No host goes over while a lock is held, and a host that was left out is refused."""
+    old = Redis(folder)
+    try:
+        a, b = host_of(old).init(), host_of(old, "b").wait_up()
+        held = a.opened("f", "flock 0 ex")
+        for host in a, b:
+            write_text(host.config, text_of(host.config).replace(f'server = "unix:{old.socket}";', server.settings()))
+            assert "store" in host.cli("reload", check=False).stderr
+        assert a.cli("stop", check=False).returncode != 0 and b.opened().do("flock 0 ex nb") == "EAGAIN"
+        assert held.do("flock 0 un") == "ok"
+        for host in a, b:
+            wait_until(lambda host=host: host.cli("stop", check=False).returncode == 0, "its keeper has ended")
+        old.stop()
+        a.start()
+        a.init()
+        b.start()
+        b.wait_up()
+        assert held.do("flock 0 ex") == "ok" and b.opened().do("flock 0 ex nb") == "EAGAIN"
+        assert a.status()["store"]["engine"] == "postgresql" == b.status()["store"]["engine"]
+    finally:
+        old.stop()
