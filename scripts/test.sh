@@ -104,6 +104,8 @@ stage simulator "several hosts in one process" make -s sim
 stage processes "tests with processes, several at a time" make -s check-beside
 stage musl "the shim in programs of musl" make -s check-musl \
 	T="interpose/test_interpose.py interpose/test_record_calls.py interpose/test_record_undo.py interpose/test_starting.py"
+stage postgresql "some of the tests of hosts, with a PostgreSQL" make -s check-postgresql \
+	T="cluster/test_flock.py cluster/test_recall.py cluster/test_keeper_dies.py cluster/test_store_loss.py cluster/test_break.py cluster/test_once.py"
 stage punctual "tests of being in time" make -s check-punctual
 stage alone "tests that need the machine for themselves" make -s check-alone
 stage faults "fault runs in networks of their own" make -s check-faults
