@@ -196,7 +196,7 @@ static void status_searched(struct survey *survey)
 	struct status_job *job = (struct status_job *)survey;
 
 	if (survey->error < 0 && !job->keeper->leaving)
-		log_event(LINE_SEARCH_FAILED, "status: the holders of the locks could not be found: %s; ask again",
+		log_event(LINE_SEARCH_FAILED, "status: not all holders of the locks were found: %s; ask again",
 			  strerror(-survey->error));
 	if (job->keeper->leaving)
 		status_on_dumped(job, "the keeper ends");

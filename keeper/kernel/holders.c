@@ -27,8 +27,7 @@
 #include "wire/msg.h"
 
 #define UNITE_MIN 1024
-#define TURN_NS   (NS_PER_MS / 10) /* HOLDERS_AT_ONCE: how long one descriptor table is looked at in one go, at first */
-#define TURN_MOST (1000 * NS_PER_MS)
+#define TURN_NS   (NS_PER_MS / 10) /* how long one descriptor table is looked at in one go, at first */
 #define SLOW_NS                                                                                                        \
 	(2 * NS_PER_MS) /* of a processor, beyond its turn: one descriptor has very many locks, and so may its copies */
 
@@ -265,12 +264,19 @@ static int holders_put_off(struct holders_state *s, pid_t pid, pid_t tid)
 
 /* --- descriptor tables --- */
 
+#define TURN_OVER 4712 /* without HOLDERS_AT_ONCE: nothing of the process is told, and the next turn begins anew */
+
+static bool holders_have_turns(const struct holders_state *s)
+{
+	return s->ask->turn || s->ask->how & HOLDERS_AT_ONCE;
+}
+
 /* Reads from rest->at on. Keeps for later what remains when the turn is over. */
 static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, int fdinfos,
 			      const struct holders_rest *rest)
 {
-	bool at_once = s->ask->how & HOLDERS_AT_ONCE;
-	int64_t end = at_once ? clock_now_ns() + s->turn_ns : 0;
+	const bool turns = holders_have_turns(s);
+	int64_t end = turns ? clock_now_ns() + s->turn_ns : 0;
 	bool known = rest->class == CLASS_KNOWN;
 	const bool was_known = known;
 	int ret = 0, fd;
@@ -286,11 +292,11 @@ static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, 
 		known = known || look.enough;
 		if (look.enough && !s->ask->seen)
 			return 0;
-		if (ret || !at_once || (known == was_known && clock_now_ns() <= end))
+		if (ret || !turns || (known == was_known && clock_now_ns() <= end))
 			continue;
 		left.at = procfs_walk_at(fds);
 		left.class = known ? CLASS_KNOWN : rest->class;
-		return array_push(&s->rests, &left, sizeof(left));
+		return s->ask->how & HOLDERS_AT_ONCE ? array_push(&s->rests, &left, sizeof(left)) : TURN_OVER;
 	}
 	return ret;
 }
@@ -299,8 +305,8 @@ static int holders_go_through(struct holders_state *s, struct procfs_walk *fds, 
 static int holders_look_at_table(struct holders_state *s, int procfd, const struct holders_rest *rest)
 {
 	char fd_name[64] = "fd", info_name[64] = "fdinfo";
-	const bool at_once = s->ask->how & HOLDERS_AT_ONCE;
-	const int64_t before = at_once ? clock_thread_ns() : 0;
+	const bool turns = holders_have_turns(s);
+	const int64_t before = turns ? clock_thread_ns() : 0;
 	struct procfs_walk fds;
 	int fdinfos = -1, ret;
 
@@ -317,8 +323,9 @@ static int holders_look_at_table(struct holders_state *s, int procfd, const stru
 	procfs_walk_end(&fds);
 	if (fdinfos >= 0)
 		close(fdinfos);
-	if (!ret && at_once && clock_thread_ns() - before > s->turn_ns + SLOW_NS)
-		ret = holders_note_slow(s, rest->pid);
+	if ((!ret || ret == TURN_OVER) && turns && clock_thread_ns() - before > s->turn_ns + SLOW_NS &&
+	    holders_note_slow(s, rest->pid) < 0)
+		ret = -ENOMEM;
 	return ret;
 }
 
@@ -330,7 +337,7 @@ static int holders_look_at_threads(struct holders_state *s, int procfd, pid_t pi
 {
 	struct procfs_walk tasks;
 	int ret = procfs_walk(&tasks, procfd, "task");
-	const bool slow = holders_is_slow(s, pid);
+	const bool slow = s->ask->how & HOLDERS_AT_ONCE && holders_is_slow(s, pid);
 	pid_t tid;
 
 	if (ret < 0)
@@ -399,7 +406,9 @@ static int holders_look_at_process(struct holders_state *s, const struct holders
 		s->unseen++;
 		ret = 0;
 	}
-	if (!ret)
+	if (ret == TURN_OVER)
+		ret = array_push(&s->rests, rest, sizeof(*rest));
+	else if (!ret)
 		ret = holders_report(s, procfd);
 	if (procfd >= 0)
 		close(procfd);
@@ -480,7 +489,7 @@ int holders_search(struct holders_search *ask)
 	if (!ret)
 		ret = holders_on_turn(&s);
 	while (!ret && holders_take_round(&s, &ret))
-		s.turn_ns *= s.turn_ns < TURN_MOST ? 2 : 1;
+		s.turn_ns *= s.turn_ns < INT64_MAX / 4 ? 2 : 1;
 	ask->unseen = s.unseen;
 	file_index_free(&s.index);
 	procfs_free(&s.text);

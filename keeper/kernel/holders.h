@@ -101,8 +101,9 @@ struct holders_search {
 	unsigned how;
 	holders_cb *cb;
 	holders_seen_cb *seen; /* or NULL */
-	/* With HOLDERS_AT_ONCE; or NULL. Called when all processes were looked at but for those that have more than their
-	 * first turn, and then after each turn. A result other than 0 ends the search, which returns it. */
+	/* Or NULL. Called when all processes were looked at but for those that have more than their first turn, and then after each turn. A
+	 * result other than 0 ends the search, which returns it. Without HOLDERS_AT_ONCE, a process has turns, too, if there is a `turn`: each
+	 * begins anew, until one suffices. */
 	int (*turn)(void *arg);
 	void *arg;
 	size_t unseen; /* result: processes that could not be looked into */

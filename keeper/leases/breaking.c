@@ -150,7 +150,8 @@ static void breaking_look(struct breaking *b, const struct lease *lease)
 {
 	const struct holders_file file = file_searched(lease->lock->file);
 
-	b->survey = (struct survey){.row = breaking_on_lock, .end = breaking_judge_all, .done = breaking_done};
+	b->survey = (struct survey){
+		.patient = true, .row = breaking_on_lock, .end = breaking_judge_all, .done = breaking_done};
 	family_free(&b->family);
 	b->unstoppable = b->theirs = 0;
 	b->looking =

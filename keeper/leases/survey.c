@@ -14,6 +14,8 @@
 #define LAZY_PAUSE   20 /* ... with lazy questions */
 #define LAZY_LAST_NS (1000 * NS_PER_MS)
 #define LAZY_SOON_NS (100 * NS_PER_MS)
+#define MOST_NS      (4000 * NS_PER_MS) /* `dflock status` waits for ten seconds */
+#define MOST_LAZY_NS (1000 * NS_PER_MS) /* from when a question waits */
 
 static void survey_run(struct surveys *h);
 
@@ -40,14 +42,33 @@ static int survey_on_holder(void *arg, const struct holder *holder)
 	return 0;
 }
 
+static bool survey_any_patient(const struct surveys *h)
+{
+	const struct survey *s;
+
+	DL_FOREACH (h->running, s)
+		if (s->patient)
+			return true;
+	return false;
+}
+
+static int survey_on_turn(void *arg)
+{
+	const struct surveys *h = arg;
+
+	return clock_now_ns() > __atomic_load_n(&h->until_ns, __ATOMIC_RELAXED) ? -ETIME : 0; /* mutant: survey-over */
+}
+
 static void survey_work(uv_work_t *req)
 {
 	struct surveys *h = req->data;
-	struct holders_search ask = {.ignore_pid = h->self, .cb = survey_on_holder, .arg = h};
+	struct holders_search ask = {.ignore_pid = h->self, .cb = survey_on_holder, .turn = survey_on_turn, .arg = h};
 	int64_t before = clock_thread_ns();
 	struct survey *s;
 	int ret;
 
+	if (survey_any_patient(h))
+		ask.turn = NULL;
 	DL_FOREACH (h->running, s)
 		ask.how |= s->commands ? HOLDERS_COMMANDS : 0;
 	ret = claims_build(&h->claims);
@@ -107,6 +128,13 @@ static int survey_add_claims(struct surveys *h, struct survey *s)
 	return ret;
 }
 
+/* A question that does not wait for long is one of the search that runs, or waits for it. */
+static void survey_hurry(struct surveys *h, int64_t most_ns)
+{
+	if (h->running && !survey_any_patient(h) && h->until_ns == INT64_MAX)
+		__atomic_store_n(&h->until_ns, clock_now_ns() + most_ns, __ATOMIC_RELAXED);
+}
+
 static int64_t survey_due_ns(const struct surveys *h, const struct survey *s)
 {
 	return s->lazy && h->lazy_ns > h->not_before_ns ? h->lazy_ns : h->not_before_ns;
@@ -144,6 +172,10 @@ static void survey_run(struct surveys *h)
 		DL_APPEND(h->running, s);
 		s->error = survey_add_claims(h, s);
 	}
+	h->until_ns = INT64_MAX;
+	DL_FOREACH (h->running, s)
+		if (!s->lazy)
+			survey_hurry(h, MOST_NS);
 	if (h->running && uv_queue_work(h->keeper->loop, &h->work, survey_work, survey_searched) != 0) {
 		struct survey *failed = h->running;
 
@@ -168,6 +200,8 @@ int survey_ask(struct keeper *k, struct survey *s)
 	if (s->lazy && h->lazy_ns < soon)
 		h->lazy_ns = soon;
 	DL_APPEND(h->waiting, s);
+	if (!s->lazy && !s->patient)
+		survey_hurry(h, MOST_LAZY_NS);
 	survey_plan(h);
 	return 0;
 }

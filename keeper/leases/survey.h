@@ -25,6 +25,9 @@ struct keeper;
 struct survey {
 	struct claims claims; /* what it is about: claims_add(). survey_ask()'s from then on */
 	bool lazy, commands;  /* commands: HOLDERS_COMMANDS */
+	/* It waits however long the search takes. Else, beside very many descriptors, a search ends with -ETIME when it has looked at all
+	 * processes but for those with the most, and some seconds are over; or one with lazy questions only, when another question waits. */
+	bool patient;
 	/* Loop, when the search begins: a last chance to add claims. 0 or -errno. May be NULL. */
 	int (*begin)(struct survey *survey);
 	/* In the worker: one lock of one process, of whatever claims (survey_claim()). 0, or -errno: no more rows. */
@@ -50,6 +53,7 @@ struct surveys {
 	struct survey *waiting, *running;
 	struct claims claims; /* of all that run */
 	pid_t self;
+	int64_t until_ns;      /* atomic: this search */
 	int64_t not_before_ns; /* the next search */
 	int64_t lazy_ns;       /* the next one with lazy questions */
 	bool stopped;

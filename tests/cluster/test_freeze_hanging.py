@@ -238,6 +238,19 @@ def delays_nobody(ground, proxy):
 
 @pytest.mark.alone  # as above
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
+def test_status_and_who_beside_a_crowd(ground, crowd):
+    """They name the holders but for those with the most descriptors."""
+    a, b, _ = ground
+    process, path = clock_job(a, "f")
+    for _ in range(2):
+        lease, = a.status()["leases"]
+        assert process.pid in [holder["pid"] for holder in lease["holders"]]
+    assert f"pid {process.pid}" in a.cli("who", a.path("f")).stdout
+    process.kill()
+
+
+@pytest.mark.alone  # as above
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
 def test_a_crowd_delays_no_stop_after_the_deadline(ground, crowd):
     """Parent and keeper did not run for a ttl, and no deadline bounds the search any more. What a holder has started, without the lock
     itself, is stopped before the search has ended."""

@@ -156,6 +156,8 @@ PROGRAMS = {
         "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")]},
     "cluster/test_freeze_hanging.py::test_a_crowd_with_millions_of_descriptors_delays_nobody": {
         "frozen processes wait for the end of the search": [condition("look-over", "false")]},
+    "cluster/test_freeze_hanging.py::test_status_and_who_beside_a_crowd": {
+        "a question waits for the end of the search": [put("survey-over", "-ETIME", "0")]},
     "cluster/test_freeze_hanging.py::test_a_crowd_delays_no_stop_after_the_deadline": {
         "what the holders have started runs until the end of the search": [put("look-kin", "look_add_kin(look)", "0")]},
     "cluster/test_break.py::test_another_host_must_allow_it": {
@@ -370,4 +372,5 @@ UNIT = {
 
 # While these run, other keepers of the machine search for minutes: nothing else may run.
 ALONE = ["cluster/test_freeze_hanging.py::test_a_crowd_with_millions_of_descriptors_delays_nobody",
+         "cluster/test_freeze_hanging.py::test_status_and_who_beside_a_crowd",
          "cluster/test_freeze_hanging.py::test_a_crowd_delays_no_stop_after_the_deadline"]
