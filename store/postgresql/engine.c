@@ -43,7 +43,7 @@ static void postgresql_next(struct postgresql *p)
 
 	if (!p->conn || p->step != STEP_NONE || (pq && pq->run))
 		return;
-	if (p->look) {
+	if (p->look && !(pq && pq->tries)) { /* else it would begin the query's time anew */
 		p->look = false;
 		postgresql_send(p, STEP_LOOK, "select format, dflock.clean(50000, 500) from dflock.about", 0, NULL);
 		return;
@@ -136,15 +136,12 @@ static bool postgresql_on_moment(struct postgresql *p, const PGresult *result)
 	return true;
 }
 
-/* A cell that was not asked for may have any name: a field of a whole hash. One that no rule can have written is left out. */
-static bool postgresql_text(const PGresult *result, int row, int column, char *text, size_t size)
+/* NULL: it is no text, as a field of a whole hash may be that somebody else has written. */
+static const char *postgresql_text(const PGresult *result, int row, int column)
 {
-	size_t len = (size_t)PQgetlength(result, row, column);
+	const char *text = PQgetvalue(result, row, column);
 
-	if (len >= size || strlen(PQgetvalue(result, row, column)) != len)
-		return false;
-	memcpy(text, PQgetvalue(result, row, column), len + 1);
-	return true;
+	return strlen(text) == (size_t)PQgetlength(result, row, column) ? text : NULL;
 }
 
 static void postgresql_on_loaded(struct postgresql *p, const PGresult *result)
@@ -154,11 +151,10 @@ static void postgresql_on_loaded(struct postgresql *p, const PGresult *result)
 	if (!postgresql_on_moment(p, result))
 		return;
 	for (int row = 1; row < PQntuples(result); row++) {
-		char key[STORE_KEY_BYTES + LOCK_NAME_BYTES], name[STORE_KEY_BYTES + LOCK_NAME_BYTES];
+		const char *key = postgresql_text(result, row, 0), *name = postgresql_text(result, row, 1);
 		const char *value = PQgetisnull(result, row, 2) ? NULL : PQgetvalue(result, row, 2);
 
-		if (postgresql_text(result, row, 0, key, sizeof(key)) &&
-		    postgresql_text(result, row, 1, name, sizeof(name)))
+		if (key && name)
 			replay_put(run, key, name, value, (size_t)PQgetlength(result, row, 2),
 				   (uint64_t)postgresql_number(result, row, 3));
 	}

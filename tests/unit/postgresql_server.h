@@ -1,0 +1,388 @@
+/*
+ * PostgreSQL servers of a test's own, each with a Unix socket in its folder, run by an ordinary user; the engine against them; and a
+ * proxy that holds, cuts and loses what it passes on. All that these servers may call is theirs: they end with the process that started
+ * them.
+ */
+#ifndef DFLOCK_TESTS_UNIT_POSTGRESQL_SERVER_H
+#define DFLOCK_TESTS_UNIT_POSTGRESQL_SERVER_H
+
+#define STORE_HOSTS_OTHER_SERVER
+#include <libpq-fe.h>
+#include <poll.h>
+#include <sys/un.h>
+
+#include "tests/unit/store_hosts.h"
+
+#define BIN "/usr/lib/postgresql/15/bin/"
+
+struct pg {
+	char dir[SUITE_PATH_BYTES], info[256],
+		admin[256]; /* for the least of roles; for the one that has made the server */
+	pid_t parent;       /* who has started it; 0: it does not run */
+};
+static struct pg pg; /* the server of the suite */
+
+/* As an ordinary user, whom the folder belongs to: the server refuses root. */
+__attribute__((format(printf, 2, 3))) static inline void pg_shell(const struct pg *s, const char *format, ...)
+{
+	char command[1024], whole[1300];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	snprintf(whole, sizeof(whole), "cd %s && %s %s >>log 2>&1", s->dir,
+		 getuid() ? "" : "setpriv --reuid=65534 --regid=65534 --clear-groups", command);
+	ck_assert_msg(system(whole) == 0, "%s: see %s/log", whole, s->dir);
+}
+
+static inline void pg_exec(const struct pg *s)
+{
+	char data[128], log_path[128];
+
+	snprintf(data, sizeof(data), "%s/data", s->dir);
+	snprintf(log_path, sizeof(log_path), "%s/log", s->dir);
+	if (!getuid() && (setgid(65534) != 0 || setuid(65534) != 0))
+		_exit(126);
+	prctl(PR_SET_PDEATHSIG, SIGQUIT);
+	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	dup2(log, 1);
+	dup2(log, 2);
+	execl(BIN "postgres", "postgres", "-D", data, "-k", s->dir, "-c", "listen_addresses=", NULL);
+	_exit(127);
+}
+
+/* Until it takes connections. */
+static inline void pg_start(struct pg *s)
+{
+	s->parent = getpid();
+	if (fork() == 0)
+		pg_exec(s);
+	for (int64_t limit = server_clock_ms() + 60000; PQping(s->admin) != PQPING_OK;) {
+		ck_assert_msg(server_clock_ms() < limit, "see %s/log", s->dir);
+		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+	}
+}
+
+static inline pid_t pg_pid(const struct pg *s)
+{
+	char path[128];
+	int pid = 0;
+
+	snprintf(path, sizeof(path), "%s/data/postmaster.pid", s->dir);
+	FILE *f = fopen(path, "r");
+	if (f && fscanf(f, "%d", &pid) != 1)
+		pid = 0;
+	if (f)
+		fclose(f);
+	return pid;
+}
+
+/* All its processes. */
+static inline void pg_signal(const struct pg *s, int sig)
+{
+	char path[64];
+	int pid, postmaster = pg_pid(s);
+
+	ck_assert_int_gt(postmaster, 0);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", postmaster, postmaster);
+	FILE *f = fopen(path, "r");
+	ck_assert_int_eq(kill(postmaster, sig), 0);
+	while (f && fscanf(f, "%d", &pid) == 1)
+		kill(pid, sig);
+	if (f)
+		fclose(f);
+}
+
+/* A child of another process stays as a zombie. */
+static inline bool pg_ended(pid_t pid)
+{
+	char path[64], state = 'Z';
+
+	waitpid(pid, NULL, WNOHANG);
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *f = fopen(path, "r");
+	if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 'Z';
+	if (f)
+		fclose(f);
+	return state == 'Z';
+}
+
+static inline void pg_wait_end(struct pg *s, pid_t pid)
+{
+	for (int64_t limit = server_clock_ms() + 30000; !pg_ended(pid);)
+		ck_assert(server_clock_ms() < limit);
+	s->parent = 0;
+}
+
+/* As a crash: nothing is written at its end. */
+static inline void pg_stop(struct pg *s)
+{
+	pid_t pid = pg_pid(s);
+
+	ck_assert_int_eq(kill(pid, SIGQUIT), 0);
+	pg_wait_end(s, pid);
+}
+
+/* SIGKILL for all its processes. What it had in shared memory is left, and is taken away by the next start. */
+static inline void pg_kill(struct pg *s)
+{
+	pid_t pid = pg_pid(s);
+
+	pg_signal(s, SIGKILL);
+	pg_wait_end(s, pid);
+}
+
+static inline PGresult *pg_ask(const struct pg *s, const char *text)
+{
+	PGconn *c = PQconnectdb(s->admin);
+	PQclear(PQexec(c, "set client_min_messages = warning"));
+	PGresult *result = PQexec(c, text);
+
+	ck_assert_msg(PQresultStatus(result) == PGRES_COMMAND_OK || PQresultStatus(result) == PGRES_TUPLES_OK, "%s: %s",
+		      text, PQerrorMessage(c));
+	PQfinish(c);
+	return result;
+}
+
+static inline void sql(const char *text) { PQclear(pg_ask(&pg, text)); }
+
+static inline int64_t sql_number(const char *text)
+{
+	PGresult *result = pg_ask(&pg, text);
+	int64_t n = PQntuples(result) ? strtoll(PQgetvalue(result, 0, 0), NULL, 10) : -1;
+
+	PQclear(result);
+	return n;
+}
+
+static inline void pg_prepare(struct pg *s)
+{
+	suite_make_folder(s->dir, "/dev/shm");
+	ck_assert(getuid() != 0 || chown(s->dir, 65534, 65534) == 0);
+	snprintf(s->info, sizeof(s->info), "host=%s dbname=postgres user=dflock", s->dir);
+	snprintf(s->admin, sizeof(s->admin), "host=%s dbname=postgres user=postgres", s->dir);
+}
+
+static inline void pg_make(struct pg *s)
+{
+	pg_prepare(s);
+	pg_shell(s, BIN "initdb -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8");
+}
+
+static inline void pg_remove(struct pg *s)
+{
+	char command[256];
+
+	if (PQping(s->admin) == PQPING_OK)
+		pg_stop(s);
+	snprintf(command, sizeof(command), "rm -rf %s", s->dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static inline void pg_schema(const struct pg *s)
+{
+	char command[512];
+
+	PQclear(pg_ask(s, "drop schema if exists dflock cascade"));
+	snprintf(command, sizeof(command),
+		 "psql -q -v ON_ERROR_STOP=1 -v role=dflock -f store/postgresql/schema.sql '%s'", s->admin);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* ---- a proxy: a process of its own, with a socket in the folder of its own, and words that are told by a socket pair ---- */
+
+enum proxy_way {
+	PROXY_PASS,
+	PROXY_HOLD,  /* passes nothing on, closes nothing */
+	PROXY_DEAF,  /* what the server says is lost, and then the connection */
+	PROXY_CUT,   /* closes all connections, takes no new ones */
+	PROXY_COUNT, /* holds from the nth piece of the server on */
+	PROXY_COUNT_CUT,
+};
+
+struct proxy_word {
+	enum proxy_way way;
+	int n;
+};
+
+struct proxy {
+	char dir[SUITE_PATH_BYTES], info[256];
+	pid_t pid;
+	int fd;
+};
+
+#define PROXY_PAIRS 16
+static inline int proxy_listen(const char *dir)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%.80s/.s.PGSQL.5432", dir);
+	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 || listen(fd, 16) != 0)
+		_exit(1);
+	return fd;
+}
+
+static inline int proxy_connect(const char *dir)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%.80s/.s.PGSQL.5432", dir);
+	if (connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static inline void proxy_close(int pair[2])
+{
+	close(pair[0]);
+	close(pair[1]);
+	pair[0] = pair[1] = -1;
+}
+
+static inline void proxy_obey(struct proxy_word *word, int pairs[PROXY_PAIRS][2])
+{
+	for (int i = 0; i < PROXY_PAIRS; i++)
+		if (word->way == PROXY_CUT && pairs[i][0] >= 0)
+			proxy_close(pairs[i]);
+}
+
+/* Side 0 is the client's. */
+static inline void proxy_pass(struct proxy_word *word, int pair[2], int side)
+{
+	char bytes[65536];
+	ssize_t n = read(pair[side], bytes, sizeof(bytes));
+
+	if (n <= 0) {
+		proxy_close(pair);
+		return;
+	}
+	if (side == 1 && word->way == PROXY_DEAF)
+		return;
+	if (side == 1 && (word->way == PROXY_COUNT || word->way == PROXY_COUNT_CUT) && word->n-- == 0)
+		word->way = word->way == PROXY_COUNT ? PROXY_HOLD : PROXY_PASS;
+	if (side == 1 && word->n < 0 && word->way == PROXY_PASS) {
+		word->n = 0;
+		proxy_close(pair);
+		return;
+	}
+	for (ssize_t sent = 0, m; sent < n; sent += m)
+		if ((m = write(pair[!side], bytes + sent, (size_t)(n - sent))) <= 0) {
+			proxy_close(pair);
+			return;
+		}
+}
+
+static inline void proxy_accept(int listener, const char *to, const struct proxy_word *word, int pairs[PROXY_PAIRS][2])
+{
+	int fd = accept(listener, NULL, NULL), other = word->way == PROXY_CUT ? -1 : proxy_connect(to);
+
+	for (int i = 0; i < PROXY_PAIRS; i++)
+		if (other >= 0 && pairs[i][0] < 0) {
+			pairs[i][0] = fd;
+			pairs[i][1] = other;
+			return;
+		}
+	close(fd);
+	close(other);
+}
+
+_Noreturn static inline void proxy_run(const char *dir, const char *to, int words)
+{
+	int listener = proxy_listen(dir), pairs[PROXY_PAIRS][2];
+	struct proxy_word word = {PROXY_PASS, 0};
+
+	signal(SIGPIPE, SIG_IGN);
+	memset(pairs, -1, sizeof(pairs));
+	suite_ready();
+	for (;;) {
+		struct pollfd fds[2 + 2 * PROXY_PAIRS] = {{words, POLLIN, 0}, {listener, POLLIN, 0}};
+		for (int i = 0; i < 2 * PROXY_PAIRS; i++)
+			fds[2 + i] = (struct pollfd){word.way == PROXY_HOLD ? -1 : pairs[i / 2][i % 2], POLLIN, 0};
+		poll(fds, 2 + 2 * PROXY_PAIRS, -1);
+		if (fds[0].revents) {
+			if (read(words, &word, sizeof(word)) != sizeof(word))
+				_exit(0);
+			proxy_obey(&word, pairs);
+			(void)!write(words, "k", 1);
+			continue;
+		}
+		if (fds[1].revents)
+			proxy_accept(listener, to, &word, pairs);
+		for (int i = 0; i < 2 * PROXY_PAIRS; i++)
+			if (fds[2 + i].revents && pairs[i / 2][0] >= 0 && word.way != PROXY_HOLD)
+				proxy_pass(&word, pairs[i / 2], i % 2);
+	}
+}
+
+static inline void proxy_tell(const struct proxy *proxy, enum proxy_way way, int n)
+{
+	struct proxy_word word = {way, n};
+	char byte;
+
+	ck_assert_int_eq(write(proxy->fd, &word, sizeof(word)), sizeof(word));
+	ck_assert_int_eq(read(proxy->fd, &byte, 1), 1);
+}
+
+static inline void proxy_start(struct proxy *proxy, const struct pg *to)
+{
+	int fds[2];
+
+	suite_make_folder(proxy->dir, "/dev/shm");
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	snprintf(proxy->info, sizeof(proxy->info), "host=%s dbname=postgres user=dflock", proxy->dir);
+	proxy->fd = fds[0];
+	proxy->pid = suite_fork();
+	if (proxy->pid == 0)
+		proxy_run(proxy->dir, to->dir, fds[1]);
+	close(fds[1]);
+}
+
+static inline void proxy_end(const struct proxy *proxy)
+{
+	close(proxy->fd);
+	waitpid(proxy->pid, NULL, 0);
+}
+
+/* ---- around each test ---- */
+
+static inline void pg_make_server(void)
+{
+	pg_make(&pg);
+	pg_start(&pg);
+	sql("create role dflock login");
+}
+
+static inline void pg_remove_server(void) { pg_remove(&pg); }
+
+static inline void pg_begin(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	if (PQping(pg.admin) != PQPING_OK) /* it ended with a test that had one of its own */
+		pg_start(&pg);
+	pg_schema(&pg);
+	config = (struct config_store){.postgresql = pg.info, .connect_ms = 5000};
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	uv_timer_init(&loop, &tick);
+	uv_timer_start(&tick, on_tick, 2, 2);
+	a = b = (struct host){.id = ""};
+}
+
+static inline void pg_end(void)
+{
+	stop(&a);
+	stop(&b);
+	uv_close((uv_handle_t *)&tick, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	if (pg.parent == getpid()) /* it would end with this test: be sure that it has */
+		pg_stop(&pg);
+}
+FIXTURE_ONCE(pg_make_server, pg_remove_server)
+FIXTURE(pg_begin, pg_end)
+
+#endif
