@@ -337,8 +337,10 @@ static inline void proxy_start(struct proxy *proxy, const struct pg *to)
 	snprintf(proxy->info, sizeof(proxy->info), "host=%s dbname=postgres user=dflock", proxy->dir);
 	proxy->fd = fds[0];
 	proxy->pid = suite_fork();
-	if (proxy->pid == 0)
+	if (proxy->pid == 0) {
+		close(fds[0]);
 		proxy_run(proxy->dir, to->dir, fds[1]);
+	}
 	close(fds[1]);
 }
 
