@@ -48,19 +48,31 @@ static inline void pg_exec(const struct pg *s)
 	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	dup2(log, 1);
 	dup2(log, 2);
-	execl(BIN "postgres", "postgres", "-D", data, "-k", s->dir, "-c", "listen_addresses=", NULL);
+	execl(BIN "postgres", "postgres", "-D", data, "-k", s->dir, "-c", "listen_addresses=", "-c",
+	      "dynamic_shared_memory_type=mmap", NULL);
 	_exit(127);
 }
 
-/* Until it takes connections. */
+static inline pid_t pg_fork(const struct pg *s)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		pg_exec(s);
+	return pid;
+}
+
+/* Until it takes connections. It does not begin while a process of an earlier one lives, which may have been forked when that was killed. */
 static inline void pg_start(struct pg *s)
 {
+	pid_t pid = pg_fork(s);
+
 	s->parent = getpid();
-	if (fork() == 0)
-		pg_exec(s);
-	for (int64_t limit = server_clock_ms() + 60000; PQping(s->admin) != PQPING_OK;) {
+	for (int64_t limit = server_clock_ms() + 40000; PQping(s->admin) != PQPING_OK;) {
 		ck_assert_msg(server_clock_ms() < limit, "see %s/log", s->dir);
 		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+		if (waitpid(pid, NULL, WNOHANG) == pid)
+			pid = pg_fork(s);
 	}
 }
 
@@ -78,20 +90,21 @@ static inline pid_t pg_pid(const struct pg *s)
 	return pid;
 }
 
-/* All its processes. */
+/* All its processes: the others lose their parent when that is killed. */
 static inline void pg_signal(const struct pg *s, int sig)
 {
 	char path[64];
-	int pid, postmaster = pg_pid(s);
+	int pids[256] = {pg_pid(s)}, count = 1;
 
-	ck_assert_int_gt(postmaster, 0);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", postmaster, postmaster);
+	ck_assert_int_gt(pids[0], 0);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pids[0], pids[0]);
 	FILE *f = fopen(path, "r");
-	ck_assert_int_eq(kill(postmaster, sig), 0);
-	while (f && fscanf(f, "%d", &pid) == 1)
-		kill(pid, sig);
+	while (f && count < 256 && fscanf(f, "%d", &pids[count]) == 1)
+		count++;
 	if (f)
 		fclose(f);
+	for (int i = 0; i < count; i++)
+		kill(pids[i], sig);
 }
 
 /* A child of another process stays as a zombie. */
@@ -125,13 +138,19 @@ static inline void pg_stop(struct pg *s)
 	pg_wait_end(s, pid);
 }
 
-/* SIGKILL for all its processes. What it had in shared memory is left, and is taken away by the next start. */
+/* SIGKILL for all its processes. The next one would take the zombie of one that another process has started for a server that runs. */
 static inline void pg_kill(struct pg *s)
 {
+	static const char *const locks[] = {"data/postmaster.pid", ".s.PGSQL.5432.lock"};
 	pid_t pid = pg_pid(s);
+	char path[128];
 
 	pg_signal(s, SIGKILL);
 	pg_wait_end(s, pid);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", s->dir, locks[i]);
+		ck_assert_int_eq(unlink(path), 0);
+	}
 }
 
 static inline PGresult *pg_ask(const struct pg *s, const char *text)
