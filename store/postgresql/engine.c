@@ -124,7 +124,7 @@ static bool postgresql_on_moment(struct postgresql *p, const PGresult *result)
 	char was[sizeof(pq->was)];
 
 	if (PQntuples(result) == 0 || PQgetlength(result, 0, 1) != 0) {
-		store_reject(p->store, "its table dflock.about has not one row: run schema.sql in an empty database");
+		store_reject(p->store, "its table dflock.about has not one row: stop all hosts, and make it anew");
 		return false;
 	}
 	snprintf(was, sizeof(was), "%s", PQgetvalue(result, 0, 2));

@@ -7,11 +7,22 @@
 #define RACERS 16
 #define TURNS  25
 
+enum racer_state {
+	RACER_ASKS,
+	RACER_WAITS,
+	RACER_HOLDS,
+	RACER_RECLAIMS,
+	RACER_RELEASES,
+	RACER_STILL_HAS,
+};
+
 static struct racer {
 	struct host host;
 	char id[16], name[16];
-	unsigned turn, number;
-	enum { RACER_ASKS, RACER_WAITS, RACER_HOLDS, RACER_RELEASES, RACER_STILL_HAS } state;
+	unsigned turn, number, ups, changes; /* connections, and incarnations, that it has followed */
+	uint64_t fence;
+	enum racer_state state;
+	bool again;
 } racers[RACERS];
 static struct {
 	const struct racer *holder;
@@ -27,32 +38,64 @@ static inline void race_on(void *arg, const struct store_reply *reply)
 	size_t n = (size_t)atoi(r->name);
 
 	r->state = RACER_WAITS;
-	r->host.messages += reply->status == STORE_UNREACHABLE;
-	if (reply->status == STORE_WAIT || reply->status == STORE_UNREACHABLE)
+	r->again = reply->status == STORE_UNREACHABLE || reply->status == STORE_GRACE ||
+		   reply->status == STORE_INCARNATION;
+	if (reply->status == STORE_WAIT || r->again)
 		return;
 	ck_assert_msg(reply->status == STORE_OK, "%d %s", reply->status, reply->error ? reply->error : "");
 	ck_assert_ptr_null(race_of[n].holder);
 	ck_assert_uint_gt(reply->fence, race_of[n].fence);
-	race_of[n].fence = reply->fence;
+	race_of[n].fence = r->fence = reply->fence;
 	race_of[n].holder = r;
 	r->state = RACER_HOLDS;
 }
 
-static inline void race_ask(struct racer *r)
+static inline struct store_acquire race_want(const struct racer *r)
 {
 	struct store_acquire w = want(0, WIRE_EXCLUSIVE);
 
 	w.name = r->name;
 	w.token = race_token(r);
+	return w;
+}
+
+static inline void race_ask(struct racer *r)
+{
+	struct store_acquire w = race_want(r);
+
 	r->state = RACER_ASKS;
+	r->again = false;
+	r->host.messages = 0;
+	r->ups = r->host.ups;
 	store_acquire(r->host.store, &w, race_on, r);
+}
+
+/* It was confirmed, so it must stand. */
+static inline void race_on_reclaimed(void *arg, const struct store_reply *reply)
+{
+	struct racer *r = arg;
+
+	r->state = RACER_HOLDS;
+	if (reply->status == STORE_OK)
+		return;
+	ck_assert_msg(reply->status == STORE_UNREACHABLE || reply->status == STORE_INCARNATION, "%d", reply->status);
+	r->changes = 0;
+}
+
+static inline void race_reclaim(struct racer *r)
+{
+	struct store_acquire w = race_want(r);
+
+	r->state = RACER_RECLAIMS;
+	r->changes = r->host.changes;
+	store_reclaim(r->host.store, w.name, w.file, w.token, r->fence, &w.range, NULL, race_on_reclaimed, r);
 }
 
 static inline void race_on_released(void *arg, const struct store_reply *reply)
 {
 	struct racer *r = arg;
 
-	if (reply->status == STORE_UNREACHABLE) {
+	if (reply->status == STORE_UNREACHABLE || reply->status == STORE_INCARNATION) {
 		r->state = RACER_STILL_HAS;
 		return;
 	}
@@ -67,14 +110,18 @@ static inline void race_go_on(struct racer *r)
 
 	if (r->turn == TURNS || !store_is_up(r->host.store))
 		return;
-	if (r->state == RACER_WAITS && r->host.messages) { /* granted; or it is an old one */
-		r->host.messages = 0;
+	if (r->state == RACER_HOLDS && r->changes != r->host.changes) {
+		race_reclaim(r);
+	} else if (r->state == RACER_WAITS &&
+		   (r->host.messages || r->again || r->ups != r->host.ups)) { /* granted, perhaps */
 		race_ask(r);
 	} else if (r->state == RACER_HOLDS || r->state == RACER_STILL_HAS) {
 		if (r->state == RACER_HOLDS)
 			race_of[n].holder = NULL;
 		r->state = RACER_RELEASES;
 		store_release(r->host.store, r->name, race_token(r), false, race_on_released, r);
+	} else if (r->state == RACER_WAITS || r->state == RACER_ASKS) {
+		r->changes = r->host.changes;
 	}
 }
 
@@ -89,13 +136,8 @@ static inline unsigned race_turns(void)
 	return turns;
 }
 
-/* `names`: names for so many; each has as many hosts. hurt(n), n from 0 to hurts - 1, is called in the course of it, and ends when the
- * server is well again or is about to be. Returns how many times a host was down in all. */
-static inline unsigned race(unsigned names, unsigned hurts, void (*hurt)(unsigned n))
+static inline void race_begin(unsigned names)
 {
-	int64_t last = server_clock_ms() + 50000;
-	unsigned hurt_so_far = 0, turns = 0, downs = 0;
-
 	for (unsigned i = 0; i < RACERS; i++) {
 		struct racer *r = &racers[i];
 
@@ -104,12 +146,30 @@ static inline unsigned race(unsigned names, unsigned hurts, void (*hurt)(unsigne
 		snprintf(r->name, sizeof(r->name), "%u", i % names);
 		start(&r->host, r->id);
 	}
-	for (unsigned i = 0; i < RACERS; i++)
-		wait_until(racers[i].host.ups == 1);
+	for (struct racer *r = racers; r < racers + RACERS; r++) {
+		wait_until(r->host.ups == 1);
+		r->changes = r->host.changes;
+	}
 	assert_ok(store_open(racers[0].host.store, STORE_OPEN_FORCED, "", on_answer, &answer));
 	memset(race_of, 0, sizeof(race_of));
 	for (unsigned i = 0; i < RACERS; i++)
 		race_ask(&racers[i]);
+}
+
+static inline void race_end(void)
+{
+	for (unsigned i = 0; i < RACERS; i++)
+		stop(&racers[i].host);
+}
+
+/* `names`: names for so many; each has as many hosts. hurt(n), n from 0 to hurts - 1, is called in the course of it, and ends when the
+ * server is well again or is about to be. Returns how many times a host was down in all. */
+static inline unsigned race(unsigned names, unsigned hurts, void (*hurt)(unsigned n))
+{
+	int64_t last = server_clock_ms() + 50000;
+	unsigned hurt_so_far = 0, turns = 0, downs = 0;
+
+	race_begin(names);
 	while ((turns = race_turns()) < RACERS * TURNS) {
 		ck_assert_msg(server_clock_ms() < last, "only %u turns", turns);
 		uv_run(&loop, UV_RUN_ONCE);
@@ -119,8 +179,8 @@ static inline unsigned race(unsigned names, unsigned hurts, void (*hurt)(unsigne
 	for (unsigned i = 0; i < RACERS; i++) {
 		downs += racers[i].host.downs;
 		ck_assert_uint_eq(racers[i].host.changes, 1); /* the same memory all the time */
-		stop(&racers[i].host);
 	}
+	race_end();
 	ck_assert_uint_eq(hurt_so_far, hurts);
 	return downs;
 }

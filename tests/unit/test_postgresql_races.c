@@ -1,189 +1,27 @@
 /* store/postgresql/: many hosts want the same, while the server is killed, and while a standby takes its place: exclusion, and fences that rise. */
 #include "tests/unit/postgresql_server.h"
-
-#define RACERS 16
-#define TURNS  10
-
-enum racer_state {
-	RACER_ASKS,
-	RACER_WAITS,
-	RACER_HOLDS,
-	RACER_RECLAIMS,
-	RACER_RELEASES,
-	RACER_STILL_HAS,
-};
-
-static struct racer {
-	struct host host;
-	char id[16], name[16];
-	unsigned turn, number, ups, changes; /* connections, and incarnations, that it has followed */
-	uint64_t fence;
-	enum racer_state state;
-	bool again;
-} racers[RACERS];
-static struct {
-	const struct racer *holder;
-	uint64_t fence;
-} of[RACERS];
-
-static const char *race_token(const struct racer *r) { return token(r->number * 1000 + r->turn + 1); }
-
-/* Granted: it is alone, and has the largest fence of the name. What was not answered is asked again, with the same token. */
-static void race_on(void *arg, const struct store_reply *reply)
-{
-	struct racer *r = arg;
-	size_t n = (size_t)atoi(r->name);
-
-	r->state = RACER_WAITS;
-	r->again = reply->status == STORE_UNREACHABLE || reply->status == STORE_GRACE ||
-		   reply->status == STORE_INCARNATION;
-	if (reply->status == STORE_WAIT || r->again)
-		return;
-	ck_assert_msg(reply->status == STORE_OK, "%d %s", reply->status, reply->error ? reply->error : "");
-	ck_assert_ptr_null(of[n].holder);
-	ck_assert_uint_gt(reply->fence, of[n].fence);
-	of[n].fence = r->fence = reply->fence;
-	of[n].holder = r;
-	r->state = RACER_HOLDS;
-}
-
-static struct store_acquire race_want(const struct racer *r)
-{
-	struct store_acquire w = want(0, WIRE_EXCLUSIVE);
-
-	w.name = r->name;
-	w.token = race_token(r);
-	return w;
-}
-
-static void race_ask(struct racer *r)
-{
-	struct store_acquire w = race_want(r);
-
-	r->state = RACER_ASKS;
-	r->again = false;
-	r->host.messages = 0;
-	r->ups = r->host.ups;
-	store_acquire(r->host.store, &w, race_on, r);
-}
-
-/* It was confirmed, so it must stand. */
-static void race_on_reclaimed(void *arg, const struct store_reply *reply)
-{
-	struct racer *r = arg;
-
-	r->state = RACER_HOLDS;
-	if (reply->status == STORE_OK)
-		return;
-	ck_assert_msg(reply->status == STORE_UNREACHABLE || reply->status == STORE_INCARNATION, "%d", reply->status);
-	r->changes = 0;
-}
-
-static void race_reclaim(struct racer *r)
-{
-	struct store_acquire w = race_want(r);
-
-	r->state = RACER_RECLAIMS;
-	r->changes = r->host.changes;
-	store_reclaim(r->host.store, w.name, w.file, w.token, r->fence, &w.range, NULL, race_on_reclaimed, r);
-}
-
-static void race_on_released(void *arg, const struct store_reply *reply)
-{
-	struct racer *r = arg;
-
-	if (reply->status == STORE_UNREACHABLE || reply->status == STORE_INCARNATION) {
-		r->state = RACER_STILL_HAS;
-		return;
-	}
-	ck_assert_int_eq(reply->status, STORE_OK);
-	if (++r->turn < TURNS)
-		race_ask(r);
-}
-
-static void race_go_on(struct racer *r)
-{
-	size_t n = (size_t)atoi(r->name);
-
-	if (r->turn == TURNS || !store_is_up(r->host.store))
-		return;
-	if (r->state == RACER_HOLDS && r->changes != r->host.changes) {
-		race_reclaim(r);
-	} else if (r->state == RACER_WAITS &&
-		   (r->host.messages || r->again || r->ups != r->host.ups)) { /* granted, perhaps */
-		race_ask(r);
-	} else if (r->state == RACER_HOLDS || r->state == RACER_STILL_HAS) {
-		if (r->state == RACER_HOLDS)
-			of[n].holder = NULL;
-		r->state = RACER_RELEASES;
-		store_release(r->host.store, r->name, race_token(r), false, race_on_released, r);
-	} else if (r->state == RACER_WAITS || r->state == RACER_ASKS) {
-		r->changes = r->host.changes;
-	}
-}
-
-static unsigned race_turns(void)
-{
-	unsigned turns = 0;
-
-	for (struct racer *r = racers; r < racers + RACERS; r++) {
-		race_go_on(r);
-		turns += r->turn;
-	}
-	return turns;
-}
-
-static void race_begin(unsigned names)
-{
-	for (unsigned i = 0; i < RACERS; i++) {
-		struct racer *r = &racers[i];
-
-		*r = (struct racer){.number = i};
-		snprintf(r->id, sizeof(r->id), "racer-%u", i);
-		snprintf(r->name, sizeof(r->name), "%u", i % names);
-		start(&r->host, r->id);
-		wait_until(r->host.ups == 1);
-		r->changes = r->host.changes;
-	}
-	assert_ok(store_open(racers[0].host.store, STORE_OPEN_FORCED, "", on_answer, &answer));
-	memset(of, 0, sizeof(of));
-	for (unsigned i = 0; i < RACERS; i++)
-		race_ask(&racers[i]);
-}
-
-static void race_end(void)
-{
-	for (unsigned i = 0; i < RACERS; i++)
-		stop(&racers[i].host);
-}
+#include "tests/unit/store_race.h"
 
 static const struct {
 	unsigned names, kills;
 	bool sigkill;
 } races[] = {{1, 0, false}, {RACERS, 0, false}, {1, 3, false}, {4, 3, true}, {1, 3, true}, {RACERS, 2, true}};
 
+static bool race_sigkill;
+
+static void race_hurt(unsigned n)
+{
+	if (race_sigkill)
+		pg_kill(&pg);
+	else
+		pg_stop(&pg);
+	pg_start(&pg);
+}
+
 TEST_EACH(many_hosts_want_the_same, ROWS(races))
 {
-	int64_t last = server_clock_ms() + 50000;
-	unsigned kills = 0, turns = 0;
-
-	race_begin(races[_i].names);
-	while ((turns = race_turns()) < RACERS * TURNS) {
-		ck_assert_msg(server_clock_ms() < last, "only %u turns", turns);
-		uv_run(&loop, UV_RUN_ONCE);
-		if (kills < races[_i].kills && turns > RACERS * TURNS / 4 * (kills + 1)) {
-			if (races[_i].sigkill)
-				pg_kill(&pg);
-			else
-				pg_stop(&pg);
-			pg_start(&pg);
-			kills++;
-		}
-	}
-	for (unsigned i = 0; i < RACERS; i++)
-		ck_assert_uint_eq(racers[i].host.changes, 1); /* it is the same memory */
-	race_end();
-	ck_assert_uint_eq(kills, races[_i].kills);
+	race_sigkill = races[_i].sigkill;
+	race(races[_i].names, races[_i].kills, race_hurt);
 }
 
 /* ---- a standby takes its place ---- */
