@@ -187,6 +187,10 @@ static void zk_on_node(struct zk_call *call, int rc, const char *data, int len, 
 	}
 	node->loaded = true;
 	node->there = rc == ZOK;
+	if (node->kind == ZK_STORE && !node->there) {
+		zk_half(call->zk);
+		return;
+	}
 	if (node->there) {
 		node->version = stat->version;
 		node->children = stat->numChildren;

@@ -82,8 +82,6 @@ static void zk_session_failed(struct zk_session *session, int rc, int error)
 		store_fail(zk->store, "%s: %s", session->address, why);
 		return;
 	}
-	if (zk->tried < 2) /* told if no other server answers */
-		snprintf(zk->store->server, sizeof(zk->store->server), "zookeeper %s", session->address);
 	zk_drop(zk);
 	snprintf(zk->why, sizeof(zk->why), "cannot connect to %s: %s", session->address, why);
 	zk_next_server(zk);
@@ -185,6 +183,8 @@ static void zk_on_event(zhandle_t *handle, int type, int state, const char *path
 		return;
 	if (state == ZOO_CONNECTED_STATE && !session->connected) {
 		session->connected = true;
+		snprintf(session->zk->store->server, SERVER_BYTES, "zookeeper %s%s", session->address,
+			 session->zk->root);
 		uv_timer_stop(&session->zk->store->retry);
 		zk_up->connected(session->zk);
 	} else if (state == ZOO_EXPIRED_SESSION_STATE || state == ZOO_AUTH_FAILED_STATE) {

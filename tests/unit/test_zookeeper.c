@@ -13,7 +13,7 @@
 static char dir[SUITE_PATH_BYTES], ensemble[128], path[32] = "/dflock";
 static struct server_of {
 	int port, ports[2];
-	pid_t pid;
+	pid_t pid, parent;
 } servers[SERVERS];
 
 /* ---- servers ---- */
@@ -40,7 +40,7 @@ static void configure(int n)
 	f = fopen(file, "w");
 	fprintf(f,
 		"tickTime=500\ninitLimit=20\nsyncLimit=4\ndataDir=%s/%d\nclientPort=%d\nclientPortAddress=127.0.0.1\n"
-		"admin.enableServer=false\n4lw.commands.whitelist=srvr\nmaxClientCnxns=0\n",
+		"admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n",
 		dir, n, servers[n].port);
 	for (int i = 0; i < SERVERS; i++)
 		fprintf(f, "server.%d=127.0.0.1:%d:%d\n", i + 1, servers[i].ports[0], servers[i].ports[1]);
@@ -51,6 +51,7 @@ static void start_server(int n)
 {
 	pid_t parent = getpid();
 
+	servers[n].parent = parent;
 	servers[n].pid = fork();
 	if (servers[n].pid)
 		return;
@@ -70,13 +71,13 @@ static void start_server(int n)
 	_exit(127);
 }
 
-/* "leader", "follower", or "". */
-static const char *mode_of(int n)
+/* "": it does not run. */
+static const char *srvr(int n)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	struct timeval limit = {.tv_usec = 500000};
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char text[1024] = "";
+	static char text[1024];
 	size_t len = 0;
 
 	at.sin_port = htons((uint16_t)servers[n].port);
@@ -84,8 +85,30 @@ static const char *mode_of(int n)
 	if (connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0 && send(fd, "srvr", 4, MSG_NOSIGNAL) == 4)
 		for (ssize_t got; (got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0;)
 			len += (size_t)got;
+	text[len] = '\0';
 	close(fd);
+	return text;
+}
+
+/* "leader", "follower", or "". */
+static const char *mode_of(int n)
+{
+	const char *text = srvr(n);
+
 	return strstr(text, "Mode: leader") ? "leader" : strstr(text, "Mode: follower") ? "follower" : "";
+}
+
+/* Of clients. */
+static int connections(void)
+{
+	int count = 0;
+
+	for (int i = 0; i < SERVERS; i++) {
+		const char *text = strstr(srvr(i), "Connections: ");
+
+		count += text ? atoi(text + strlen("Connections: ")) - 1 : 0; /* without this question's */
+	}
+	return count;
 }
 
 static int leader(void)
@@ -114,7 +137,7 @@ static void kill_server(int n)
 	kill(servers[n].pid, SIGKILL);
 	waitpid(servers[n].pid, NULL, 0);
 	servers[n].pid = 0;
-	for (int64_t limit = server_clock_ms() + 10000; *mode_of(n);)
+	for (int64_t limit = server_clock_ms() + 10000; *srvr(n);)
 		ck_assert(server_clock_ms() < limit);
 }
 
@@ -122,7 +145,7 @@ static void make_servers(void)
 {
 	suite_make_folder(dir, "/dev/shm");
 	for (int i = 0; i < SERVERS; i++)
-		servers[i] = (struct server_of){free_port(), {free_port(), free_port()}, 0};
+		servers[i] = (struct server_of){free_port(), {free_port(), free_port()}, 0, 0};
 	for (int i = 0; i < SERVERS; i++) {
 		configure(i);
 		start_server(i);
@@ -241,7 +264,7 @@ static void begin(void)
 	snprintf(ensemble, sizeof(ensemble), "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", servers[0].port, servers[1].port,
 		 servers[2].port);
 	for (int i = 0; i < SERVERS; i++) /* it ended with a test that had started it */
-		if (!*mode_of(i))
+		if (!*srvr(i))
 			start_server(i);
 	wait_for_all();
 	other_start();
@@ -262,6 +285,9 @@ static void end(void)
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 	zookeeper_close(other);
+	for (int i = 0; i < SERVERS; i++) /* it would end with this test: be sure that it has */
+		if (servers[i].parent == getpid() && servers[i].pid > 0)
+			kill_server(i);
 }
 FIXTURE_ONCE(make_servers, remove_servers)
 FIXTURE(begin, end)
@@ -293,6 +319,175 @@ TEST_EACH(a_leader_that_is_killed, ROWS(kills))
 	wait_for_all();
 }
 
+/* ---- connections ---- */
+
+TEST(a_session_that_has_expired_costs_a_connection)
+{
+	config.connect_ms = 1500; /* the session lasts as long */
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	uint64_t fence = answer.reply.fence;
+	zookeeper_close(other);
+	for (int64_t limit = server_clock_ms() + 20000; connections() > 0;) { /* the loop does not run */
+		ck_assert(server_clock_ms() < limit);
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+	}
+	other_start();
+	wait_until(a.ups == 2 && b.ups == 2);
+	ck_assert_uint_eq(a.changes, 1);
+	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
+	wait_until(a.messages == 1);
+}
+
+static int server_with(const struct host *h)
+{
+	const char *port = strrchr(store_server(h->store), ':');
+
+	for (int i = 0; i < SERVERS; i++)
+		if (port && atoi(port + 1) == servers[i].port)
+			return i;
+	ck_abort_msg("%s", store_server(h->store));
+}
+
+TEST(a_server_that_stops_answering)
+{
+	config.connect_ms = 2500;
+	start_both();
+	pid_t stopped = servers[server_with(&a)].pid;
+	kill(stopped, SIGSTOP);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
+	ck_assert_msg(strstr(answer.error, "no answer within 2500 ms") || strstr(answer.error, "timeout"), "%s",
+		      answer.error);
+	wait_until(a.ups == 2);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	kill(stopped, SIGCONT);
+	wait_until(store_is_up(b.store));
+	ck_assert_uint_eq(a.changes, 1);
+	ck_assert_uint_eq(b.changes, 1);
+	wait_for_all();
+}
+
+TEST(servers_that_are_not_there)
+{
+	char names[256];
+
+	snprintf(names, sizeof(names), "127.0.0.1:1,[::1]:1,localhost:%d%s", servers[1].port, path);
+	config.zookeeper = names;
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	stop(&a);
+	config.zookeeper = "127.0.0.1:1/dflock";
+	refused(&a, "cannot connect to 127.0.0.1:1: Connection refused");
+}
+
+/* ---- messages ---- */
+
+static void tell_b(unsigned times)
+{
+	for (unsigned i = 0; i < times; i++)
+		store_tell(a.store, "host-b", &(struct store_message){.kind = STORE_MSG_TWICE});
+	assert_ok(store_beat(a.store, 0, 0, on_answer, &answer));
+}
+
+TEST(messages_for_a_host_that_is_away_have_an_end)
+{
+	uint64_t seat[2] = {0};
+
+	start(&a, "host-a");
+	start(&b, "host-b");
+	store_keep_seat(b.store, seat);
+	wait_until(a.ups == 1 && b.ups == 1);
+	stop(&b);
+	tell_b(70);
+	other_call(zoo_aget_children(other, at("/messages/host-b"), 0, other_on_names, NULL));
+	ck_assert_int_eq(other_count, 64);
+	start(&b, "host-b");
+	store_keep_seat(b.store, seat);
+	wait_until(b.ups == 1);
+	tell_b(70);
+	wait_until(b.messages == 70);
+	beat(&b); /* behind what removes them */
+	other_call(zoo_aget_children(other, at("/messages/host-b"), 0, other_on_names, NULL));
+	ck_assert_int_eq(other_count, 0);
+}
+
+/* ---- what was lost ---- */
+
+/* `change` is done to the folder of each server, as $0. */
+static void restart_all(const char *change)
+{
+	char command[256];
+
+	for (int i = 0; i < SERVERS; i++)
+		kill_server(i);
+	for (int i = 0; i < SERVERS; i++) {
+		snprintf(command, sizeof(command), "cd %s && sh -c '%s' %d", dir, change, i);
+		ck_assert_int_eq(system(command), 0);
+		start_server(i);
+	}
+	wait_for_all();
+}
+
+TEST(an_ensemble_that_was_killed_keeps_what_it_said)
+{
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	uint64_t fence = answer.reply.fence;
+	restart_all("true");
+	wait_until(a.ups == 2 && b.ups == 2);
+	ck_assert_uint_eq(a.changes, 1);
+	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
+}
+
+TEST(folders_from_before_are_another_memory)
+{
+	start_both();
+	restart_all("cp -a $0 $0.before");
+	wait_until(a.ups == 2 && b.ups == 2);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	for (unsigned i = 0; i < 100; i++) /* the servers' own steps count, too */
+		ck_assert_int_eq(beat(&a), STORE_OK);
+	restart_all("rm -rf $0 && mv $0.before $0");
+	wait_until(a.changes == 2 && a.ups == 3 && b.ups >= 3);
+	ck_assert(store_in_grace(a.store));
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
+}
+
+TEST(a_tree_that_somebody_removed_is_another_memory)
+{
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	uint64_t fence = answer.reply.fence;
+	other_remove(path);
+	ck_assert_int_eq(beat(&a), STORE_UNREACHABLE);
+	beat(&b);
+	wait_until(a.changes == 2 && b.changes == 2);
+	ck_assert(store_in_grace(a.store));
+	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_uint_gt(answer.reply.fence, fence);
+}
+
+static const char *lock_node(void) { return at("/locks/%2fvar%2flock%2fjob one.lock"); }
+
+TEST(a_lock_that_somebody_removed_is_found_out)
+{
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	for (unsigned round = 1; round < 3; round++) {
+		ck_assert_int_eq(other_call(zoo_adelete(other, lock_node(), -1, other_on_void, NULL)), ZOK);
+		ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_INCARNATION);
+		wait_until(b.changes == 1 + round);
+		ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
+		beat(&a);
+		wait_until(a.changes == 1 + round);
+		assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+		ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_OK);
+	}
+}
+
 /* ---- what somebody else wrote ---- */
 
 static const struct {
@@ -311,6 +506,35 @@ TEST_EACH(what_will_not_do_is_refused, ROWS(wrongs))
 	if (wrongs[_i].remove)
 		other_remove(at(wrongs[_i].remove));
 	else
-		ck_assert_int_eq(other_call(zoo_aset(other, at(wrongs[_i].set), "hello", 5, -1, other_on_stat, NULL)), ZOK);
+		ck_assert_int_eq(other_call(zoo_aset(other, at(wrongs[_i].set), "hello", 5, -1, other_on_stat, NULL)),
+				 ZOK);
 	refused(&a, wrongs[_i].line);
+}
+
+TEST(a_node_that_somebody_wrote_into)
+{
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_int_eq(
+		other_call(zoo_aset(other, lock_node(), "dflock 1\nlock 7\nhello\n", 22, -1, other_on_stat, NULL)),
+		ZOK);
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_ERROR);
+	ck_assert_msg(strstr(answer.error,
+			     "dflock did not write /dflock/locks/%2fvar%2flock%2fjob one.lock: remove it") != NULL,
+		      "%s", answer.error);
+	ck_assert_int_eq(beat(&b), STORE_OK);
+}
+
+TEST(an_acl_that_forbids)
+{
+	struct ACL only_read = {ZOO_PERM_READ, {"world", "anyone"}};
+	struct ACL_vector acl = {1, &only_read};
+
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_int_eq(other_call(zoo_aset_acl(other, lock_node(), -1, &acl, other_on_void, NULL)), ZOK);
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
+	ck_assert_msg(strstr(answer.error, "the ACL of /dflock/locks/%2fvar%2flock%2fjob one.lock forbids") != NULL,
+		      "%s", answer.error);
+	ck_assert_str_eq(store_trouble(b.store), "cannot be used");
 }
