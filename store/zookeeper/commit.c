@@ -188,7 +188,7 @@ static void zk_add_mark(struct zookeeper *zk, const struct zk_query *zq, const s
 static void zk_add_absent(const struct zk_node *node, struct zk_call *call)
 {
 	zk_op_create(call, store_need(strdup(node->path)), NULL, 0, 0);
-	zk_op_delete(call, store_need(strdup(node->path)));
+	zk_op_delete(call, store_need(strdup(node->path)), -1);
 }
 
 static void zk_add_written(struct zookeeper *zk, const struct zk_query *zq, const struct zk_node *node,

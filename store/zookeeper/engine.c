@@ -16,6 +16,9 @@
 #define PAGE_NAMES 500
 #define SOME       8
 
+#define CLEAN_EVERY_NS UINT64_C(300000000000)
+#define CLEAN_OLDER_MS INT64_C(86400000)
+
 static struct zookeeper *zk_of(const struct store *s)
 {
 	return s->at;
@@ -147,6 +150,7 @@ static void zk_parse(const struct zookeeper *zk, struct zk_query *zq, struct zk_
 
 static void zk_loaded(struct zookeeper *zk, struct zk_query *zq)
 {
+	zk_wait(zk); /* there may be thousands */
 	if (--zq->pending == 0)
 		zk_go_on(zk);
 }
@@ -562,6 +566,7 @@ static void zk_close(struct store *s)
 	struct zookeeper *zk = zk_of(s);
 
 	zk_disconnect(zk);
+	zk_clean_stop(zk);
 	uv_timer_stop(&zk->again);
 	uv_timer_stop(&zk->limit);
 	while (zk->first)
@@ -593,6 +598,7 @@ static int zk_open(struct store *s)
 		return -ENOMEM;
 	}
 	zk->server = (unsigned)(uv_hrtime() / 1000);
+	zk->clean_ns = uv_hrtime() + uv_hrtime() % CLEAN_EVERY_NS;
 	uv_timer_init(s->loop, &zk->limit);
 	uv_timer_init(s->loop, &zk->again);
 	zk->limit.data = zk->again.data = zk;
@@ -615,6 +621,7 @@ static void zk_free(struct store *s)
 {
 	struct zookeeper *zk = zk_of(s);
 
+	zk_forget_acl(zk);
 	replay_free(zk->replay);
 	free(zk->root);
 	free(zk->servers);
@@ -627,6 +634,18 @@ static void zk_nothing(struct store *s)
 	(void)s;
 }
 
+/* The client itself asks a server that is silent. */
+static void zk_check(struct store *s)
+{
+	static const enum zk_kind kinds[] = {ZK_LOCK, ZK_HOST, ZK_MAILBOX};
+	struct zookeeper *zk = zk_of(s);
+
+	if (uv_hrtime() < zk->clean_ns)
+		return;
+	zk->clean_ns = uv_hrtime() + CLEAN_EVERY_NS;
+	zk_clean(zk, kinds[zk->clean_turn++ % 3], CLEAN_OLDER_MS);
+}
+
 ENGINE_SHOWN const struct engine dflock_engine = {
 	.version = DFLOCK_VERSION,
 	.name = "zookeeper",
@@ -635,7 +654,7 @@ ENGINE_SHOWN const struct engine dflock_engine = {
 	.connect = zk_engine_connect,
 	.close = zk_close,
 	.up = zk_nothing,
-	.check = zk_nothing,
+	.check = zk_check,
 	.free = zk_free,
 	.ask = zk_ask,
 };

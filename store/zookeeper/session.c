@@ -29,6 +29,7 @@ struct zk_session {
 struct zk_lookup {
 	uv_getaddrinfo_t request;
 	struct zookeeper *zk; /* NULL: given up */
+	unsigned turn;        /* of several addresses this one, and so round */
 	char name[256], port[16];
 };
 
@@ -206,6 +207,21 @@ static void zk_on_connect_limit(uv_timer_t *timer)
 	zk_next_server(zk);
 }
 
+/* "digest": a server that does not know it, or has another one, says so where an ACL asks for it. */
+static void zk_sign(const struct zookeeper *zk, const struct zk_session *session)
+{
+	const struct config_store *config = zk->store->config;
+	char *words;
+
+	if (!config->password)
+		return;
+	if (asprintf(&words, "%s:%s", config->user ? config->user : "dflock", config->password) < 0)
+		store_need(NULL);
+	zoo_add_auth(session->handle, "digest", words, (int)strlen(words), NULL, NULL);
+	explicit_bzero(words, strlen(words));
+	free(words);
+}
+
 /* `address`: ADDRESS:PORT, where the client looks for the last colon. */
 static void zk_open_session(struct zookeeper *zk, const char *address)
 {
@@ -222,6 +238,7 @@ static void zk_open_session(struct zookeeper *zk, const char *address)
 		return;
 	}
 	zoo_set_servers_resolution_delay(session->handle, -1);
+	zk_sign(zk, session);
 	uv_timer_init(zk->store->loop, &session->turn);
 	session->turn.data = session;
 	zk->session = session;
@@ -233,12 +250,14 @@ static void zk_on_looked_up(uv_getaddrinfo_t *request, int status, struct addrin
 	struct zk_lookup *lookup = request->data;
 	struct zookeeper *zk = lookup->zk;
 	char numeric[128] = "", address[160];
+	struct addrinfo *one = found;
 
 	if (zk) {
 		zk->lookup = NULL;
+		for (unsigned n = lookup->turn; status == 0 && n--;)
+			one = one->ai_next ? one->ai_next : found;
 		if (status == 0)
-			getnameinfo(found->ai_addr, found->ai_addrlen, numeric, sizeof(numeric), NULL, 0,
-				    NI_NUMERICHOST);
+			getnameinfo(one->ai_addr, one->ai_addrlen, numeric, sizeof(numeric), NULL, 0, NI_NUMERICHOST);
 		snprintf(address, sizeof(address), "%s:%s", numeric, lookup->port);
 		if (*numeric) {
 			zk_open_session(zk, address);
@@ -294,6 +313,7 @@ static void zk_next_server(struct zookeeper *zk)
 	uv_timer_start(&zk->store->retry, zk_on_connect_limit, (uint64_t)config->connect_ms / count + 1, 0);
 	lookup->request.data = lookup;
 	lookup->zk = zk;
+	lookup->turn = zk->server / count % 64;
 	zk->lookup = lookup;
 	if (uv_getaddrinfo(zk->store->loop, &lookup->request, zk_on_looked_up, lookup->name, lookup->port, &hints) != 0)
 		store_need(NULL);
@@ -314,8 +334,8 @@ void zk_connect(struct zookeeper *zk)
  *   a beat    is only compared with itself, by hosts that watch it by their own clocks; it grows by 1 where the time does not
  *   grace     is watched by the hosts' own clocks, too
  *   a rest    begins before its grant is committed, and ends late by as much as the reader is behind
- * A host that was suspended is behind by that time, as long as it has not found out: then its session is over, and nothing that it
- * asked in it comes about; or the suspension was shorter than a session lasts, which is less than a ttl.
+ * A host that was suspended is behind by that time, until it has written something. If its session is over, nothing that it asked in it
+ * comes about; so it is behind by no more than a session lasts (connect_ms, or what the servers make of it), and a rest ends late.
  * A leader with another clock is a clock that was set: the rules expect that.
  */
 void zk_saw(struct zookeeper *zk, const struct Stat *stat)
@@ -345,6 +365,7 @@ void zk_call_free(struct zk_call *call)
 {
 	for (int i = 0; call->kept && i < 2 * call->count; i++)
 		free(call->kept[i]);
+	free(call->path);
 	free(call->kept);
 	free(call->ops);
 	free(call->results);
@@ -386,6 +407,16 @@ static void zk_on_names(int rc, const struct String_vector *names, const struct 
 	zk_call_free(call);
 }
 
+static void zk_on_acl(int rc, struct ACL_vector *acl, struct Stat *stat, const void *arg)
+{
+	struct zk_call *call = (struct zk_call *)arg;
+
+	(void)stat;
+	if (call->session->zk)
+		call->on_acl(call, rc, acl);
+	zk_call_free(call);
+}
+
 static void zk_on_void(int rc, const void *arg)
 {
 	struct zk_call *call = (struct zk_call *)arg;
@@ -410,12 +441,13 @@ static void zk_on_watch(zhandle_t *handle, int type, int state, const char *path
 	(void)handle;
 	(void)state;
 	(void)path;
-	if (session->zk && type == ZOO_CHILD_EVENT)
+	if (session->zk && (type == ZOO_CHILD_EVENT || type == ZOO_DELETED_EVENT)) /* removed: it is found out */
 		zk_up->mail(session->zk);
 }
 
 void zk_get(struct zk_call *call, const char *path)
 {
+	call->path = store_need(strdup(path));
 	zk_called(call, zoo_aget(call->session->handle, path, 0, zk_on_data, call));
 }
 
@@ -426,8 +458,14 @@ void zk_exists(struct zk_call *call, const char *path)
 
 void zk_names(struct zk_call *call, const char *path, bool watch)
 {
+	call->path = store_need(strdup(path));
 	zk_called(call, zoo_awget_children2(call->session->handle, path, watch ? zk_on_watch : NULL,
 					    watch ? call->session : NULL, zk_on_names, call));
+}
+
+void zk_get_acl(struct zk_call *call, const char *path)
+{
+	zk_called(call, zoo_aget_acl(call->session->handle, path, zk_on_acl, call));
 }
 
 void zk_delete(struct zk_call *call, const char *path)
@@ -462,13 +500,13 @@ void zk_op_set(struct zk_call *call, char *path, char *value, size_t len, int32_
 
 void zk_op_create(struct zk_call *call, char *path, char *value, size_t len, int flags)
 {
-	zoo_create_op_init(zk_op(call, path, value, len), path, value ? value : "", (int)len, &ZOO_OPEN_ACL_UNSAFE,
-			   flags, NULL, 0);
+	zoo_create_op_init(zk_op(call, path, value, len), path, value ? value : "", (int)len,
+			   call->zk->acl.count ? &call->zk->acl : &ZOO_OPEN_ACL_UNSAFE, flags, NULL, 0);
 }
 
-void zk_op_delete(struct zk_call *call, char *path)
+void zk_op_delete(struct zk_call *call, char *path, int32_t version)
 {
-	zoo_delete_op_init(zk_op(call, path, NULL, 0), path, -1);
+	zoo_delete_op_init(zk_op(call, path, NULL, 0), path, version);
 }
 
 void zk_multi(struct zk_call *call)

@@ -249,7 +249,7 @@ static void zk_on_clock(struct zk_call *call, int rc, int at, const struct Stat 
 }
 
 /* The leader writes the clock: what this session reads from now on is not older than that. */
-void zk_start(struct zookeeper *zk)
+static void zk_set_clock(struct zookeeper *zk)
 {
 	struct zk_call *call = zk_call(zk, NULL);
 
@@ -257,4 +257,52 @@ void zk_start(struct zookeeper *zk)
 	for (int i = 0; i < FOLDERS; i++)
 		zk_op_check(call, zk_path(zk->root, zk_folders[i], NULL), -1);
 	zk_multi_of(zk, call, zk_on_clock);
+}
+
+/* ---- rights ---- */
+
+void zk_forget_acl(struct zookeeper *zk)
+{
+	for (int i = 0; i < zk->acl.count; i++) {
+		free(zk->acl.data[i].id.scheme);
+		free(zk->acl.data[i].id.id);
+	}
+	free(zk->acl.data);
+	zk->acl = (struct ACL_vector){.count = 0};
+}
+
+static void zk_on_acl(struct zk_call *call, int rc, const struct ACL_vector *acl)
+{
+	struct zookeeper *zk = call->zk;
+
+	if (rc != ZOK && rc != ZNONODE) {
+		zk_failed(zk, rc, zk->root);
+		return;
+	}
+	zk_forget_acl(zk);
+	zk->acl.data = store_need(calloc(rc == ZOK ? (size_t)acl->count + 1 : 1, sizeof(*zk->acl.data)));
+	for (int i = 0; rc == ZOK && i < acl->count; i++) {
+		const struct ACL *from = &acl->data[i];
+		size_t len = strlen(from->id.id);
+
+		/* The server hides what is behind the name, from all that may not change the ACL. */
+		if (strcmp(from->id.scheme, "digest") == 0 && len > 2 && strcmp(from->id.id + len - 2, ":x") == 0) {
+			store_reject(zk->store, "the ACL of %s cannot be read: give this host the right `admin` there",
+				     zk->root);
+			return;
+		}
+		zk->acl.data[zk->acl.count++] = (struct ACL){
+			from->perms, {store_need(strdup(from->id.scheme)), store_need(strdup(from->id.id))}};
+	}
+	zk_set_clock(zk);
+}
+
+/* The ACL of the root is an operator's, and stands for all that is made below. */
+void zk_start(struct zookeeper *zk)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+
+	uv_timer_start(&zk->limit, zk->limit.timer_cb, (uint64_t)zk->store->config->connect_ms, 0);
+	call->on_acl = zk_on_acl;
+	zk_get_acl(call, zk->root);
 }

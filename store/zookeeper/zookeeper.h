@@ -5,6 +5,7 @@
  *   session.c   a connection to one server of the ensemble, in the loop
  *   start.c     what a new connection does first: the tree, the clock, the mailbox
  *   commit.c    what a rule has read and written, as one multi-op
+ *   clean.c     nodes that have nothing any more
  *   engine.c    the queries, one after the other; struct engine
  *
  * The tree, below the path of the configuration:
@@ -149,6 +150,11 @@ struct zookeeper {
 	uv_timer_t limit, again;
 	unsigned timers; /* that are not closed */
 	struct zk_clock clock;
+	struct ACL_vector acl;  /* the root's: whatever is made here gets it. count 0: not known so far */
+	struct zk_clean *clean; /* NULL: none is under way */
+	uint64_t clean_ns;      /* when the next one begins */
+	unsigned clean_turn;
+	unsigned cleaned;           /* for tests: that have removed something */
 	char why[REPLY_LINE_BYTES]; /* why the last server of this attempt was no use */
 };
 
@@ -159,7 +165,9 @@ struct zk_call {
 	struct zk_query *query;
 	struct zk_node *node;
 	struct zk_session *session; /* session.c's */
+	char *path;                 /* of what was called; not of a multi */
 	void (*on_data)(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat);
+	void (*on_acl)(struct zk_call *call, int rc, const struct ACL_vector *acl);
 	void (*on_names)(struct zk_call *call, int rc, const struct String_vector *names, const struct Stat *stat);
 	/* Of a multi: `at` is the operation that failed, -1: none is named. */
 	void (*on_multi)(struct zk_call *call, int rc, int at, const struct Stat *stat);
@@ -179,12 +187,13 @@ void zk_get(struct zk_call *call, const char *path);    /* on_data */
 void zk_exists(struct zk_call *call, const char *path); /* on_data, without data */
 /* `watch`: zk_on_mail() is called once when the names change. */
 void zk_names(struct zk_call *call, const char *path, bool watch);
+void zk_get_acl(struct zk_call *call, const char *path); /* on_acl */
 void zk_delete(struct zk_call *call, const char *path);
 /* One more operation of a multi. The path and the value become the call's. */
 void zk_op_check(struct zk_call *call, char *path, int32_t version);
 void zk_op_set(struct zk_call *call, char *path, char *value, size_t len, int32_t version);
 void zk_op_create(struct zk_call *call, char *path, char *value, size_t len, int flags);
-void zk_op_delete(struct zk_call *call, char *path);
+void zk_op_delete(struct zk_call *call, char *path, int32_t version);
 void zk_multi(struct zk_call *call);
 
 /* Begins with the next server. Ends in zk_start(), or store_fail(). */
@@ -206,7 +215,15 @@ struct zk_up {
 };
 extern const struct zk_up *zk_up;
 void zk_start(struct zookeeper *zk);
+void zk_forget_acl(struct zookeeper *zk);
 void zk_read_mail(struct zookeeper *zk);
+
+/* ---- clean.c ---- */
+
+/* Removes some of the nodes of a kind (LOCK, HOST, MAILBOX) that have had nothing for so long; of mailboxes, whose host has had nothing. */
+void zk_clean(struct zookeeper *zk, enum zk_kind kind, int64_t older_ms);
+/* The connection has ended. */
+void zk_clean_stop(struct zookeeper *zk);
 
 /* ---- commit.c ---- */
 

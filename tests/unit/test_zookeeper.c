@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <zookeeper/zookeeper.h>
 
+#include "store/zookeeper/zookeeper.h"
+
 #define SERVERS 3
 
 static char dir[SUITE_PATH_BYTES], ensemble[128], path[32] = "/dflock";
@@ -71,7 +73,6 @@ static void start_server(int n)
 	_exit(127);
 }
 
-/* "": it does not run. */
 static const char *srvr(int n)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -131,14 +132,28 @@ static void wait_for_all(void)
 		}
 }
 
+/* A zombie, too, has ended: it is the child of the process that runs the tests. */
+static bool runs(pid_t pid)
+{
+	char file[32], state = 0;
+	FILE *f;
+
+	snprintf(file, sizeof(file), "/proc/%d/stat", (int)pid);
+	f = pid > 0 ? fopen(file, "r") : NULL;
+	bool read = f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
+	if (f)
+		fclose(f);
+	return read && state != 'Z';
+}
+
 /* It may be another process's child. */
 static void kill_server(int n)
 {
 	kill(servers[n].pid, SIGKILL);
 	waitpid(servers[n].pid, NULL, 0);
-	servers[n].pid = 0;
-	for (int64_t limit = server_clock_ms() + 10000; *srvr(n);)
+	for (int64_t limit = server_clock_ms() + 10000; runs(servers[n].pid);)
 		ck_assert(server_clock_ms() < limit);
+	servers[n].pid = 0;
 }
 
 static void make_servers(void)
@@ -264,7 +279,7 @@ static void begin(void)
 	snprintf(ensemble, sizeof(ensemble), "127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", servers[0].port, servers[1].port,
 		 servers[2].port);
 	for (int i = 0; i < SERVERS; i++) /* it ended with a test that had started it */
-		if (!*srvr(i))
+		if (!runs(servers[i].pid))
 			start_server(i);
 	wait_for_all();
 	other_start();
@@ -292,6 +307,19 @@ static void end(void)
 FIXTURE_ONCE(make_servers, remove_servers)
 FIXTURE(begin, end)
 
+static unsigned names_in(const char *below)
+{
+	other_call(zoo_aget_children(other, at(below), 0, other_on_names, NULL));
+	return (unsigned)other_count;
+}
+
+static void tell_b(unsigned times)
+{
+	for (unsigned i = 0; i < times; i++)
+		store_tell(a.store, "host-b", &(struct store_message){.kind = STORE_MSG_TWICE});
+	assert_ok(store_beat(a.store, 0, 0, on_answer, &answer));
+}
+
 /* ---- many hosts at once ---- */
 
 static const struct {
@@ -299,6 +327,61 @@ static const struct {
 } races[] = {{1}, {16}, {4}};
 
 TEST_EACH(many_hosts_want_the_same, ROWS(races)) { ck_assert_uint_eq(race(races[_i].names, 0, NULL), 0); }
+
+/* Nodes that have just become empty go at once, and are made anew. */
+static unsigned cleaned;
+static void clean(unsigned n)
+{
+	struct zookeeper *zk = racers[n % RACERS].host.store->at;
+
+	cleaned += zk->cleaned;
+	zk->cleaned = 0;
+	zk_clean(zk, ZK_LOCK, 0);
+}
+
+TEST_EACH(nodes_that_have_nothing_go_meanwhile, ROWS(races))
+{
+	ck_assert_uint_eq(race(races[_i].names, 300, clean), 0);
+	ck_assert_uint_gt(cleaned, 0);
+}
+
+static void clean_all(int64_t older_ms)
+{
+	static const enum zk_kind kinds[] = {ZK_LOCK, ZK_HOST, ZK_MAILBOX};
+	struct zookeeper *zk = a.store->at;
+
+	for (unsigned i = 0; i < 9; i++) {
+		zk_clean(zk, kinds[i % 3], older_ms);
+		wait_until(!zk->clean);
+	}
+}
+
+TEST(nodes_that_have_nothing_go)
+{
+	uint64_t fence = 0;
+	char name[32];
+
+	start_both();
+	for (unsigned i = 0; i < 60; i++) {
+		snprintf(name, sizeof(name), "lock %u", i);
+		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = name), STORE_OK);
+		fence = answer.reply.fence;
+		if (i)
+			assert_ok(store_release(a.store, name, token(1), false, on_answer, &answer));
+	}
+	tell_b(3);
+	assert_ok(store_leave(b.store, on_answer, &answer));
+	stop(&b);
+	clean_all(60000);
+	ck_assert_uint_eq(names_in("/locks"), 60);
+	clean_all(0);
+	ck_assert_uint_eq(names_in("/locks"), 1);
+	ck_assert_uint_eq(names_in("/names"), 1);
+	ck_assert_uint_eq(names_in("/hosts"), 1);
+	ck_assert_uint_eq(names_in("/messages"), 1);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = "lock 7"), STORE_OK);
+	ck_assert_uint_gt(answer.reply.fence, fence);
+}
 
 static void kill_the_leader(unsigned n)
 {
@@ -383,13 +466,6 @@ TEST(servers_that_are_not_there)
 
 /* ---- messages ---- */
 
-static void tell_b(unsigned times)
-{
-	for (unsigned i = 0; i < times; i++)
-		store_tell(a.store, "host-b", &(struct store_message){.kind = STORE_MSG_TWICE});
-	assert_ok(store_beat(a.store, 0, 0, on_answer, &answer));
-}
-
 TEST(messages_for_a_host_that_is_away_have_an_end)
 {
 	uint64_t seat[2] = {0};
@@ -400,16 +476,14 @@ TEST(messages_for_a_host_that_is_away_have_an_end)
 	wait_until(a.ups == 1 && b.ups == 1);
 	stop(&b);
 	tell_b(70);
-	other_call(zoo_aget_children(other, at("/messages/host-b"), 0, other_on_names, NULL));
-	ck_assert_int_eq(other_count, 64);
+	ck_assert_uint_eq(names_in("/messages/host-b"), 64);
 	start(&b, "host-b");
 	store_keep_seat(b.store, seat);
 	wait_until(b.ups == 1);
 	tell_b(70);
 	wait_until(b.messages == 70);
 	beat(&b); /* behind what removes them */
-	other_call(zoo_aget_children(other, at("/messages/host-b"), 0, other_on_names, NULL));
-	ck_assert_int_eq(other_count, 0);
+	ck_assert_uint_eq(names_in("/messages/host-b"), 0);
 }
 
 /* ---- what was lost ---- */
