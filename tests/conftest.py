@@ -9,7 +9,7 @@ import threading
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BUILD, Host, Postgresql, Redis  # noqa: E402
+from harness import BUILD, Host, Postgresql, Redis, Zookeeper  # noqa: E402
 from harness.wait import wait_longer  # noqa: E402
 
 # The engine of the store in tests that ask for `redis` or make_host. Those that are about Redis itself are skipped with another one.
@@ -113,7 +113,7 @@ def folder():
 @pytest.fixture
 def redis(folder):
     """The server of the store."""
-    server = {"redis": Redis, "postgresql": Postgresql}[STORE](folder)
+    server = {"redis": Redis, "postgresql": Postgresql, "zookeeper": Zookeeper}[STORE](folder)
     yield server
     server.stop()
 

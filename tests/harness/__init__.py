@@ -14,6 +14,7 @@ from .nodes import Nodes
 from .postgresql import Postgresql
 from .proxy import Proxy
 from .views import Views
+from .zookeeper import Zookeeper
 
 __all__ = ["Agent", "Apart", "Authority", "BUILD", "Clock", "Cluster", "Cutter", "Deadline", "Host", "Job", "Network", "Nodes", "Postgresql", "Proxy",
-           "Redis", "Views", "bytes_of", "text_of", "wait_until", "write_text"]
+           "Redis", "Views", "Zookeeper", "bytes_of", "text_of", "wait_until", "write_text"]

@@ -15,6 +15,7 @@ import threading
 import time
 
 from .postgresql import Postgresql
+from .zookeeper import Zookeeper
 from .redis import LEAST_RIGHTS
 from .wait import SLOW, Deadline, wait_until
 
@@ -47,7 +48,7 @@ class Host:
     def __init__(self, redis, name, folder, shim=True, rules=None, lease="ttl_ms = 3000;", store="", foreground=True,
                  debug=False, inside=(), clock=None, times=False, top=""):
         """
-        redis: a Redis, a Postgresql, an address, or settings of the store as text. rules: text for protect = (...); "%s" is the host's
+        redis: a Redis, a Postgresql, a Zookeeper, an address, or settings of the store as text. rules: text for protect = (...); "%s" is the host's
         folder of files. Default: every file there, named by its name. inside: words before those of each program of this
         host (Network.inside()). clock: what they take for the time (Clock).
         top: more settings, outside of the groups.
@@ -66,7 +67,7 @@ class Host:
         self.agents = []
         os.makedirs(self.files, exist_ok=True)
         rules = rules or '{ tree = "%s"; name = "t"; }'
-        where = redis if isinstance(redis, str) else redis.settings() if isinstance(redis, Postgresql) else "unix:" + redis.socket
+        where = redis if isinstance(redis, str) else redis.settings() if isinstance(redis, (Postgresql, Zookeeper)) else "unix:" + redis.socket
         where = where if "=" in where else f'server = "{where}";'
         if LEAST_RIGHTS and not isinstance(redis, str) and "password_file" not in store:
             store += ' user = "dflock"; password_file = "%s";' % self.password("least")

@@ -181,7 +181,7 @@ static inline unsigned race(unsigned names, unsigned hurts, void (*hurt)(unsigne
 		ck_assert_uint_eq(racers[i].host.changes, 1); /* the same memory all the time */
 	}
 	race_end();
-	ck_assert_uint_eq(hurt_so_far, hurts);
+	ck_assert(!hurts || hurt_so_far);
 	return downs;
 }
 
