@@ -271,7 +271,7 @@ void zk_forget_acl(struct zookeeper *zk)
 	zk->acl = (struct ACL_vector){.count = 0};
 }
 
-static void zk_on_acl(struct zk_call *call, int rc, const struct ACL_vector *acl)
+static void zk_on_root_acl(struct zk_call *call, int rc, const struct ACL_vector *acl)
 {
 	struct zookeeper *zk = call->zk;
 
@@ -303,6 +303,6 @@ void zk_start(struct zookeeper *zk)
 	struct zk_call *call = zk_call(zk, NULL);
 
 	uv_timer_start(&zk->limit, zk->limit.timer_cb, (uint64_t)zk->store->config->connect_ms, 0);
-	call->on_acl = zk_on_acl;
+	call->on_acl = zk_on_root_acl;
 	zk_get_acl(call, zk->root);
 }
