@@ -55,6 +55,7 @@ bool store_in_grace(const struct store *store) { return false; }
 const char *store_last_error(const struct store *store) { return up ? "" : "it is away"; }
 const char *store_version(const struct store *store) { return "7.0"; }
 const char *store_server(const struct store *store) { return "unix:/run/redis"; }
+const char *store_engine_name(const struct store *store) { return "redis"; }
 const char *store_risk(const struct store *store) { return ""; }
 
 void store_try_write(struct store *store, store_reply_cb *cb, void *arg)
