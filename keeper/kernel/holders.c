@@ -11,10 +11,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <linux/nsfs.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -222,6 +225,32 @@ static int holders_look_at_fd(struct holders_look *look, int fdinfos)
 
 /* --- users who have slow ones --- */
 
+/*
+ * Who made the user namespace of this process, if it is not the caller's: the one within the caller's, if they are nested. The users in it
+ * are many, and all of them the maker's. false: it is the caller's, or root made it.
+ */
+static bool holders_maker(pid_t pid, uid_t *maker)
+{
+	char path[40];
+	struct stat own, st;
+	uid_t owner;
+	int ns, outer;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	ns = stat("/proc/self/ns/user", &own) == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	*maker = 0;
+	while (ns >= 0) {
+		const bool is_own = fstat(ns, &st) != 0 || (st.st_ino == own.st_ino && st.st_dev == own.st_dev);
+
+		if (!is_own && ioctl(ns, NS_GET_OWNER_UID, &owner) == 0) /* mutant: holders-maker */
+			*maker = owner;
+		outer = is_own ? -1 : ioctl(ns, NS_GET_PARENT);
+		close(ns);
+		ns = outer;
+	}
+	return *maker != 0;
+}
+
 /* The real one: a user starts programs of other effective users. False: the process is gone. */
 static bool holders_user(pid_t pid, uid_t *user)
 {
@@ -229,7 +258,8 @@ static bool holders_user(pid_t pid, uid_t *user)
 
 	if (!procfs_status_read(pid, &about))
 		return false;
-	*user = about.uids[0];
+	if (!holders_maker(pid, user))
+		*user = about.uids[0];
 	return true;
 }
 

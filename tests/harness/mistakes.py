@@ -292,6 +292,7 @@ UNIT = {
     },
     "test_holders": {
         "others wait for a user whose locks take long": [condition("holders-slow", "true")],
+        "each user of a namespace counts for itself": [condition("holders-maker", "false")],
         "copies of a descriptor fill the memory": [condition("holders-unite", "false")],
     },
     "test_stopped": {"another process with the number is stopped": [put("stopped-another", "stat.started != t->started", "false")]},

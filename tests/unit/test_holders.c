@@ -417,23 +417,72 @@ TEST(makes_the_command_harmless)
 #define SLOW_LOCKS  6000
 #define SLOW_COPIES 20
 
-static void slow_crowd(void)
+static void take_slow_locks(int fd)
 {
-	int fd = open_file(1);
-	pid_t first = getpid();
-
-	must(!setuid(12345));
 	for (int i = 0; i < SLOW_LOCKS; i++) {
 		struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2 * i, .l_len = 1};
 
 		must(!fcntl(fd, F_OFD_SETLK, &l));
 	}
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid() took it away */
-	for (int i = 0; i < SLOW_COPIES && getpid() == first; i++)
+}
+
+/* The copies have user `first_user` and, with each_another, the next ones. */
+static void start_copies(uid_t first_user, bool each_another)
+{
+	for (uid_t i = 0; i < SLOW_COPIES; i++)
 		if (fork() == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			must(!setuid(first_user + (each_another ? i : 0)));
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid() takes it away */
 			pause();
 		}
+}
+
+static void slow_crowd(void)
+{
+	int fd = open_file(1);
+
+	must(!setuid(12345));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	take_slow_locks(fd);
+	start_copies(12345, false);
+}
+
+static void say(int fd) { must(write(fd, "s", 1) == 1); }
+
+static void hear(int fd)
+{
+	char c;
+
+	must(read(fd, &c, 1) == 1);
+}
+
+/* The users of a namespace that the user 12345 has made, one for each process. */
+static void slow_namespace(void)
+{
+	int fd = open_file(1), to[2], from[2], map;
+	char name[64];
+	pid_t pid;
+
+	must(!pipe(to) && !pipe(from));
+	pid = fork();
+	if (pid == 0) {
+		must(!setuid(12345) && !unshare(CLONE_NEWUSER));
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		say(from[1]);
+		hear(to[0]);
+		take_slow_locks(fd);
+		start_copies(1, true);
+		say(from[1]);
+		pause();
+	}
+	hear(from[0]);
+	snprintf(name, sizeof(name), "/proc/%d/uid_map", (int)pid);
+	map = open(name, O_WRONLY);
+	must(dprintf(map, "0 12345 1\n1 200000 100\n") > 0);
+	close(map);
+	close(fd);
+	say(to[1]);
+	hear(from[0]);
 }
 
 struct timed {
@@ -452,11 +501,11 @@ static int see_when(void *arg, const struct holder *h)
 
 static void exclusive(void) { must(!flock(open_file(0), LOCK_EX)); }
 
-TEST(others_do_not_wait_for_a_user_whose_locks_take_long)
+TEST_EACH(others_do_not_wait_for_a_user_whose_locks_take_long, 2)
 {
 	if (geteuid() != 0)
 		return;
-	struct child crowd = start(slow_crowd), holder = start(exclusive);
+	struct child crowd = start(_i ? slow_namespace : slow_crowd), holder = start(exclusive);
 	struct timed timed = {.wanted = holder.pid};
 	struct holders_search ask = {.files = files, .count = 1, .how = HOLDERS_AT_ONCE, .cb = see_when, .arg = &timed};
 	int64_t begin = clock_thread_ns();
