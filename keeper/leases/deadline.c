@@ -185,21 +185,28 @@ static void on_beat_timer(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 
-	if (!k->leases && !k->deadline.keys_named) {
-		uv_timer_stop(timer); /* nothing to renew */
+	/* The store still has a lease that an operator takes away, also if the keeper that knew it has died. */
+	if (!k->leases && !k->deadline.keys_named && !k->lost.losing) { /* mutant: beat-losing */
+		uv_timer_stop(timer);                                   /* nothing to renew */
 		return;
 	}
 	deadline_beat(k);
 }
 
-bool deadline_beats(struct keeper *k)
+static void start_beats(struct keeper *k)
 {
 	int64_t third = k->config->lease.ttl_ms / 3;
+
+	uv_timer_start(&k->deadline.beat, on_beat_timer, third, third);
+}
+
+bool deadline_beats(struct keeper *k)
+{
 	bool recent = k->deadline.at_ns - clock_now_ns() > deadline_ttl_ns(k) / 2;
 
 	if (uv_is_active((uv_handle_t *)&k->deadline.beat))
 		return recent;
-	uv_timer_start(&k->deadline.beat, on_beat_timer, third, third);
+	start_beats(k);
 	/* mutant: beat-after-pause */
 	return false; /* the last beat may be long ago, and the next is due only in a third of ttl_ms */
 }
@@ -256,6 +263,8 @@ void deadline_start(struct keeper *k)
 	k->deadline.expired = k->deadline.at_ns <= clock_now_ns();
 	if (k->deadline.expired)
 		queue_raise_all(k, LEASE_CUE_EXPIRED);
+	if (k->lost.losing)
+		start_beats(k);
 }
 
 void deadline_stop(struct keeper *k)

@@ -1,0 +1,49 @@
+/* keeper/leases/deadline.c: when a host renews. The store and what hears of it are here. */
+#include "keeper/leases/deadline.h"
+
+#include "keeper/leases/keeper.h"
+#include "keeper/leases/keys.h"
+#include "keeper/leases/pagefile.h"
+#include "keeper/leases/queue.h"
+#include "keeper/leases/waiters.h"
+#include "tests/unit/suite.h"
+
+static uv_loop_t loop;
+static struct config config = {.lease = {.ttl_ms = 30, .probe_ms = 10, .freeze_margin_ms = 5}};
+static struct keeper k;
+static unsigned beats, ends_after;
+
+bool store_is_up(const struct store *store) { return true; }
+const char *store_last_error(const struct store *store) { return ""; }
+const char *store_server(const struct store *store) { return "S"; }
+const char *store_trouble(const struct store *store) { return "is not reachable"; }
+size_t keys_count(const struct keeper *keeper) { return 0; }
+void keys_heard(struct keeper *keeper, const struct store_reply *reply) {}
+void leasepage_refresh(struct keeper *keeper, int64_t sure_until_ns) {}
+void queue_raise_all(struct keeper *keeper, enum lease_cue cue) {}
+void queue_settle(struct keeper *keeper) {}
+void table_notify(const struct table *table) {}
+void table_renewed(struct table *table, int64_t freeze_at_ns, int64_t deadline_ns) {}
+void waiters_serve_all(struct keeper *keeper) {}
+
+void store_beat(struct store *store, uint64_t mark, size_t keys, store_reply_cb *cb, void *arg)
+{
+	if (++beats == ends_after)
+		k.lost.losing = false;
+	cb(arg, &(struct store_reply){.status = STORE_OK});
+}
+
+/* The keeper before this one died while the parent ended the holders of a lease that was taken away: the store has it still. */
+TEST_EACH(beats_while_holders_are_ended, 2)
+{
+	beats = 0;
+	ends_after = 3;
+	uv_loop_init(&loop);
+	k = (struct keeper){.loop = &loop, .config = &config, .lost.losing = _i};
+	deadline_start(&k);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(beats, _i ? ends_after : 0);
+	deadline_stop(&k);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
