@@ -178,7 +178,7 @@ static inline int64_t sql_number(const char *text)
 
 static inline void pg_prepare(struct pg *s)
 {
-	suite_make_folder(s->dir, "/dev/shm");
+	suite_make_folder(s->dir, getenv("PG_PLACE") ? getenv("PG_PLACE") : "/dev/shm");
 	ck_assert(getuid() != 0 || chown(s->dir, 65534, 65534) == 0);
 	snprintf(s->info, sizeof(s->info), "host=%s dbname=postgres user=dflock", s->dir);
 	snprintf(s->admin, sizeof(s->admin), "host=%s dbname=postgres user=postgres", s->dir);
