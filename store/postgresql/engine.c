@@ -52,6 +52,7 @@ static void postgresql_next(struct postgresql *p)
 		return;
 	pq->loads = 0;
 	pq->was[0] = '\0';
+	pq->fence = 0;
 	pq->run = store_need(replay_begin(p->replay, pq->q.script, pq->q.keys, pq->q.argc, pq->q.argv));
 	postgresql_run(p);
 }
@@ -160,6 +161,9 @@ static void postgresql_on_loaded(struct postgresql *p, const PGresult *result)
 	}
 	for (struct replay_cell *w = run->wanted; w; w = w->next_wanted)
 		replay_put(run, w->key, w->name, NULL, 0, 0);
+	for (struct replay_cell *w = run->wanted; w; w = w->next_wanted)
+		if (postgresql_is_fence(w) && w->value && postgresql_takes_fence(&p->first->q))
+			p->first->fence = strtoull(w->value, NULL, 10) + 1;
 	postgresql_run(p);
 }
 

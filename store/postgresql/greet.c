@@ -25,7 +25,7 @@
 void postgresql_greet(struct postgresql *p)
 {
 	int64_t ms = p->store->config->connect_ms, idle_ms = 2 * p->store->ttl_ms + ms;
-	char sql[1400];
+	char sql[1500];
 
 	snprintf(p->store->version, sizeof(p->store->version), "PostgreSQL %d", PQserverVersion(p->conn) / 10000);
 	if (PQserverVersion(p->conn) < 140000) {
@@ -41,7 +41,7 @@ void postgresql_greet(struct postgresql *p)
 		"; set idle_session_timeout = %" PRId64
 		"; set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3; "
 		/* The plans are kept, and the table may grow by a million rows behind them. */
-		"set jit = off; set max_parallel_workers_per_gather = 0; set enable_seqscan = off; "
+		"set plan_cache_mode = force_generic_plan; set jit = off; set max_parallel_workers_per_gather = 0; set enable_seqscan = off; "
 		"set enable_hashjoin = off; set enable_mergejoin = off; "
 		"select set_config('synchronous_commit', case current_setting('synchronous_commit') when 'remote_apply' "
 		"then 'remote_apply' else 'on' end, false); "

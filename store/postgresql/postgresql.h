@@ -19,6 +19,7 @@ struct postgresql_query {
 	struct postgresql_query *next;
 	struct replay_run *run; /* NULL: it waits for its turn */
 	char was[96];           /* what the run's first load said of the memory: apply() compares */
+	uint64_t fence;         /* the one that load() has given it; 0: none */
 	unsigned loads;         /* of this run */
 	unsigned tries;         /* how often something had changed */
 	bool alone;             /* the session has load()'s lock */
@@ -72,6 +73,10 @@ void postgresql_send(struct postgresql *p, enum postgresql_step step, const char
 		     const char *const *values);
 /* Has the first query's wanted cells loaded. */
 void postgresql_load(struct postgresql *p);
+/* Can this rule grant? Then load() gives it a fence of its own. */
+bool postgresql_takes_fence(const struct query *q);
+/* Of the record: a sequence, as that of arrivals is. */
+bool postgresql_is_fence(const struct replay_cell *cell);
 /* Commits what the first query's run has written. */
 void postgresql_apply(struct postgresql *p);
 /* A column of a binary answer: 0 if it is no bigint. */

@@ -39,9 +39,8 @@ do $$ begin
 	perform setval('dflock.fence', 0), setval('dflock.arrivals', 0); -- so that the first one is 1
 end $$;
 
-create function dflock.lock_of(key bytea, name bytea) returns bigint language sql immutable as $$
-	select hashtextextended('dflock ' || encode(key, 'hex') || ' ' || encode(name, 'hex'), 0)
-$$;
+-- The advisory lock of the sequence of fences. Those of cells are hashes of key and name, which the engine makes (store/postgresql/send.c).
+create function dflock.fence_lock() returns bigint language sql immutable as 'select 7233449318021::bigint';
 
 create function dflock.channel(secret text, name text) returns text language sql immutable as $$
 	select 'dflock_' || left(encode(sha256(convert_to(secret || name, 'SQL_ASCII')), 'hex'), 40)
@@ -69,13 +68,15 @@ $$;
 -- The cells that are wanted, as far as there are any, all of one moment. First a row without a name: memory and `cleaned`, and time
 -- (microseconds). takes: the next fence and the next arrival are this rule's. alone: the session keeps this lock until it calls pg_advisory_unlock_all(), but no
 -- row's: one that hangs only makes second tries of others wait for their lock_timeout, and these go on without.
-create function dflock.load(keys bytea[], names bytea[], takes boolean, alone bytea)
+create function dflock.load(keys bytea[], names bytea[], takes boolean, alone bigint)
 returns table (key bytea, name bytea, value bytea, version bigint) language plpgsql as $$
 begin
 	if alone is not null then
-		perform pg_advisory_lock(dflock.lock_of(alone, 'alone'));
+		perform pg_advisory_lock(alone);
 	end if;
-	perform pg_advisory_xact_lock_shared(dflock.lock_of('', 'fence')); -- apply() may set it
+	if takes then
+		perform pg_advisory_xact_lock_shared(dflock.fence_lock()); -- apply() may set it
+	end if;
 	return query
 	with want as (select * from unnest(keys, names) as w(k, n))
 	select ''::bytea, ''::bytea, convert_to(a.memory || ' ' || a.cleaned, 'SQL_ASCII'),
@@ -114,13 +115,13 @@ $$;
 create function dflock.raise_fence(wanted bigint) returns void language plpgsql as $$
 begin
 	if wanted - (select s.last_value from dflock.fence s) > 1000 then
-		perform pg_advisory_xact_lock(dflock.lock_of('', 'fence'));
+		perform pg_advisory_xact_lock(dflock.fence_lock());
 		if wanted > (select s.last_value from dflock.fence s) then
 			perform setval('dflock.fence', wanted);
 		end if;
 		return;
 	end if;
-	perform pg_advisory_xact_lock_shared(dflock.lock_of('', 'fence'));
+	perform pg_advisory_xact_lock_shared(dflock.fence_lock());
 	while wanted > (select s.last_value from dflock.fence s) loop
 		perform nextval('dflock.fence');
 	end loop;
@@ -128,28 +129,25 @@ end
 $$;
 
 -- Commits what a rule has written and said, if nothing that it read has changed. NULL: something has, and nothing was done. Else the
--- number of the transaction; 0: none was needed. was: memory and `cleaned` when it was loaded. new_fence: the largest that it gave, or NULL.
--- Locks are taken in one order. Whoever has read a whole hash excludes those that write its fields.
+-- number of the transaction; 0: none was needed. was: memory and `cleaned` when it was loaded. new_fence: the largest that it gave, or NULL: no larger
+-- one than what load() gave it. locks: those of all cells in rising order, and which are not to be shared. Whoever has read a whole hash excludes those that write its fields.
 create function dflock.apply(was text, keys bytea[], names bytea[], versions bigint[], writes boolean[], vals bytea[], new_fence bigint,
-	channels text[], texts text[]) returns bigint language plpgsql as $$
+	channels text[], texts text[], locks bigint[], alone boolean[]) returns bigint language plpgsql as $$
 declare
 	a record;
+	there int;
+	writing int := cardinality(array_positions(writes, true));
 begin
 	if current_setting('transaction_isolation') <> 'read committed' or current_setting('fsync') <> 'on' or
 		current_setting('synchronous_commit') not in ('on', 'remote_apply') then
 		raise exception 'fsync, synchronous_commit or the isolation level was changed' using errcode = 'DF001';
 	end if;
-	perform case when l.w then pg_advisory_xact_lock(l.h) else pg_advisory_xact_lock_shared(l.h) end
-		from (select h, bool_or(x) as w from (
-			select dflock.lock_of(k, n) as h, w or n = '*' as x from unnest(keys, names, writes) as u(k, n, w) where n <> '?'
-			union all
-			select dflock.lock_of(k, '*'), false from unnest(keys, names, writes) as u(k, n, w) where w and substr(n, 1, 1) = '='
-		) as b group by h order by h) as l;
+	perform case when o then pg_advisory_xact_lock(l) else pg_advisory_xact_lock_shared(l) end from unnest(locks, alone) as u(l, o);
 	if exists (select from unnest(keys, names, versions) as u(k, n, v) where v is not null and n not in ('*', '?') and
 		v <> coalesce((select d.version from dflock.cell d where d.key = k and d.name = n), 0)) then
 		return null;
 	end if;
-	if exists (select from unnest(keys, names, versions) as u(k, n, v) where n = '*' and v <> (select coalesce(sum(d.version), 0)
+	if '*' = any(names) and exists (select from unnest(keys, names, versions) as u(k, n, v) where n = '*' and v <> (select coalesce(sum(d.version), 0)
 		from dflock.cell d where d.key = k and d.name >= '=' and d.name < '>')) then
 		return null;
 	end if;
@@ -159,12 +157,17 @@ begin
 	end if;
 	update dflock.cell d set value = x, version = d.version + 1
 		from unnest(keys, names, writes, vals) as u(k, n, w, x) where w and d.key = k and d.name = n;
-	insert into dflock.cell (key, name, value, version) select k, n, x, 1 from unnest(keys, names, writes, vals) as u(k, n, w, x)
-		where w and x is not null and not exists (select from dflock.cell d where d.key = k and d.name = n);
+	get diagnostics there = row_count;
+	if there < writing then
+		insert into dflock.cell (key, name, value, version) select k, n, x, 1 from unnest(keys, names, writes, vals) as u(k, n, w, x)
+			where w and x is not null and not exists (select from dflock.cell d where d.key = k and d.name = n);
+	end if;
 	if new_fence is not null then
 		perform dflock.raise_fence(new_fence);
 	end if;
-	perform pg_notify(dflock.channel(a.secret, m.c), m.t) from unnest(channels, texts) with ordinality as m(c, t, i) order by m.i;
+	if cardinality(channels) > 0 then
+		perform pg_notify(dflock.channel(a.secret, m.c), m.t) from unnest(channels, texts) with ordinality as m(c, t, i) order by m.i;
+	end if;
 	return coalesce(pg_current_xact_id_if_assigned()::text::bigint, 0);
 end
 $$;

@@ -110,10 +110,36 @@ static void array_close(struct array *t)
 		store_need(NULL);
 }
 
+/* ---- advisory locks ---- */
+
+/* Of a cell. Two cells may share one: that only makes one wait for the other. */
+static int64_t lock_of(const char *key, const char *name)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	for (const char *c = key; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+	hash *= 1099511628211u;
+	for (const char *c = name; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+	return (int64_t)hash;
+}
+
+struct lock {
+	int64_t id;
+	bool alone;
+};
+
+static int lock_by_id(const void *a, const void *b)
+{
+	const struct lock *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id ? 1 : y->alone - x->alone;
+}
+
 /* ---- load ---- */
 
-/* Can this rule grant? Then it needs a fence of its own. */
-static bool takes_fence(const struct query *q)
+bool postgresql_takes_fence(const struct query *q)
 {
 	return q->keys >= 5 && q->script >= 0 && q->script != SCRIPT_DUMP && q->script != SCRIPT_CONFIRM;
 }
@@ -122,7 +148,7 @@ void postgresql_load(struct postgresql *p)
 {
 	struct postgresql_query *pq = p->first;
 	struct array keys, names;
-	char *alone = NULL;
+	char alone[24] = "";
 
 	array_open(&keys);
 	array_open(&names);
@@ -134,30 +160,22 @@ void postgresql_load(struct postgresql *p)
 	array_close(&names);
 	/* The second try is alone among second tries for the same: many that want it would else undo each other's work. */
 	if (pq->tries == 1 && !pq->alone && pq->q.script >= 0) {
-		const char *what = pq->q.argv[pq->q.keys > 2 ? 2 : 0];
-		struct array text;
-
-		text.f = store_need(open_memstream(&text.bytes, &text.len));
-		fputs("\\x", text.f);
-		array_hex(&text, what, strlen(what));
-		if (fclose(text.f) != 0)
-			store_need(NULL);
-		alone = text.bytes;
+		snprintf(alone, sizeof(alone), "%" PRId64, lock_of(pq->q.argv[pq->q.keys > 2 ? 2 : 0], "alone"));
 		pq->alone = true;
 	}
 	pq->loads++;
-	postgresql_send(p, STEP_LOAD, "select * from dflock.load($1::bytea[], $2::bytea[], $3::boolean, $4::bytea)", 4,
-			(const char *const[]){keys.bytes, names.bytes, takes_fence(&pq->q) ? "t" : "f", alone});
+	postgresql_send(p, STEP_LOAD, "select * from dflock.load($1::bytea[], $2::bytea[], $3::boolean, $4::bigint)", 4,
+			(const char *const[]){keys.bytes, names.bytes, postgresql_takes_fence(&pq->q) ? "t" : "f",
+					      *alone ? alone : NULL});
 	free(keys.bytes);
 	free(names.bytes);
-	free(alone);
 }
 
 /* ---- apply ---- */
 
-enum { KEYS, NAMES, VERSIONS, WRITES, VALUES, CHANNELS, TEXTS, ARRAYS };
+enum { KEYS, NAMES, VERSIONS, WRITES, VALUES, CHANNELS, TEXTS, LOCKS, ALONE, ARRAYS };
 
-static bool is_fence(const struct replay_cell *cell)
+bool postgresql_is_fence(const struct replay_cell *cell)
 {
 	return strcmp(cell->key, STORE_KEYS "store") == 0 && strcmp(cell->name, "=fence") == 0;
 }
@@ -165,13 +183,17 @@ static bool is_fence(const struct replay_cell *cell)
 /* It is a sequence: dflock.fence, dflock.arrivals. */
 static bool is_sequence(const struct replay_cell *cell)
 {
-	return is_fence(cell) || (strcmp(cell->key, STORE_KEYS "store") == 0 && strcmp(cell->name, "=arrivals") == 0);
+	return postgresql_is_fence(cell) ||
+	       (strcmp(cell->key, STORE_KEYS "store") == 0 && strcmp(cell->name, "=arrivals") == 0);
+}
+
+static bool is_compared(const struct replay_cell *cell)
+{
+	return (cell->read || cell->written) && cell->name[0] != '?' && cell->name[0] != '>' && !is_sequence(cell);
 }
 
 static void apply_cell(struct array *arrays, const struct replay_cell *cell)
 {
-	if ((!cell->read && !cell->written) || cell->name[0] == '?' || cell->name[0] == '>' || is_sequence(cell))
-		return;
 	array_bytes(&arrays[KEYS], cell->key, strlen(cell->key));
 	array_bytes(&arrays[NAMES], cell->name, strlen(cell->name));
 	array_comma(&arrays[VERSIONS]);
@@ -182,6 +204,34 @@ static void apply_cell(struct array *arrays, const struct replay_cell *cell)
 	array_comma(&arrays[WRITES]);
 	fputs(cell->written ? "t" : "f", arrays[WRITES].f);
 	array_bytes(&arrays[VALUES], cell->written ? cell->value : NULL, cell->len);
+}
+
+/* In one order, so that nobody waits for a waiter; the first of two equal ones is not shared if one of them is not. Who has read a whole hash
+ * excludes those that write its fields, which have one more lock for that. */
+static void apply_locks(struct array *arrays, const struct replay_run *run)
+{
+	struct lock *locks = store_need(calloc(2 * HASH_COUNT(run->cells) + 1, sizeof(*locks)));
+	struct replay_cell *cell, *next;
+	size_t count = 0;
+
+	HASH_ITER (hh, run->cells, cell, next) {
+		if (!is_compared(cell))
+			continue;
+		locks[count++] =
+			(struct lock){lock_of(cell->key, cell->name), cell->written || strcmp(cell->name, "*") == 0};
+		if (cell->written && cell->name[0] == '=')
+			locks[count++] = (struct lock){lock_of(cell->key, "*"), false};
+	}
+	qsort(locks, count, sizeof(*locks), lock_by_id);
+	for (size_t i = 0; i < count; i++) {
+		if (i && locks[i].id == locks[i - 1].id)
+			continue;
+		array_comma(&arrays[LOCKS]);
+		fprintf(arrays[LOCKS].f, "%" PRId64, locks[i].id);
+		array_comma(&arrays[ALONE]);
+		fputs(locks[i].alone ? "t" : "f", arrays[ALONE].f);
+	}
+	free(locks);
 }
 
 /* Names and payloads are text: hosts' ids and messages may be any bytes. */
@@ -207,21 +257,24 @@ void postgresql_apply(struct postgresql *p)
 	for (int i = 0; i < ARRAYS; i++)
 		array_open(&arrays[i]);
 	HASH_ITER (hh, pq->run->cells, cell, next) {
-		apply_cell(arrays, cell);
-		if (cell->written && is_fence(cell))
+		if (is_compared(cell))
+			apply_cell(arrays, cell);
+		else if (cell->written && postgresql_is_fence(cell) && strtoull(cell->value, NULL, 10) > pq->fence)
 			fence = cell->value;
 	}
+	apply_locks(arrays, pq->run);
 	for (const struct replay_message *m = pq->run->messages; m; m = m->next)
 		apply_message(arrays, m);
 	for (int i = 0; i < ARRAYS; i++)
 		array_close(&arrays[i]);
 	postgresql_send(p, STEP_APPLY,
 			"select dflock.apply($1, $2::bytea[], $3::bytea[], $4::bigint[], $5::boolean[], $6::bytea[], "
-			"$7::bigint, $8::text[], $9::text[])",
-			9,
+			"$7::bigint, $8::text[], $9::text[], $10::bigint[], $11::boolean[])",
+			11,
 			(const char *const[]){*pq->was ? pq->was : NULL, arrays[KEYS].bytes, arrays[NAMES].bytes,
 					      arrays[VERSIONS].bytes, arrays[WRITES].bytes, arrays[VALUES].bytes, fence,
-					      arrays[CHANNELS].bytes, arrays[TEXTS].bytes});
+					      arrays[CHANNELS].bytes, arrays[TEXTS].bytes, arrays[LOCKS].bytes,
+					      arrays[ALONE].bytes});
 	for (int i = 0; i < ARRAYS; i++)
 		free(arrays[i].bytes);
 }

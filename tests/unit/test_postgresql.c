@@ -71,7 +71,7 @@ TEST_EACH(settings_of_the_role_do_not_matter, ROWS(settings))
 	char text[200];
 
 	sql("create schema if not exists hostile; grant usage on schema hostile to dflock");
-	sql("create or replace function hostile.hashtextextended(text, int) returns bigint language sql as 'select 1 / 0'");
+	sql("create or replace function hostile.format(text, text) returns bigint language sql as 'select 1 / 0'");
 	sql("create or replace function hostile.max(bigint) returns bigint language sql as 'select 1 / 0'");
 	snprintf(text, sizeof(text), "alter role dflock set %s", settings[_i]);
 	sql(text);
@@ -125,7 +125,7 @@ TEST(others_have_no_part)
 	start_both();
 	refuse_role("select * from dflock.cell");
 	refuse_role("select secret from dflock.about");
-	refuse_role("select dflock.apply(null, '{}', '{}', '{}', '{}', '{}', null, '{}', '{}')");
+	refuse_role("select dflock.apply(null, '{}', '{}', '{}', '{}', '{}', null, '{}', '{}', '{}', '{}')");
 	refuse_role("select dflock.forget()");
 	refuse_role("select nextval('dflock.fence')");
 	sql("drop role nosy");
