@@ -125,14 +125,14 @@ static int64_t lock_of(const char *key, const char *name)
 	return (int64_t)hash;
 }
 
-struct lock {
+struct cell_lock {
 	int64_t id;
 	bool alone;
 };
 
 static int lock_by_id(const void *a, const void *b)
 {
-	const struct lock *x = a, *y = b;
+	const struct cell_lock *x = a, *y = b;
 
 	return x->id < y->id ? -1 : x->id > y->id ? 1 : y->alone - x->alone;
 }
@@ -210,17 +210,17 @@ static void apply_cell(struct array *arrays, const struct replay_cell *cell)
  * excludes those that write its fields, which have one more lock for that. */
 static void apply_locks(struct array *arrays, const struct replay_run *run)
 {
-	struct lock *locks = store_need(calloc(2 * HASH_COUNT(run->cells) + 1, sizeof(*locks)));
+	struct cell_lock *locks = store_need(calloc(2 * HASH_COUNT(run->cells) + 1, sizeof(*locks)));
 	struct replay_cell *cell, *next;
 	size_t count = 0;
 
 	HASH_ITER (hh, run->cells, cell, next) {
 		if (!is_compared(cell))
 			continue;
-		locks[count++] =
-			(struct lock){lock_of(cell->key, cell->name), cell->written || strcmp(cell->name, "*") == 0};
+		locks[count++] = (struct cell_lock){lock_of(cell->key, cell->name),
+						    cell->written || strcmp(cell->name, "*") == 0};
 		if (cell->written && cell->name[0] == '=')
-			locks[count++] = (struct lock){lock_of(cell->key, "*"), false};
+			locks[count++] = (struct cell_lock){lock_of(cell->key, "*"), false};
 	}
 	qsort(locks, count, sizeof(*locks), lock_by_id);
 	for (size_t i = 0; i < count; i++) {
