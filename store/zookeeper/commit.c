@@ -207,7 +207,7 @@ static void zk_add_written(struct zookeeper *zk, const struct zk_query *zq, cons
 		zk_add_mark(zk, zq, node, call);
 		/* In grace a host may have listed the locks, to find that there are none (store.lua, new). */
 		if (node->kind == ZK_LOCK && !(store && store->open))
-			zk_op_set(call, zk_path(zk->root, ZK_LOCK, NULL), NULL, 0, -1); /* mutant: zk-list */
+			zk_op_set(call, zk_path(zk->root, ZK_LOCK, NULL), NULL, 0, -1);
 	} else {
 		free(data);
 		zk_add_absent(node, call);
@@ -241,9 +241,9 @@ bool zk_commit(struct zookeeper *zk, struct zk_query *zq, struct zk_call *call)
 		if (node->written)
 			zk_add_written(zk, zq, node, call);
 		else if (node->read && node->there)
-			zk_op_check(call, store_need(strdup(node->path)), node->version); /* mutant: zk-check */
+			zk_op_check(call, store_need(strdup(node->path)), node->version);
 		else if (node->read)
-			zk_add_absent(node, call); /* mutant: zk-absent */
+			zk_add_absent(node, call);
 	}
 	if (zq->lists[ZK_LOCK].asked)
 		zk_op_check(call, zk_path(zk->root, ZK_LOCK, NULL), zq->lists[ZK_LOCK].version);

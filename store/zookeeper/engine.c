@@ -556,6 +556,11 @@ static void zk_on_again(uv_timer_t *timer)
 	zk_next(timer->data);
 }
 
+static void zk_on_mail_timer(uv_timer_t *timer)
+{
+	zk_remove_old_mail(timer->data);
+}
+
 static void zk_engine_connect(struct store *s)
 {
 	zk_connect(zk_of(s));
@@ -569,6 +574,7 @@ static void zk_close(struct store *s)
 	zk_clean_stop(zk);
 	uv_timer_stop(&zk->again);
 	uv_timer_stop(&zk->limit);
+	uv_timer_stop(&zk->mail);
 	while (zk->first)
 		zk_end(zk, STORE_UNREACHABLE, s->error);
 }
@@ -584,7 +590,7 @@ static int zk_open(struct store *s)
 		return -ENOMEM;
 	zk_up = &up;
 	zk->store = s;
-	zk->timers = 2;
+	zk->timers = 3;
 	zk->last = &zk->first;
 	zk->replay = replay_new();
 	zk->root = strdup(path ? path : "/dflock");
@@ -601,7 +607,9 @@ static int zk_open(struct store *s)
 	zk->clean_ns = uv_hrtime() + uv_hrtime() % CLEAN_EVERY_NS;
 	uv_timer_init(s->loop, &zk->limit);
 	uv_timer_init(s->loop, &zk->again);
-	zk->limit.data = zk->again.data = zk;
+	uv_timer_init(s->loop, &zk->mail);
+	zk->limit.data = zk->again.data = zk->mail.data = zk;
+	zk->mail.timer_cb = zk_on_mail_timer;
 	zk->limit.timer_cb = zk_on_limit;
 	zk->again.timer_cb = zk_on_again;
 	snprintf(s->server, sizeof(s->server), "zookeeper %s", servers);
@@ -627,6 +635,7 @@ static void zk_free(struct store *s)
 	free(zk->servers);
 	uv_close((uv_handle_t *)&zk->limit, zk_on_freed);
 	uv_close((uv_handle_t *)&zk->again, zk_on_freed);
+	uv_close((uv_handle_t *)&zk->mail, zk_on_freed);
 }
 
 static void zk_nothing(struct store *s)

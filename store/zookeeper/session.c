@@ -468,11 +468,6 @@ void zk_get_acl(struct zk_call *call, const char *path)
 	zk_called(call, zoo_aget_acl(call->session->handle, path, zk_on_acl, call));
 }
 
-void zk_delete(struct zk_call *call, const char *path)
-{
-	zk_called(call, zoo_adelete(call->session->handle, path, -1, zk_on_void, call));
-}
-
 /* ---- a multi ---- */
 
 static zoo_op_t *zk_op(struct zk_call *call, char *path, char *value, size_t len)

@@ -7,7 +7,9 @@
 #include <sys/random.h>
 
 static const enum zk_kind zk_folders[] = {ZK_STORE, ZK_LOCK, ZK_NAME, ZK_HOST, ZK_MAILBOX, ZK_RULES, ZK_TEXT};
-#define FOLDERS (int)(sizeof(zk_folders) / sizeof(*zk_folders))
+#define MAIL_LATER_MS 1000
+#define MAIL_MUCH     16
+#define FOLDERS       (int)(sizeof(zk_folders) / sizeof(*zk_folders))
 
 static void zk_write_memory(FILE *f)
 {
@@ -79,31 +81,94 @@ static void zk_make(struct zookeeper *zk)
 
 struct zk_mail {
 	const char *name, *end; /* TEXT~NUMBER */
-	long number;
+	int32_t number;
 };
 
 static int zk_compare_mail(const void *a, const void *b)
 {
 	const struct zk_mail *x = a, *y = b;
 
-	return (x->number > y->number) - (x->number < y->number);
+	return (int32_t)((uint32_t)x->number - (uint32_t)y->number) < 0 ? -1 : x->number != y->number;
 }
 
-static void zk_deliver(struct zookeeper *zk, const char *name, const char *end)
+static void zk_deliver(struct zookeeper *zk, const struct zk_mail *mail)
 {
-	char *encoded = store_need(strndup(name, (size_t)(end - name))), *text = zk_decode(encoded), *path, *box;
-	struct zk_call *call = zk_call(zk, NULL);
+	char *encoded = store_need(strndup(mail->name, (size_t)(mail->end - mail->name))), *text = zk_decode(encoded);
 
-	box = zk_path(zk->root, ZK_MAILBOX, zk->store->host);
-	if (asprintf(&path, "%s/%s", box, name) < 0)
-		store_need(NULL);
-	zk_delete(call, path);
-	free(path);
-	free(box);
+	zk->mail_last = mail->number;
 	free(encoded);
 	if (text)
 		zk->store->news->message(zk->store, text, strlen(text));
 	free(text);
+}
+
+/* Was it delivered on this connection? */
+static bool zk_is_old(const struct zookeeper *zk, int32_t number)
+{
+	return zk->mail_seen && (int32_t)((uint32_t)number - (uint32_t)zk->mail_last) <= 0;
+}
+
+static struct zk_mail *zk_sort_mail(const struct String_vector *names)
+{
+	struct zk_mail *mail = store_need(calloc((size_t)names->count + 1, sizeof(*mail)));
+
+	for (int i = 0; i < names->count; i++) {
+		const char *end = strrchr(names->data[i], '~');
+
+		mail[i] = (struct zk_mail){names->data[i], end ? end : names->data[i], end ? atoi(end + 1) : 0};
+	}
+	qsort(mail, (size_t)names->count, sizeof(*mail), zk_compare_mail);
+	return mail;
+}
+
+/* One that somebody else has removed fails them all: then the next look removes the others. */
+static void zk_remove_mail(struct zookeeper *zk, const struct zk_mail *mail, int count)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+	char *box = zk_path(zk->root, ZK_MAILBOX, zk->store->host), *path;
+
+	for (int i = 0; i < count; i++) {
+		if (!zk_is_old(zk, mail[i].number))
+			continue;
+		if (asprintf(&path, "%s/%s", box, mail[i].name) < 0)
+			store_need(NULL);
+		zk_op_delete(call, path, -1);
+	}
+	free(box);
+	if (call->count)
+		zk_multi(call);
+	else
+		zk_call_free(call);
+}
+
+static void zk_on_old_mail(struct zk_call *call, int rc, const struct String_vector *names, const struct Stat *stat)
+{
+	struct zk_mail *mail;
+
+	(void)stat;
+	if (rc != ZOK) /* the watch says that, too */
+		return;
+	mail = zk_sort_mail(names);
+	zk_remove_mail(call->zk, mail, names->count);
+	free(mail);
+}
+
+/*
+ * What was delivered is removed a second later, or when it is much: a look that follows a change of the same session waits for it, and
+ * so would the release that a recall asks for.
+ */
+void zk_remove_old_mail(struct zookeeper *zk)
+{
+	struct zk_call *call;
+	char *path;
+
+	if (!zk->up)
+		return;
+	call = zk_call(zk, NULL);
+	path = zk_path(zk->root, ZK_MAILBOX, zk->store->host);
+	call->on_names = zk_on_old_mail;
+	zk_names(call, path, false);
+	free(path);
 }
 
 static void zk_on_mail(struct zk_call *call, int rc, const struct String_vector *names, const struct Stat *stat)
@@ -122,15 +187,17 @@ static void zk_on_mail(struct zk_call *call, int rc, const struct String_vector 
 		zk->up = true;
 		zk->store->news->connected(zk->store);
 	}
-	mail = store_need(calloc((size_t)names->count + 1, sizeof(*mail)));
-	for (int i = 0; i < names->count; i++) {
-		const char *end = strrchr(names->data[i], '~');
-
-		mail[i] = (struct zk_mail){names->data[i], end ? end : names->data[i], end ? atol(end + 1) : 0};
-	}
-	qsort(mail, (size_t)names->count, sizeof(*mail), zk_compare_mail);
+	mail = zk_sort_mail(names);
 	for (int i = 0; i < names->count && zk->session == session; i++)
-		zk_deliver(zk, mail[i].name, mail[i].end);
+		if (!zk_is_old(zk, mail[i].number))
+			zk_deliver(zk, &mail[i]);
+	if (zk->session == session) {
+		zk->mail_seen = zk->mail_seen || names->count > 0;
+		if (names->count >= MAIL_MUCH)
+			zk_remove_mail(zk, mail, names->count);
+		else if (names->count && !uv_is_active((uv_handle_t *)&zk->mail))
+			uv_timer_start(&zk->mail, zk->mail.timer_cb, MAIL_LATER_MS, 0);
+	}
 	free(mail);
 }
 
@@ -160,6 +227,7 @@ static void zk_make_mailbox(struct zookeeper *zk)
 {
 	struct zk_call *call = zk_call(zk, NULL);
 
+	zk->mail_seen = false;
 	zk_op_create(call, zk_path(zk->root, ZK_MAILBOX, zk->store->host), NULL, 0, 0);
 	zk_multi_of(zk, call, zk_on_mailbox);
 }

@@ -147,8 +147,10 @@ struct zookeeper {
 	bool up;                    /* queries may be asked */
 	bool behind;                /* start.c: the ensemble has lost what it had */
 	struct zk_query *first, **last;
-	uv_timer_t limit, again;
-	unsigned timers; /* that are not closed */
+	uv_timer_t limit, again, mail;
+	bool mail_seen;    /* start.c: on this connection messages were delivered, */
+	int32_t mail_last; /* this is the number of the last one */
+	unsigned timers;   /* that are not closed */
 	struct zk_clock clock;
 	struct ACL_vector acl;  /* the root's: whatever is made here gets it. count 0: not known so far */
 	struct zk_clean *clean; /* NULL: none is under way */
@@ -188,7 +190,6 @@ void zk_exists(struct zk_call *call, const char *path); /* on_data, without data
 /* `watch`: zk_on_mail() is called once when the names change. */
 void zk_names(struct zk_call *call, const char *path, bool watch);
 void zk_get_acl(struct zk_call *call, const char *path); /* on_acl */
-void zk_delete(struct zk_call *call, const char *path);
 /* One more operation of a multi. The path and the value become the call's. */
 void zk_op_check(struct zk_call *call, char *path, int32_t version);
 void zk_op_set(struct zk_call *call, char *path, char *value, size_t len, int32_t version);
@@ -217,6 +218,7 @@ extern const struct zk_up *zk_up;
 void zk_start(struct zookeeper *zk);
 void zk_forget_acl(struct zookeeper *zk);
 void zk_read_mail(struct zookeeper *zk);
+void zk_remove_old_mail(struct zookeeper *zk);
 
 /* ---- clean.c ---- */
 

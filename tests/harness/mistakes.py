@@ -207,6 +207,12 @@ UNIT = {
         "a request waits for its own host": [put("take-owner", "(e.host ~= w.host or e.file ~= w.file)", "true")],
         "a request that waits is no beat": [become("take-beat", "")],
     },
+    "test_zookeeper": {
+        "a clean-up meets nobody": [become("zk-clean-record", ";")],
+        "a clean-up forgets fences": [become("zk-clean-fence", ";")],
+        "a lock that somebody removed is a new one": [become("zk-removed", ";")],
+        "a mailbox is never full": [put("zk-full", "box->children++ >= ZK_MAX_MESSAGES", "false")],
+    },
     "test_replay": {
         "what was read may change before the commit": [skip("replay-read")],
         "fields may come and go before the commit": [skip("replay-whole")],

@@ -483,8 +483,7 @@ TEST(messages_for_a_host_that_is_away_have_an_end)
 	wait_until(b.ups == 1);
 	tell_b(70);
 	wait_until(b.messages == 70);
-	beat(&b); /* behind what removes them */
-	ck_assert_uint_eq(names_in("/messages/host-b"), 0);
+	wait_until(names_in("/messages/host-b") == 0);
 }
 
 /* ---- what was lost ---- */
