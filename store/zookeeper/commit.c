@@ -179,7 +179,7 @@ static void zk_add_mark(struct zookeeper *zk, const struct zk_query *zq, const s
 
 	if (!*mark)
 		return;
-	if (node->there || node->marked)
+	if (node->marked)
 		zk_op_set(call, zk_path(zk->root, ZK_NAME, node->name), store_need(strdup(mark)), strlen(mark), -1);
 	else
 		zk_op_create(call, zk_path(zk->root, ZK_NAME, node->name), store_need(strdup(mark)), strlen(mark), 0);

@@ -201,7 +201,9 @@ static void zk_on_node(struct zk_call *call, int rc, const char *data, int len, 
 		if (node->kind != ZK_MAILBOX && (len > 0 || node->kind != ZK_RULES))
 			zk_parse(call->zk, zq, node, data, len);
 	}
-	if (node->kind == ZK_LOCK && !node->there) {
+	/* That of a node that is there is there, too, unless somebody removed it: then the commit fails. */
+	node->marked = node->there;
+	if (node->kind == ZK_LOCK && (!node->there || zq->tries)) {
 		more = zk_call(call->zk, zq);
 		more->node = node;
 		more->on_data = zk_on_name;

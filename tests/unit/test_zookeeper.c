@@ -552,6 +552,24 @@ TEST(a_tree_that_somebody_removed_is_another_memory)
 	ck_assert_uint_gt(answer.reply.fence, fence);
 }
 
+TEST(what_knows_of_a_lock_may_be_removed)
+{
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	stop(&a);
+	stop(&b);
+	start_ttl(&a, "host-c", TTL_MS + 1000); /* another ttl_ms is another incarnation, which is written there */
+	wait_until(a.downs == 1);
+	ck_assert_int_eq(
+		other_call(zoo_adelete(other, at("/names/%2fvar%2flock%2fjob one.lock"), -1, other_on_void, NULL)),
+		ZOK);
+	for (int64_t last = server_clock_ms() + 20000;
+	     ask(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer)) != STORE_OK;)
+		ck_assert_msg(server_clock_ms() < last, "%s", answer.error);
+	ck_assert_int_eq(acquire(&a, 2, WIRE_EXCLUSIVE), STORE_WAIT);
+	ck_assert_uint_eq(names_in("/names"), 1);
+}
+
 static const char *lock_node(void) { return at("/locks/%2fvar%2flock%2fjob one.lock"); }
 
 TEST(a_lock_that_somebody_removed_is_found_out)
