@@ -113,7 +113,8 @@ def folder():
 @pytest.fixture
 def redis(folder):
     """The server of the store."""
-    server = {"redis": Redis, "postgresql": Postgresql, "zookeeper": Zookeeper}[STORE](folder)
+    make = {"redis": Redis, "postgresql": lambda place: Postgresql(place, forgets=True), "zookeeper": Zookeeper}
+    server = make[STORE](folder)
     yield server
     server.stop()
 

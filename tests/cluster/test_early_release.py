@@ -9,6 +9,8 @@ from harness.processes import is_traced
 
 from keepers import held, leases, opened
 
+pytestmark = pytest.mark.of_redis("is about the release that a thread of the keeper sends to a Redis")
+
 LEASE = "ttl_ms = 20000; probe_ms = 5000;"
 
 

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from harness import BUILD, wait_until
+from harness.host import copy_engines
 from harness.metrics import value
 from jobs import state
 from keepers import (LONG, both_anew, flock, identity, is_busy, opened, pair, parent_and_keeper, serving, wait_for_another,  # noqa: F401
@@ -134,6 +135,7 @@ def test_no_new_parent_can_be_started(make_host, folder, monkeypatch):
     """It goes on unsupervised, says so, and tries again."""
     program = os.path.join(folder, "dflockd")
     shutil.copy(os.path.join(BUILD, "dflockd"), program)
+    copy_engines(folder)
     monkeypatch.setattr("harness.host.KEEPER", program)
     a = make_host("a", lease=LONG)
     holder = a.opened("f", "flock 0 ex")

@@ -60,6 +60,7 @@ def elsewhere(folder, monkeypatch):
     place = os.path.join(folder, "installation")
     os.makedirs(place)
     monkeypatch.setattr(harness.host, "KEEPER", copy_programs(place)["KEEPER"])
+    os.unlink(os.path.join(place, "dflock-postgresql.so"))
     other = os.path.join(folder, "other")
     os.makedirs(other)
     shutil.copy(os.path.join(BUILD, "dflock-postgresql.so"), other)

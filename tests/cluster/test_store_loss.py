@@ -113,6 +113,7 @@ def test_an_append_only_file(make_host, another):
     assert other.heard()[0] == "ok"
 
 
+@pytest.mark.of_redis("changes from one Redis to another")
 @pytest.mark.parametrize("used", [False, True])
 def test_another_server_behind_the_address(make_host, redis, another, used):
     """It is empty, or grants already to others. And back again to the first, which has kept its memory of before."""

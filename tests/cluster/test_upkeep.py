@@ -8,7 +8,7 @@ import time
 
 import pytest
 from harness import Job, text_of, wait_until
-from harness.host import KEEPER
+from harness.host import KEEPER, copy_engines
 
 from jobs import grows, job
 from keepers import held
@@ -103,10 +103,11 @@ def test_a_host_is_removed(make_host):
 @pytest.fixture
 def program(folder):
     """A keeper's program that can be replaced; /dev/shm may be noexec."""
-    path = os.path.join("/tmp", os.path.basename(folder) + "-dflockd")
-    shutil.copy(KEEPER, path)
-    yield path
-    os.unlink(path)
+    place = os.path.join("/tmp", os.path.basename(folder))
+    os.mkdir(place)
+    copy_engines(place)
+    yield shutil.copy(KEEPER, place)
+    shutil.rmtree(place)
 
 
 def run_keeper(host, program):

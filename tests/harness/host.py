@@ -3,6 +3,7 @@ A host: a keeper with a runtime directory of its own and lock files of its own (
 other hosts, under the same lock names: with one inode the kernel would do the excluding and a test would show nothing).
 """
 import contextlib
+import glob
 import json
 import os
 import selectors
@@ -29,8 +30,15 @@ DOCTOR = os.path.join(BUILD, "dflock-doctor")  # as well
 NET = os.path.join(BUILD, "dflock-net")  # as well
 
 
+def copy_engines(folder):
+    """What a keeper in this folder may load."""
+    for engine in glob.glob(os.path.join(BUILD, "dflock-*.so")):
+        shutil.copy(engine, folder)
+
+
 def copy_programs(folder):
     """The product in this folder, for users who cannot enter BUILD. By the name here: where the copy is."""
+    copy_engines(folder)
     return {name: shutil.copy(globals()[name], folder) for name in ("SHIM", "KEEPER", "CLI", "COMMANDS", "DOCTOR", "NET")}
 
 

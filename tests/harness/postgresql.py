@@ -52,7 +52,9 @@ def own(path):
 
 
 class Postgresql:
-    def __init__(self, folder, data=None):
+    def __init__(self, folder, data=None, forgets=False):
+        """forgets: as a Redis that saves nothing, when it is stopped and started: what comes back is a backup of before all."""
+        self.forgets = forgets
         self.folder = os.path.join(folder, "postgresql")
         os.makedirs(self.folder)
         own(self.folder)
@@ -61,12 +63,16 @@ class Postgresql:
         self.process = None
         if not data:
             os.chmod(folder, os.stat(folder).st_mode | 0o001)  # what the test keeps there is not the server's
-            subprocess.run(["cp", "-a", template(), self.data], check=True)
+            self.restore()
         try:
             self.start()
         except BaseException:
             self.stop()
             raise
+
+    def restore(self):
+        shutil.rmtree(self.data, ignore_errors=True)
+        subprocess.run(["cp", "-a", template(), self.data], check=True)
 
     def start(self):
         with open(os.path.join(self.folder, "log"), "ab") as log:
@@ -91,23 +97,30 @@ class Postgresql:
 
     def command(self, *words):
         """What tests ask a Redis that is their store, as far as there is the like here."""
-        def cell(what, and_field=""):
-            key = "'\\x%s'" % words[1].encode().hex()
-            return self.sql(f"select {what} from dflock.cell where key = {key} and value is not null {and_field}")
+        def named(field):
+            return "name = '\\x%s'" % ("=" + field).encode().hex()
 
+        def cell(what, which="true"):
+            return self.sql(f"select {what} from dflock.cell {where} and {which}")
+
+        where = "where key = '\\x%s' and value is not null" % words[1].encode().hex() if len(words) > 1 else ""
         match words:
             case ["FLUSHALL"]:
                 return self.sql("delete from dflock.cell; select dflock.forget()")
             case ["EXISTS", _]:
                 return int(cell("count(*) > 0") == "t")
             case ["HLEN", _]:
-                return int(cell("count(*)", "and substr(name, 1, 1) = '='"))
+                return int(cell("count(*)", "substr(name, 1, 1) = '='"))
             case ["HGET", "dflock:{0}:store", "fence"]:
                 return self.sql("select last_value from dflock.fence")
             case ["HGET", _, field]:
-                return cell("convert_from(value, 'UTF8')", "and name = '\\x%s'" % ("=" + field).encode().hex()) or None
+                return cell("convert_from(value, 'UTF8')", named(field)) or None
+            case ["DEL", _]:
+                return int(self.sql(f"update dflock.cell set value = null, version = version + 1 {where} returning 1") != "")
+            case ["HDEL", _, field]:
+                return int(self.sql(f"update dflock.cell set value = null, version = version + 1 {where} and {named(field)} returning 1") != "")
             case ["TIME"]:
-                return self.sql("select floor(extract(epoch from clock_timestamp()))").split()
+                return divmod(int(self.sql("select floor(extract(epoch from clock_timestamp()) * 1000000)")), 1000000)
             case _:
                 return pytest.skip(f"asks Redis itself: {words[0]}")
 
@@ -142,6 +155,8 @@ class Postgresql:
                 self.signal(signal.SIGKILL)
             self.process.wait()
             self.process = None
+            if self.forgets:
+                self.restore()
             for name in glob.glob(self.socket + "*"):
                 os.unlink(name)
 
