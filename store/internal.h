@@ -125,6 +125,7 @@ struct store {
 	int64_t ttl_ms;
 	char host[STORE_HOST_BYTES];
 	uint64_t own_seat[2], *seat; /* store_keep_seat() */
+	uint64_t own_seen[2], *seen; /* store_keep_seen(): the engine's */
 	struct store_callbacks callbacks;
 	void *arg;
 	const struct store_news *news;

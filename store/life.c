@@ -240,6 +240,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	query_init(s);
 	snprintf(s->host, sizeof(s->host), "%s", host);
 	s->seat = s->own_seat;
+	s->seen = s->own_seen;
 	if (s->engine->open(s) != 0) {
 		free(s);
 		return NULL;
@@ -258,6 +259,11 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 void store_keep_seat(struct store *s, uint64_t seat[2])
 {
 	s->seat = seat;
+}
+
+void store_keep_seen(struct store *s, uint64_t seen[2])
+{
+	s->seen = seen;
 }
 
 void store_free(struct store *s)

@@ -160,6 +160,7 @@ struct table_head {
 	uint64_t seat[2];            /* store_keep_seat() */
 	char twin
 		[STORE_HOST_BYTES]; /* the host whose id this one had, beside another keeper (table_disown()); "": none */
+	uint64_t seen[2];           /* store_keep_seen() */
 };
 #define TABLE_HEAD_PROMISED offsetof(struct table_head, id)
 

@@ -288,6 +288,7 @@ int host_start(struct keeper *k)
 	if (!k->watch || !k->host_in_store.sweeping || !k->store)
 		return -ENOMEM;
 	store_keep_seat(k->store, k->table->head->seat);
+	store_keep_seen(k->store, k->table->head->seen);
 	snprintf(k->host_in_store.twin, sizeof(k->host_in_store.twin), "%s", k->table->head->twin);
 	uv_timer_t *timers[] = {&k->grace.timer, &k->host_in_store.sweep};
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {

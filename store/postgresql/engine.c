@@ -172,9 +172,10 @@ static void postgresql_on_applied(struct postgresql *p, const PGresult *result)
 	if (p->lost) {
 		store_fail(p->store, "a wait for a standby was cancelled: what was committed may not be kept");
 	} else if (PQntuples(result) == 1 && !PQgetisnull(result, 0, 0)) {
-		int64_t xid = postgresql_number(result, 0, 0);
+		uint64_t xid = (uint64_t)postgresql_number(result, 0, 0), *seen = &p->store->seen[SEEN_TRANSACTION];
 
-		p->seen = xid > p->seen ? xid : p->seen;
+		if (xid > *seen)
+			__atomic_store_n(seen, xid, __ATOMIC_RELEASE);
 		postgresql_answer(p);
 	} else {
 		postgresql_again(p);

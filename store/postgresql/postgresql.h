@@ -36,6 +36,9 @@ enum postgresql_step {
 	STEP_UNLOCK,
 };
 
+/* store_keep_seen(): the largest transaction of this host that a memory has confirmed, and which memory (a hash). */
+enum { SEEN_TRANSACTION, SEEN_MEMORY };
+
 struct attempt;
 
 struct postgresql {
@@ -49,13 +52,11 @@ struct postgresql {
 	enum postgresql_step step; /* what was sent, and not answered */
 	PGresult *result;          /* what has come of its answer; NULL: nothing */
 	struct postgresql_query *first, **last;
-	uv_timer_t limit; /* of the first query with all its steps, or of a step without one */
-	bool look;        /* STEP_LOOK is to be sent */
-	bool lost;        /* a notice said that a commit may not be kept */
-	char system[40];  /* which cluster and timeline this session sees: they do not change while it lasts */
-	/* Which memory that was, and the largest transaction of this host that it has confirmed. */
-	char identity[64];
-	int64_t seen;
+	uv_timer_t limit;  /* of the first query with all its steps, or of a step without one */
+	bool look;         /* STEP_LOOK is to be sent */
+	bool lost;         /* a notice said that a commit may not be kept */
+	char system[40];   /* which cluster and timeline this session sees: they do not change while it lasts */
+	char identity[64]; /* of the memory */
 };
 
 static inline struct postgresql *postgresql_of(const struct store *s)

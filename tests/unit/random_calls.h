@@ -387,7 +387,7 @@ static void compare_texts(const struct call *c, char *mine, char *theirs)
 	static const char *const named[] = {" ( TTL", " ( KNOWN"}; /* some of the hosts, or locks, whichever */
 	char line[4000] = "";
 
-	if (c->script == SCRIPT_HOSTS) {
+	if (c->script == SCRIPT_HOSTS || c->script == SCRIPT_RULES) {
 		sort_words(mine);
 		sort_words(theirs);
 	}

@@ -220,3 +220,28 @@ TEST(a_folder_from_before_is_another_memory)
 	ck_assert(store_in_grace(a.store));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
 }
+
+/* It lacks one lock only, and no keeper that saw it lives: what one kept for the next one counts. */
+TEST(the_next_keeper_knows_what_was_confirmed)
+{
+	uint64_t seen[2] = {0, 0};
+
+	start_both();
+	stop(&b);
+	store_keep_seen(a.store, seen);
+	pg_stop(&pg);
+	pg_shell(&pg, "cp -a data before");
+	pg_start(&pg);
+	wait_until(a.ups == 2);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	stop(&a);
+	pg_stop(&pg);
+	pg_shell(&pg, "rm -rf data");
+	pg_shell(&pg, "mv before data");
+	pg_start(&pg);
+	start(&b, "host-b");
+	store_keep_seen(b.store, seen);
+	wait_until(b.ups == 1);
+	ck_assert(store_in_grace(b.store));
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
+}
