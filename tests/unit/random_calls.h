@@ -200,15 +200,18 @@ static struct {
 
 static void add_token(struct call *c, unsigned token) { addf(c, "%032x", token + 1); }
 
-static const char *beat_here(const char *host)
+/* What the server has in this field. */
+static const char *field_here(const char *key, const char *beginning, const char *host, const char *none)
 {
-	static char beat[32];
-	redisReply *reply = redisCommand(redis, "HGET dflock:{0}:hosts %s", host);
+	static char value[32];
+	redisReply *reply = redisCommand(redis, "HGET dflock:{0}:%s %s%s", key, beginning, host);
 
-	snprintf(beat, sizeof(beat), "%s", reply->str ? reply->str : "7");
+	snprintf(value, sizeof(value), "%s", reply->str ? reply->str : none);
 	freeReplyObject(reply);
-	return beat;
+	return value;
 }
+
+static const char *beat_here(const char *host) { return field_here("hosts", "", host, "7"); }
 
 static void add_range(struct call *c, unsigned token)
 {
@@ -268,7 +271,8 @@ static void make_of_host(struct call *c, enum script_id script, const char *name
 	make(c, script, name);
 	add(c, host);
 	if (script == SCRIPT_BEAT) {
-		addf(c, "%u", below(2));
+		add(c, below(2) ? field_here("store", "given:", host, "0")
+				: "0"); /* else a host that was given up stays so */
 		add(c, "0");
 		addf(c, "%u", below(3));
 		addf(c, "%u", below(3));
