@@ -8,4 +8,4 @@ printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 chmod 755 /usr/sbin/policy-rc.d
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends autopkgtest dpkg-dev >/dev/null
-autopkgtest --no-built-binaries "$1"/first/dflock_*.deb "$PWD" -- null
+autopkgtest --no-built-binaries "$1"/first/dflock_*.deb "$1"/first/dflock-postgresql_*.deb "$1"/first/dflock-zookeeper_*.deb "$PWD" -- null

@@ -18,6 +18,16 @@ library=$(echo /usr/lib/*/libdflock.so)
 dflock check | grep -q /etc/dflock.conf || fail "the example is no configuration: $(dflock check 2>&1)"
 dpkg-query -W -f '${Conffiles}' dflock | grep -q ' /etc/dflock.conf ' || fail "/etc/dflock.conf is no conffile"
 [ -e /usr/share/bash-completion/completions/dflock ] && [ -e /usr/share/zsh/vendor-completions/_dflock ] || fail "no completion"
+# The other engines of the store are packages of their own.
+for engine in postgresql zookeeper; do
+	echo "store = { $engine = \"host=a\"; };" >/tmp/engine.conf
+	refused dflock check --config /tmp/engine.conf
+	grep -q "needs the package dflock-$engine" <<<"$said" || fail "$said"
+	apt-get install -y -qq --no-install-recommends "$folder"/first/dflock-${engine}_*.deb >/dev/null
+	dflock check --config /tmp/engine.conf >/dev/null || fail "dflock-$engine is not found"
+	dpkg --purge dflock-$engine >/dev/null
+	rm /tmp/engine.conf
+done
 
 begin
 trap end EXIT
