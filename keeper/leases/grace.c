@@ -53,14 +53,14 @@ int64_t grace_beat_left_ms(const struct keeper *k)
 	int64_t ttl_ms = k->config->lease.ttl_ms, beat_ms = ttl_ms / 3 + RECONNECT_MS;
 	int64_t left = k->grace.since_ns + (beat_ms < ttl_ms ? beat_ms : ttl_ms) * NS_PER_MS - clock_now_ns();
 
-	return left < 0 ? 0 : left / NS_PER_MS + 1; /* mutant: grace-left */
+	return left < 0 ? 0 : left / NS_PER_MS + 1; /* mutant: grace-beat */
 }
 
 int64_t grace_left_ms(const struct keeper *k)
 {
 	int64_t left = k->grace.since_ns + deadline_ttl_ns(k) - clock_now_ns();
 
-	return left < 0 ? 0 : left / NS_PER_MS;
+	return left < 0 ? 0 : left / NS_PER_MS; /* mutant: grace-left */
 }
 
 void grace_store_is_up(struct keeper *k)

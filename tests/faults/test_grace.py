@@ -56,10 +56,12 @@ def refused_init(host, seconds=30):
 
 def test_init_of_a_new_store_waits_for_a_beat(host_of, redis):
     """Two hosts that hold nothing: it is opened long before the ttl, and not before hosts with leases had sent a beat."""
+    before = time.monotonic()
     a, b = (host_of(redis, n, lease="ttl_ms = 12000;").wait_up() for n in "ab")
     begun = time.monotonic()
     a.cli("init")
     assert time.monotonic() - begun < 9
+    assert time.monotonic() - before > 6
     assert attempt(a).word == attempt(b).word == "ok"
     b.cli("init")  # it is open
 

@@ -117,6 +117,8 @@ PAST = {
 
 # Found by the test that is named: harness/test_program_mistakes.py.
 PROGRAMS = {
+    "faults/test_grace.py::test_init_of_a_new_store_waits_for_a_beat": {
+        "a new store is opened before hosts with leases have sent a beat": [become("grace-beat", "return 0;")]},
     "faults/test_room.py::test_ranges_that_are_all_in_use": {
         "callers without room ask the store again and again": [put("limit-often", " + waited_ms / 2", "")]},
     "faults/test_many_descriptors.py::test_many_that_wait_ask_seldom": {
