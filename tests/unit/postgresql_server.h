@@ -7,13 +7,12 @@
 #define DFLOCK_TESTS_UNIT_POSTGRESQL_SERVER_H
 
 #define STORE_HOSTS_OTHER_SERVER
+#include <glob.h>
 #include <libpq-fe.h>
 #include <poll.h>
 #include <sys/un.h>
 
 #include "tests/unit/store_hosts.h"
-
-#define BIN "/usr/lib/postgresql/15/bin/"
 
 struct pg {
 	char dir[SUITE_PATH_BYTES], info[256],
@@ -22,33 +21,48 @@ struct pg {
 };
 static struct pg pg; /* the server of the suite */
 
+/* Where the programs of the server are, of the first version that is found: they are in nobody's PATH. */
+static inline const char *pg_bin(void)
+{
+	static char folder[64];
+	glob_t found;
+
+	if (!*folder) {
+		ck_assert_int_eq(glob("/usr/lib/postgresql/*/bin", 0, NULL, &found), 0);
+		snprintf(folder, sizeof(folder), "%s", found.gl_pathv[0]);
+		globfree(&found);
+	}
+	return folder;
+}
+
 /* As an ordinary user, whom the folder belongs to: the server refuses root. */
 __attribute__((format(printf, 2, 3))) static inline void pg_shell(const struct pg *s, const char *format, ...)
 {
-	char command[1024], whole[1300];
+	char command[1024], whole[1400];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(command, sizeof(command), format, args);
 	va_end(args);
-	snprintf(whole, sizeof(whole), "cd %s && %s %s >>log 2>&1", s->dir,
+	snprintf(whole, sizeof(whole), "cd %s && PATH=%s:$PATH %s %s >>log 2>&1", s->dir, pg_bin(),
 		 getuid() ? "" : "setpriv --reuid=65534 --regid=65534 --clear-groups", command);
 	ck_assert_msg(system(whole) == 0, "%s: see %s/log", whole, s->dir);
 }
 
 static inline void pg_exec(const struct pg *s)
 {
-	char data[128], log_path[128];
+	char data[128], log_path[128], program[96];
 
 	snprintf(data, sizeof(data), "%s/data", s->dir);
 	snprintf(log_path, sizeof(log_path), "%s/log", s->dir);
+	snprintf(program, sizeof(program), "%s/postgres", pg_bin());
+	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600); /* it may be root's */
 	if (!getuid() && (setgid(65534) != 0 || setuid(65534) != 0))
 		_exit(126);
 	prctl(PR_SET_PDEATHSIG, SIGQUIT);
-	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	dup2(log, 1);
 	dup2(log, 2);
-	execl(BIN "postgres", "postgres", "-D", data, "-k", s->dir, "-c", "listen_addresses=", "-c",
+	execl(program, "postgres", "-D", data, "-k", s->dir, "-c", "listen_addresses=", "-c",
 	      "dynamic_shared_memory_type=mmap", NULL);
 	_exit(127);
 }
@@ -187,7 +201,7 @@ static inline void pg_prepare(struct pg *s)
 static inline void pg_make(struct pg *s)
 {
 	pg_prepare(s);
-	pg_shell(s, BIN "initdb -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8");
+	pg_shell(s, "initdb -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8");
 }
 
 static inline void pg_remove(struct pg *s)

@@ -34,7 +34,7 @@ static void make_standby(void)
 
 	pg_prepare(&standby);
 	snprintf(conninfo, sizeof(conninfo), "host=%s user=postgres application_name=s1", pg.dir);
-	pg_shell(&standby, BIN "pg_basebackup -D data -R -c fast --no-sync -d '%s'", conninfo);
+	pg_shell(&standby, "pg_basebackup -D data -R -c fast --no-sync -d '%s'", conninfo);
 	pg_start(&standby);
 	wait_until(sql_number("select count(*) from pg_stat_replication where state = 'streaming'") == 1);
 	sql("alter system set synchronous_standby_names = 's1'");

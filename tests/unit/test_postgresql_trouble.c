@@ -245,7 +245,7 @@ TEST(a_full_disk)
 	ck_assert(getuid() != 0 || chown(small.dir, 65534, 65534) == 0);
 	snprintf(small.info, sizeof(small.info), "host=%s dbname=postgres user=dflock", small.dir);
 	snprintf(small.admin, sizeof(small.admin), "host=%s dbname=postgres user=postgres", small.dir);
-	pg_shell(&small, BIN "initdb -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8 --wal-segsize=1");
+	pg_shell(&small, "initdb -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8 --wal-segsize=1");
 	pg_start(&small);
 	PQclear(pg_ask(&small, "create role dflock login"));
 	pg_schema(&small);

@@ -222,8 +222,18 @@ static void other_on_void(int rc, const void *arg)
 }
 static void other_on_string(int rc, const char *value, const void *arg) { other_on_void(rc, arg); }
 static void other_on_stat(int rc, const struct Stat *stat, const void *arg) { other_on_void(rc, arg); }
+static void other_forget_names(void)
+{
+	for (int i = 0; i < other_count; i++)
+		free(other_names[i]);
+	free(other_names);
+	other_names = NULL;
+	other_count = 0;
+}
+
 static void other_on_names(int rc, const struct String_vector *names, const void *arg)
 {
+	other_forget_names();
 	other_count = rc == ZOK ? names->count : 0;
 	other_names = calloc((size_t)other_count + 1, sizeof(*other_names));
 	for (int i = 0; i < other_count; i++)
@@ -258,6 +268,9 @@ static void other_remove(const char *at)
 	other_call(zoo_aget_children(other, at, 0, other_on_names, NULL));
 	char **names = other_names;
 	int count = other_count;
+
+	other_names = NULL; /* this call's now */
+	other_count = 0;
 
 	for (int i = 0; i < count; i++) {
 		char below[4096];
@@ -303,6 +316,7 @@ static void begin(void)
 
 static void end(void)
 {
+	other_forget_names();
 	stop(&a);
 	stop(&b);
 	uv_close((uv_handle_t *)&tick, NULL);
