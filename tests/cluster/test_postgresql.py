@@ -91,7 +91,7 @@ def test_changing_the_store_step_by_step(folder, server, host_of):
     """As docs/stores.md says: from Redis to PostgreSQL. No host goes over while a lock is held, and a host that was left out is refused."""
     old = Redis(folder)
     try:
-        a, b = host_of(old).init(), host_of(old, "b").wait_up()
+        a, b, left_out = host_of(old).init(), host_of(old, "b").wait_up(), host_of(old, "c").wait_up()
         held = a.opened("f", "flock 0 ex")
         for host in a, b:
             write_text(host.config, text_of(host.config).replace(f'server = "unix:{old.socket}";', server.settings()))
@@ -107,5 +107,6 @@ def test_changing_the_store_step_by_step(folder, server, host_of):
         b.wait_up()
         assert held.do("flock 0 ex") == "ok" and b.opened().do("flock 0 ex nb") == "EAGAIN"
         assert a.status()["store"]["engine"] == "postgresql" == b.status()["store"]["engine"]
+        assert left_out.opened().do("flock 0 ex nb") == "ENOLCK"
     finally:
         old.stop()
