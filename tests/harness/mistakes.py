@@ -209,12 +209,13 @@ UNIT = {
         "a request waits for its own host": [put("take-owner", "(e.host ~= w.host or e.file ~= w.file)", "true")],
         "a request that waits is no beat": [become("take-beat", "")],
     },
-    "test_zookeeper": {
-        "a clean-up meets nobody": [become("zk-clean-record", ";")],
-        "a clean-up forgets fences": [become("zk-clean-fence", ";")],
-        "a lock that somebody removed is a new one": [become("zk-removed", ";")],
-        "a mailbox is never full": [put("zk-full", "box->children++ >= ZK_MAX_MESSAGES", "false")],
-    },
+    # The test alone: each starts three servers.
+    "test_zookeeper::nodes_that_have_nothing_go_meanwhile": {"a clean-up meets nobody": [become("zk-clean-record", ";")]},
+    "test_zookeeper::nodes_that_have_nothing_go": {"a clean-up forgets fences": [become("zk-clean-fence", ";")]},
+    "test_zookeeper::a_lock_that_somebody_removed_is_found_out": {
+        "a lock that somebody removed is a new one": [become("zk-removed", ";")]},
+    "test_zookeeper::messages_for_a_host_that_is_away_have_an_end": {
+        "a mailbox is never full": [put("zk-full", "box->children++ >= ZK_MAX_MESSAGES", "false")]},
     "test_replay": {
         "what was read may change before the commit": [skip("replay-read")],
         "fields may come and go before the commit": [skip("replay-whole")],

@@ -73,18 +73,24 @@ static bool clean(void)
 	return system(command) == 0;
 }
 
+static int clean_after(int failed) { return clean() && !failed ? EXIT_SUCCESS : EXIT_FAILURE; }
+
 int suite_run(void)
 {
-	int failed = 0;
+	const char *only = getenv("SUITE_ONLY");
+	int failed = 0, ran = 0;
 
 	setenv("CK_DEFAULT_TIMEOUT", "60", false);
-	if (!getenv("SUITE_FIRST_FAILURE"))
-		failed = run(NULL, 0);
-	else
-		for (const struct suite_item *item = items; item && !failed; item = item->next)
-			for (int i = 0; item->test && i < item->rounds && !failed; i++)
-				failed = run(item, i);
-	return clean() && !failed ? EXIT_SUCCESS : EXIT_FAILURE;
+	if (!only && !getenv("SUITE_FIRST_FAILURE"))
+		return clean_after(run(NULL, 0));
+	for (const struct suite_item *item = items; item && !failed; item = item->next)
+		for (int i = 0;
+		     item->test && (!only || strcmp(item->test->name, only) == 0) && i < item->rounds && !failed;
+		     i++, ran++)
+			failed = run(item, i);
+	if (!ran)
+		fprintf(stderr, "there is no test %s\n", only ? only : "");
+	return clean_after(failed || !ran);
 }
 
 __attribute__((weak)) int main(void) { return suite_run(); }

@@ -57,7 +57,8 @@ void suite_add(struct suite_item *item);
 
 /*
  * Runs the tests. Returns the exit status. A suite has a main() of its own only if it is also another program; that ends with this.
- * A test may take a minute, or what CK_DEFAULT_TIMEOUT says. With SUITE_FIRST_FAILURE in the environment none begins after one that failed.
+ * A test may take a minute, or what CK_DEFAULT_TIMEOUT says. With SUITE_FIRST_FAILURE in the environment none begins after one that failed, and with SUITE_ONLY=NAME
+ * only this one runs.
  */
 int suite_run(void);
 
