@@ -10,11 +10,12 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
 
-#define PAUSE        2  /* times as long as a search ran on a processor: until the next one */
+#define PAUSE        2  /* times as long as a search ran on a processor, or MOST_NS: until the next one */
 #define LAZY_PAUSE   20 /* ... with lazy questions */
 #define LAZY_LAST_NS (1000 * NS_PER_MS)
 #define LAZY_SOON_NS (100 * NS_PER_MS)
-#define MOST_NS      (4000 * NS_PER_MS) /* `dflock status` waits for ten seconds */
+/* `dflock status` waits for ten seconds: for the end of a search, a pause, and its own. The last turn may be as long as all before it. */
+#define MOST_NS      (1500 * NS_PER_MS)
 #define MOST_LAZY_NS (1000 * NS_PER_MS) /* from when a question waits */
 
 static void survey_run(struct surveys *h);
@@ -104,7 +105,7 @@ static void survey_searched(uv_work_t *req, int status)
 	struct survey *s;
 
 	(void)status;
-	h->not_before_ns = now + PAUSE * ran_ns;
+	h->not_before_ns = now + PAUSE * (ran_ns < MOST_NS ? ran_ns : MOST_NS);
 	DL_FOREACH (answered, s)
 		if (s->lazy)
 			h->lazy_ns = now + (LAZY_PAUSE * ran_ns > LAZY_LAST_NS ? LAZY_PAUSE * ran_ns : LAZY_LAST_NS);
