@@ -12,7 +12,7 @@
 #include "shim/call.h"
 #include "tests/sim/sim.h"
 
-#define FIRST_PID 2000
+#define FIRST_PID 5000000 /* the product looks into /proc: no process of the machine may have such a number */
 
 struct program sim_programs[SIM_PROGRAMS];
 int sim_program_count;
