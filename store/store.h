@@ -186,8 +186,8 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
  * have these words: they are in its table of leases.
  */
 void store_keep_seat(struct store *s, uint64_t seat[2]);
-/* The same for what an engine remembers of the server: a server that has lost what it had confirmed is found out by the next keeper, too, also
- * where such a server looks like the one that it was. */
+/* The same for what an engine remembers of the server. A server that was restored from a backup looks like the one that it was; the next keeper,
+ * too, finds out by this that it lacks what it had confirmed. */
 void store_keep_seen(struct store *s, uint64_t seen[2]);
 /* Calls every pending callback with STORE_UNREACHABLE and frees the store; its handles are closed in the loop, which
  * must run once more. Not to be called from a callback of the store. */

@@ -165,8 +165,7 @@ struct file_key {
 
 /* A lock of which a lease went to another host that waited. It may have been freed since then. */
 struct given_back {
-	struct file_key file;
-	enum wire_space space;
+	struct file_key file; /* the two spaces of one file have different places */
 	int64_t since_ns;
 };
 

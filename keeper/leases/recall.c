@@ -321,7 +321,7 @@ static struct given_back *place_of(const struct lease *lease)
 void recall_given_back(const struct lease *lease)
 {
 	if (lease->recalled.level == RECALL_WAIT)
-		*place_of(lease) = (struct given_back){lease->lock->file->key, lease->lock->space, lease->since_ns};
+		*place_of(lease) = (struct given_back){lease->lock->file->key, lease->since_ns};
 }
 
 void recall_granted(struct lease *lease)
@@ -330,8 +330,7 @@ void recall_granted(struct lease *lease)
 	const struct file_key *key = &lease->lock->file->key;
 	int64_t hold_ns = lease_keeper(lease)->config->lease.min_hold_ms * NS_PER_MS;
 
-	if (last->file.dev == key->dev && last->file.ino == key->ino && last->space == lease->lock->space &&
-	    lease->since_ns - last->since_ns < hold_ns)
+	if (last->file.dev == key->dev && last->file.ino == key->ino && lease->since_ns - last->since_ns < hold_ns)
 		lease->recalled.keep_until_ns = clock_now_ns() + hold_ns;
 }
 

@@ -44,7 +44,7 @@ struct attempt;
 struct postgresql {
 	struct store *store;
 	struct replay *replay;
-	struct attempt *attempt;   /* NULL: none is under way. One that was given up may be: `left` */
+	struct attempt *attempt;   /* NULL: none that is waited for. `left` counts those that were given up */
 	unsigned left;             /* attempts that were given up and go on in their threads */
 	PGconn *conn;              /* NULL: not connected */
 	uv_poll_t *poll;           /* its socket; NULL: ditto */
