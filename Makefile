@@ -65,7 +65,7 @@ say   = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 .PHONY: all help
 all: $(BUILD)/libdflock.so $(BUILD)/dflockd $(BUILD)/dflock $(BUILD)/dflock-commands $(BUILD)/dflock-doctor $(NET) $(ENGINES:%=$(BUILD)/dflock-%.so) ## build the shim, the keeper, the command line and the net
 help: ## list the targets
-	@sed -n 's/^\([a-z][a-z-]*\):.*## /\1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z][a-z -]*\):.*## /\1\t/p' Makefile | expand -t 16
 
 $(CORE): $(CORE_OBJ)
 $(CLI): $(CLI_OBJ)
@@ -143,8 +143,10 @@ $(POSTGRESQL_UNIT): $(POSTGRESQL) $(REPLAY)
 $(POSTGRESQL_UNIT:=.o): PKG_CFLAGS += $(subst -I,-isystem ,$(shell pkg-config --cflags libpq 2>/dev/null))
 $(POSTGRESQL_UNIT): LIBS += $(LUA_LIBS) $(shell pkg-config --libs libpq 2>/dev/null)
 ZOOKEEPER := $(patsubst %.c,$(BUILD)/%.o,$(wildcard store/zookeeper/*.c))
-$(BUILD)/unit/test_zookeeper: $(ZOOKEEPER) $(REPLAY)
-$(BUILD)/unit/test_zookeeper: LIBS += $(LUA_LIBS) $(LIBS_zookeeper)
+ZOOKEEPER_UNIT := $(filter $(BUILD)/unit/test_zookeeper%,$(UNIT))
+$(ZOOKEEPER_UNIT): $(ZOOKEEPER) $(REPLAY)
+$(ZOOKEEPER_UNIT): LIBS += $(LUA_LIBS) $(LIBS_zookeeper)
+$(BUILD)/unit/test_zookeeper_calls: LIBS += -Wl,--wrap=zk_now_us
 $(BUILD)/unit/test_replay: $(REPLAY)
 $(BUILD)/unit/test_replay: LIBS += $(LUA_LIBS)
 $(BUILD)/cli/status_page.o: cli/status.html
@@ -283,16 +285,16 @@ STORE_UNIT   := store store_nonsense store_record store_refusals store_rests sto
 STORE_TESTS  ?= cluster/test_flock.py cluster/test_recall.py cluster/test_store_loss.py cluster/test_redis_cluster.py cli/test_doctor_acl.py
 RIGHTS_TESTS ?= cluster/test_flock.py cluster/test_recall.py cluster/test_once.py cluster/test_redis_key.py cluster/test_break.py cluster/test_store_loss.py cli/test_who.py
 SERVERS      ?= $(wildcard $(CURDIR)/build-servers/*-server)
-.PHONY: check-stores check-rights check-postgresql calls-postgresql speed-postgresql
+.PHONY: check-stores check-rights check-postgresql check-zookeeper calls-postgresql calls-zookeeper speed-postgresql
 check-stores: all agents ## run the tests of the store with this machine's redis-server, and with SERVERS (scripts/servers.sh build-servers)
 	@for server in redis-server $(SERVERS); do echo "== $$($$server --version)"; export REDIS_SERVER=$$server; \
 	  $(MAKE) -s $(STORE_UNIT:%=run-test_%) && (cd tests && $(PYTEST) -p no:cacheprovider $(STORE_TESTS)) || exit 1; done
 check-rights: all agents ## run tests of hosts as a user with the rights that `dflock doctor --acl` prints
 	cd tests && DFLOCK_TEST_LEAST_RIGHTS=1 $(PYTEST) -p no:cacheprovider $(RIGHTS_TESTS)
-check-postgresql: all agents ## run the tests of hosts with a PostgreSQL as the store (T="..." runs these); those about Redis itself are skipped
-	export DFLOCK_TEST_STORE=postgresql; cd tests && $(call PARALLEL,-m "not alone and not punctual" $(or $(T),cluster)) && \
+check-postgresql check-zookeeper: check-%: all agents ## run the tests of hosts with such a store (T="..." runs these); those about Redis itself are skipped
+	export DFLOCK_TEST_STORE=$*; cd tests && $(call PARALLEL,-m "not alone and not punctual" $(or $(T),cluster)) && \
 	  $(if $(T),:,$(LIMITED) -p no:cacheprovider -m "alone or punctual" cluster)
-calls-postgresql: $(BUILD)/unit/test_postgresql_calls ## compare CALLS (100000) random calls of the rules in PostgreSQL and in Redis
+calls-postgresql calls-zookeeper: calls-%: $(BUILD)/unit/test_%_calls ## compare CALLS (100000) random calls of the rules in such a store and in Redis
 	RANDOM_CALLS=$(or $(CALLS),100000) CK_DEFAULT_TIMEOUT=3600 $<
 speed-postgresql: $(BUILD)/unit/test_postgresql_speed ## what a lock in PostgreSQL costs beside a one-row transaction; the server lies in PG_PLACE (/dev/shm)
 	SPEED=1 CK_DEFAULT_TIMEOUT=600 $<

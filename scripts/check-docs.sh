@@ -112,7 +112,7 @@ for page in $documents; do
 		[ -n "$(find . -name "$name" -not -path './build*' -print -quit)" ] || wrong "$page: there is no $name"
 	done
 	for name in $(grep -oE '(^    |`|^sudo )make [a-z-]+' "$page" | sed 's/.*make //' | sort -u); do
-		grep -q "^$name:" Makefile || wrong "$page: there is no target $name"
+		grep -qE "^([a-z-]+ )*$name( [a-z-]+)*:" Makefile || wrong "$page: there is no target $name"
 	done
 done
 # Functions that a document names with their file are defined there: `keeper/leases/act.c`: `lease_recall()`.

@@ -1,0 +1,353 @@
+/*
+ * ZooKeepers of a test's own, on free ports of 127.0.0.1, and the engine against them: an ensemble of SERVERS (3), or one alone. They end
+ * with the process that started them.
+ */
+#ifndef DFLOCK_TESTS_UNIT_ZOOKEEPER_SERVER_H
+#define DFLOCK_TESTS_UNIT_ZOOKEEPER_SERVER_H
+
+#define STORE_HOSTS_OTHER_SERVER
+#include <arpa/inet.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <zookeeper/zookeeper.h>
+
+#include "store/zookeeper/zookeeper.h"
+#include "tests/unit/store_hosts.h"
+
+#ifndef SERVERS
+#define SERVERS 3
+#endif
+
+static char dir[SUITE_PATH_BYTES], ensemble[128], path[32] = "/dflock";
+static struct server_of {
+	int port, ports[2];
+	pid_t pid, parent;
+} servers[SERVERS];
+
+/* For what an election must come before. */
+#define wait_for_election(condition)                                                                                   \
+	for (int64_t last = server_clock_ms() + 40000; !(condition);) {                                                \
+		ck_assert_msg(server_clock_ms() < last, "waited in vain for %s (a: %s, b: %s)", #condition, a.why,     \
+			      b.why);                                                                                  \
+		uv_run(&loop, UV_RUN_ONCE);                                                                            \
+	}
+
+/* ---- servers ---- */
+
+static inline int free_port(void)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert(bind(fd, (struct sockaddr *)&at, len) == 0 && getsockname(fd, (struct sockaddr *)&at, &len) == 0);
+	close(fd);
+	return ntohs(at.sin_port);
+}
+
+static inline void configure(int n)
+{
+	char file[128], command[256];
+	FILE *f;
+
+	snprintf(command, sizeof(command), "mkdir -p %s/%d && echo %d >%s/%d/myid", dir, n, n + 1, dir, n);
+	ck_assert_int_eq(system(command), 0);
+	snprintf(file, sizeof(file), "%s/%d/zoo.cfg", dir, n);
+	f = fopen(file, "w");
+	fprintf(f,
+		"tickTime=500\ninitLimit=20\nsyncLimit=4\ndataDir=%s/%d\nclientPort=%d\nclientPortAddress=127.0.0.1\n"
+		"admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n",
+		dir, n, servers[n].port);
+	for (int i = 0; i < SERVERS && SERVERS > 1; i++)
+		fprintf(f, "server.%d=127.0.0.1:%d:%d\n", i + 1, servers[i].ports[0], servers[i].ports[1]);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+static inline void start_server(int n)
+{
+	pid_t parent = getpid();
+
+	servers[n].parent = parent;
+	servers[n].pid = fork();
+	if (servers[n].pid)
+		return;
+	char file[128];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(126);
+	snprintf(file, sizeof(file), "%s/%d/log", dir, n);
+	int log = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	dup2(log, 1);
+	dup2(log, 2);
+	snprintf(file, sizeof(file), "%s/%d/zoo.cfg", dir, n);
+	execl("/usr/bin/java", "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
+	      "-Dlog4j.rootLogger=WARN,CONSOLE", "-cp", "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar",
+	      "org.apache.zookeeper.server.quorum.QuorumPeerMain", file, NULL);
+	_exit(127);
+}
+
+static inline const char *srvr(int n)
+{
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct timeval limit = {.tv_usec = 500000};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	static char text[1024];
+	size_t len = 0;
+
+	at.sin_port = htons((uint16_t)servers[n].port);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0 && send(fd, "srvr", 4, MSG_NOSIGNAL) == 4)
+		for (ssize_t got; (got = recv(fd, text + len, sizeof(text) - 1 - len, 0)) > 0;)
+			len += (size_t)got;
+	text[len] = '\0';
+	close(fd);
+	return text;
+}
+
+/* "leader", "follower", "standalone", or "". */
+static inline const char *mode_of(int n)
+{
+	static char mode[16];
+	const char *text = strstr(srvr(n), "Mode: ");
+
+	if (!text || sscanf(text, "Mode: %15s", mode) != 1)
+		mode[0] = '\0';
+	return mode;
+}
+
+/* Of clients. */
+static inline int connections(void)
+{
+	int count = 0;
+
+	for (int i = 0; i < SERVERS; i++) {
+		const char *text = strstr(srvr(i), "Connections: ");
+
+		count += text ? atoi(text + strlen("Connections: ")) - 1 : 0; /* without this question's */
+	}
+	return count;
+}
+
+static inline int leader(void)
+{
+	for (int64_t limit = server_clock_ms() + 40000;;) {
+		for (int i = 0; i < SERVERS; i++)
+			if (servers[i].pid > 0 && strcmp(mode_of(i), "leader") == 0)
+				return i;
+		ck_assert(server_clock_ms() < limit);
+		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+	}
+}
+
+static inline void wait_for_all(void)
+{
+	for (int i = 0; i < SERVERS; i++)
+		for (int64_t limit = server_clock_ms() + 40000; !*mode_of(i);) {
+			ck_assert_msg(server_clock_ms() < limit, "server %d does not answer: see %s", i, dir);
+			nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+		}
+}
+
+/* A zombie, too, has ended: it is the child of the process that runs the tests. */
+static inline bool runs(pid_t pid)
+{
+	char file[32], state = 0;
+	FILE *f;
+
+	snprintf(file, sizeof(file), "/proc/%d/stat", (int)pid);
+	f = pid > 0 ? fopen(file, "r") : NULL;
+	bool read = f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
+	if (f)
+		fclose(f);
+	return read && state != 'Z';
+}
+
+/* It may be another process's child. */
+static inline void kill_server(int n)
+{
+	kill(servers[n].pid, SIGKILL);
+	waitpid(servers[n].pid, NULL, 0);
+	for (int64_t limit = server_clock_ms() + 10000; runs(servers[n].pid);)
+		ck_assert(server_clock_ms() < limit);
+	servers[n].pid = 0;
+}
+
+static inline void make_servers(void)
+{
+	suite_make_folder(dir, "/dev/shm");
+	for (int i = 0; i < SERVERS; i++)
+		servers[i] = (struct server_of){free_port(), {free_port(), free_port()}, 0, 0};
+	for (int i = 0; i < SERVERS; i++) {
+		configure(i);
+		start_server(i);
+	}
+	wait_for_all();
+}
+
+static inline void remove_servers(void)
+{
+	char command[128];
+
+	for (int i = 0; i < SERVERS; i++)
+		if (servers[i].pid > 0)
+			kill_server(i);
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+/* ---- as somebody else ---- */
+
+static zhandle_t *other;
+
+static inline void other_turn(int ms)
+{
+	int fd, interest;
+	struct timeval wait;
+
+	if (zookeeper_interest(other, &fd, &interest, &wait) != ZOK)
+		return;
+	fd_set in, out;
+	FD_ZERO(&in);
+	FD_ZERO(&out);
+	if (fd >= 0 && interest & ZOOKEEPER_READ)
+		FD_SET(fd, &in);
+	if (fd >= 0 && interest & ZOOKEEPER_WRITE)
+		FD_SET(fd, &out);
+	select(fd + 1, &in, &out, NULL, &(struct timeval){.tv_usec = ms * 1000});
+	int events = (fd >= 0 && FD_ISSET(fd, &in) ? ZOOKEEPER_READ : 0) |
+		     (fd >= 0 && FD_ISSET(fd, &out) ? ZOOKEEPER_WRITE : 0);
+	zookeeper_process(other, events);
+}
+
+static int other_rc;
+static bool other_done;
+static char **other_names;
+static int other_count;
+static inline void other_on_void(int rc, const void *arg)
+{
+	other_rc = rc;
+	other_done = true;
+}
+static inline void other_on_string(int rc, const char *value, const void *arg) { other_on_void(rc, arg); }
+static inline void other_on_stat(int rc, const struct Stat *stat, const void *arg) { other_on_void(rc, arg); }
+static inline void other_forget_names(void)
+{
+	for (int i = 0; i < other_count; i++)
+		free(other_names[i]);
+	free(other_names);
+	other_names = NULL;
+	other_count = 0;
+}
+
+static inline void other_on_names(int rc, const struct String_vector *names, const void *arg)
+{
+	other_forget_names();
+	other_count = rc == ZOK ? names->count : 0;
+	other_names = calloc((size_t)other_count + 1, sizeof(*other_names));
+	for (int i = 0; i < other_count; i++)
+		other_names[i] = strdup(names->data[i]);
+	other_on_void(rc, arg);
+}
+
+#define other_call(call)                                                                                               \
+	({                                                                                                             \
+		other_done = false;                                                                                    \
+		ck_assert_int_eq(call, ZOK);                                                                           \
+		for (int64_t limit = server_clock_ms() + LIMIT_MS; !other_done;) {                                     \
+			ck_assert(server_clock_ms() < limit);                                                          \
+			other_turn(20);                                                                                \
+		}                                                                                                      \
+		other_rc;                                                                                              \
+	})
+
+static inline void other_start(void)
+{
+	zoo_set_debug_level(0);
+	other = zookeeper_init(ensemble, NULL, 10000, NULL, NULL, 0);
+	ck_assert_ptr_nonnull(other);
+	for (int64_t limit = server_clock_ms() + 20000; zoo_state(other) != ZOO_CONNECTED_STATE;) {
+		ck_assert(server_clock_ms() < limit);
+		other_turn(20);
+	}
+}
+
+static inline void other_remove(const char *at)
+{
+	other_call(zoo_aget_children(other, at, 0, other_on_names, NULL));
+	char **names = other_names;
+	int count = other_count;
+
+	other_names = NULL; /* this call's now */
+	other_count = 0;
+
+	for (int i = 0; i < count; i++) {
+		char below[4096];
+
+		snprintf(below, sizeof(below), "%s/%s", at, names[i]);
+		other_remove(below);
+		free(names[i]);
+	}
+	free(names);
+	other_call(zoo_adelete(other, at, -1, other_on_void, NULL));
+}
+
+static inline const char *at(const char *below)
+{
+	static char whole[256];
+
+	snprintf(whole, sizeof(whole), "%s%s", path, below);
+	return whole;
+}
+
+/* What ZooKeeper's client allocates itself, and may forget when a connection breaks; not what our functions do that it calls. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:zookeeper_process\n"; }
+
+/* ---- around each test ---- */
+
+static char setting[256];
+
+static inline void begin(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	*ensemble = '\0';
+	for (int i = 0; i < SERVERS; i++) {
+		sprintf(ensemble + strlen(ensemble), "%s127.0.0.1:%d", i ? "," : "", servers[i].port);
+		if (!runs(servers[i].pid)) /* it ended with a test that had started it */
+			start_server(i);
+	}
+	wait_for_all();
+	other_start();
+	other_remove(path);
+	snprintf(setting, sizeof(setting), "%s%s", ensemble, path);
+	config = (struct config_store){.zookeeper = setting, .connect_ms = 4000};
+	ck_assert_int_eq(uv_loop_init(&loop), 0);
+	uv_timer_init(&loop, &tick);
+	uv_timer_start(&tick, on_tick, 2, 2);
+	a = b = (struct host){.id = ""};
+}
+
+static inline void end(void)
+{
+	other_forget_names();
+	stop(&a);
+	stop(&b);
+	uv_close((uv_handle_t *)&tick, NULL);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	zookeeper_close(other);
+	for (int i = 0; i < SERVERS; i++) /* it would end with this test: be sure that it has */
+		if (servers[i].parent == getpid() && servers[i].pid > 0)
+			kill_server(i);
+}
+FIXTURE_ONCE(make_servers, remove_servers)
+FIXTURE(begin, end)
+
+static inline unsigned names_in(const char *below)
+{
+	other_call(zoo_aget_children(other, at(below), 0, other_on_names, NULL));
+	return (unsigned)other_count;
+}
+
+#endif
