@@ -123,7 +123,7 @@ static bool check_tls(const struct config *config)
 {
 	struct tls_context *tls = NULL;
 	char why[TLS_LINE_BYTES];
-	int ret = config->store.tls.on ? tls_context_load(&config->store.tls, &tls, why) : 0;
+	int ret = config->stores[0].tls.on ? tls_context_load(&config->stores[0].tls, &tls, why) : 0;
 	bool harmless = ret == -EACCES && geteuid() != 0;
 
 	if (ret < 0)
@@ -135,7 +135,7 @@ static bool check_tls(const struct config *config)
 
 static bool check_engine(const struct config *config)
 {
-	const char *engine = config_engine(&config->store);
+	const char *engine = config_engine(&config->stores[0]);
 	char path[PATH_MAX], why[CLI_LINE_BYTES];
 	int ret = engine ? config_find_engine(engine, path, why, sizeof(why)) : 0;
 

@@ -71,7 +71,7 @@ static void acl_keys(const struct config *config)
 {
 	char keyspace[32];
 
-	snprintf(keyspace, sizeof(keyspace), "&__keyspace@%d__:", config->store.database);
+	snprintf(keyspace, sizeof(keyspace), "&__keyspace@%d__:", config->stores[0].database);
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const char *key = config->rules[i].redis_key, *name = key ? strchr(key, ' ') + 1 : NULL;
 		char channel[CONFIG_KEY_BYTES + 2];
@@ -122,7 +122,7 @@ static void acl_postgresql(void)
 
 int doctor_acl(const struct config *config)
 {
-	const struct config_store *store = config ? &config->store : NULL;
+	const struct config_store *store = config ? &config->stores[0] : NULL;
 	const char *words[RIGHTS_MAX];
 
 	if (store && store->postgresql)

@@ -190,7 +190,7 @@ static void check_store(struct doctor *d, const json_t *status)
 			d, FINDING_OK,
 			"what would make the store refuse renewals and freeze jobs cannot be seen here (CONFIG GET): have "
 			"`stop-writes-on-bgsave-error no` and `min-replicas-to-write %d` there",
-			d->config ? config_acknowledgements(&d->config->store) : 0);
+			d->config ? config_acknowledgements(&d->config->stores[0]) : 0);
 	if (field_flag(store, "grace"))
 		doctor_find(d, FINDING_WARNING,
 			    "the store is new or lost its memory: it grants nothing for another %s, and then opens by "

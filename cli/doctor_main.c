@@ -53,7 +53,7 @@ static void check_installation(struct doctor *d)
 /* What the store needs, and not every installation has. */
 static void check_object(struct doctor *d)
 {
-	const char *engine = d->config ? config_engine(&d->config->store) : NULL;
+	const char *engine = d->config ? config_engine(&d->config->stores[0]) : NULL;
 	char path[PATH_MAX], why[CLI_LINE_BYTES];
 
 	if (engine && config_find_engine(engine, path, why, sizeof(why)) < 0)

@@ -42,9 +42,9 @@ void doctor_tls(struct doctor *d)
 	int64_t left_s;
 	int ret;
 
-	if (!d->config || !d->config->store.tls.on)
+	if (!d->config || !d->config->stores[0].tls.on)
 		return;
-	ret = tls_context_load(&d->config->store.tls, &d->tls, why);
+	ret = tls_context_load(&d->config->stores[0].tls, &d->tls, why);
 	if (ret == -EACCES && geteuid() != 0)
 		doctor_find(
 			d, FINDING_WARNING,
@@ -84,7 +84,7 @@ static const char *field(const redisReply *fields, const char *name)
 
 static void check_counts(struct doctor *d, const char *at, const redisReply *fields)
 {
-	const struct config_store *store = &d->config->store;
+	const struct config_store *store = &d->config->stores[0];
 	int replicas = atoi(field(fields, "num-slaves"));
 	size_t sentinels = (size_t)atoi(field(fields, "num-other-sentinels")) + 1;
 
@@ -110,7 +110,7 @@ static void check_counts(struct doctor *d, const char *at, const redisReply *fie
  * answer. */
 static bool check_sentinel(struct doctor *d, const struct config_address *address, struct master *master)
 {
-	const struct config_store *store = &d->config->store;
+	const struct config_store *store = &d->config->stores[0];
 	char at[AT_BYTES], there[AT_BYTES];
 	redisReply *fields;
 	struct dial c;
@@ -144,7 +144,7 @@ static bool check_sentinel(struct doctor *d, const struct config_address *addres
 
 static void check_sentinels(struct doctor *d, struct master *master)
 {
-	const struct config_store *store = &d->config->store;
+	const struct config_store *store = &d->config->stores[0];
 	size_t good = 0;
 
 	for (size_t i = 0; i < store->sentinel_count; i++)
@@ -159,7 +159,7 @@ static void check_sentinels(struct doctor *d, struct master *master)
 
 static void check_connected(struct doctor *d, const char *at, int connected)
 {
-	const struct config_store *store = &d->config->store;
+	const struct config_store *store = &d->config->stores[0];
 	int acks = config_acknowledgements(store);
 
 	if (store->replicas == 0 && connected > 0)
@@ -192,7 +192,7 @@ static void check_connected(struct doctor *d, const char *at, int connected)
 
 static void check_master(struct doctor *d, const struct master *master)
 {
-	const struct config_store *store = &d->config->store;
+	const struct config_store *store = &d->config->stores[0];
 	char at[AT_BYTES] = "the server";
 	const char *host = master->known ? master->host : store->address.host, *connected;
 	int port = master->known ? master->port : store->address.port;
@@ -220,7 +220,7 @@ static void check_master(struct doctor *d, const struct master *master)
 /* Which of them is the master, and whether it has its replicas, the keeper has found out (doctor_keeper.c). */
 static void check_nodes(struct doctor *d)
 {
-	const struct config_store *store = &d->config->store;
+	const struct config_store *store = &d->config->stores[0];
 	char at[AT_BYTES];
 
 	for (size_t i = 0; i < store->sentinel_count; i++) {
@@ -244,14 +244,14 @@ void doctor_replicas(struct doctor *d)
 {
 	struct master master = {.known = false};
 
-	if (!d->config || config_engine(&d->config->store) || (d->config->store.tls.on && !d->tls))
+	if (!d->config || config_engine(&d->config->stores[0]) || (d->config->stores[0].tls.on && !d->tls))
 		return;
-	if (d->config->store.cluster) {
+	if (d->config->stores[0].cluster) {
 		check_nodes(d);
 		return;
 	}
-	if (d->config->store.sentinel_count > 0)
+	if (d->config->stores[0].sentinel_count > 0)
 		check_sentinels(d, &master);
-	if (d->config->store.sentinel_count == 0 || master.known)
+	if (d->config->stores[0].sentinel_count == 0 || master.known)
 		check_master(d, &master);
 }

@@ -21,7 +21,7 @@ struct top_values {
 	const char *host, *log_level;
 	bool allow_break;
 	bool show_jobs;
-	config_setting_t *on_event, *store, *lease, *protect;
+	config_setting_t *on_event, *store, *stores, *lease, *protect;
 };
 
 const struct setting_row config_top_rows[] = {
@@ -31,6 +31,7 @@ const struct setting_row config_top_rows[] = {
 	{"on_event", SETTING_TEXTS, offsetof(struct top_values, on_event), .with = NULL},
 	{"show_jobs", SETTING_FLAG, offsetof(struct top_values, show_jobs), .with = NULL},
 	{"store", SETTING_GROUP, offsetof(struct top_values, store), .with = NULL},
+	{"stores", SETTING_GROUP, offsetof(struct top_values, stores), .with = NULL},
 	{"lease", SETTING_GROUP, offsetof(struct top_values, lease), .with = NULL},
 	{"protect", SETTING_LIST, offsetof(struct top_values, protect), .with = NULL},
 	{.name = NULL},
@@ -187,7 +188,7 @@ static int config_read_top(const struct config_reading *r, config_setting_t *roo
 	if (ret == 0)
 		ret = config_read_on_event(r, values.on_event, shared, &config->on_event);
 	if (ret == 0)
-		ret = server_read(r, values.store, &config->store);
+		ret = stores_read(r, values.store, values.stores, config);
 	if (ret == 0)
 		ret = config_read_lease(r, values.lease, &config->lease);
 	if (ret == 0)
@@ -197,12 +198,15 @@ static int config_read_top(const struct config_reading *r, config_setting_t *roo
 
 static int config_parse_text(const struct config_reading *r, bool shared, struct config *config)
 {
-	config_t *parsed = config->store.parsed = malloc(sizeof(*parsed));
+	config_t *parsed = malloc(sizeof(*parsed));
 	const char *error, *expected = "name = value; here, or the end of what stands before";
 	int line, comma = 0, ret = scan_text(r, config->text, config->text_len, &comma);
 
-	if (!parsed)
+	if (!parsed || !stores_add(config, "")) {
+		free(parsed);
 		return reading_out_of_memory(r);
+	}
+	config->stores[0].parsed = parsed;
 	config_init(parsed);
 	if (ret < 0)
 		return ret;
@@ -376,7 +380,7 @@ void config_free(struct config *config)
 	free(config->on_event);
 	free(config->names.pattern);
 	free(config->names.name);
-	server_free(&config->store);
+	stores_free(config);
 	free(config->host);
 	free(config->path);
 	free(config->text);

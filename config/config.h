@@ -37,15 +37,19 @@ struct config_tls {
 
 #define CONFIG_MAX_SENTINELS 16
 #define CONFIG_MAX_REPLICAS  64
+#define CONFIG_MAX_MEMBERS   32 /* the shards of all stores */
+#define CONFIG_STORE_BYTES   33 /* of a store's name, and NUL */
 
 /* Either a server (socket, or address.host), or sentinels that know it, or nodes of a Redis Cluster; or a server of another engine. The
  * numbers in these comments are the defaults. */
 struct config_store {
-	struct config_t *parsed;       /* libconfig's; owns the strings of this struct but hosts and passwords */
-	const char *postgresql;        /* libpq's connection string; NULL: none. Without both the store is Redis */
-	const char *zookeeper;         /* "h1:2181,h2:2181/dflock"; NULL: none */
-	const char *socket;            /* "unix:/path" gives /path here; else NULL */
-	struct config_address address; /* port 6379 */
+	const char *name;        /* the setting's in `stores`; "": the default, `store` */
+	unsigned shards;         /* 1: over how many lock tables the names are spread */
+	struct config_t *parsed; /* libconfig's; of stores[0], owns the strings of all stores but hosts and passwords */
+	const char *postgresql;  /* libpq's connection string; NULL: none. Without both the store is Redis */
+	const char *zookeeper;   /* "h1:2181,h2:2181/dflock"; NULL: none */
+	const char *socket;      /* "unix:/path" gives /path here; else NULL */
+	struct config_address address;                         /* port 6379 */
 	struct config_address sentinels[CONFIG_MAX_SENTINELS]; /* port 26379; no two are the same */
 	size_t sentinel_count;
 	bool cluster; /* what is in `sentinels` are nodes of a Redis Cluster, port 6379, and know which of them it is */
@@ -115,6 +119,7 @@ struct rule {
 	int64_t kill_after_ms; /* ditto: its holders are ended; 0 or at least CONFIG_KILL_LEAST_MS */
 	int64_t wait_warn_ms;  /* a caller that waits for so long is an event; 0: none is */
 	char *redis_key;       /* "FORMAT KEY": its lease is also the lock of this key of Redis; NULL: of none */
+	unsigned store;        /* of config.stores: where the locks of its files are */
 	int line;              /* of the file: where its path or tree stands */
 };
 
@@ -125,7 +130,8 @@ struct config {
 	int log_level;    /* LOG_ERR, LOG_WARNING, LOG_INFO or LOG_DEBUG (syslog.h); -1: it does not say */
 	bool allow_break; /* false: `dflock break` on other hosts may end processes here */
 	bool show_jobs;   /* true: other hosts are told pid and command name of the programs that hold locks here */
-	struct config_store store;
+	struct config_store *stores; /* [0]: the default. Behind it those with names, in the order of the file */
+	size_t store_count;
 	struct config_lease lease;
 	struct rule *rules;
 	size_t rule_count;
@@ -192,12 +198,14 @@ const struct rule *config_rule(const struct config *config, const char *path);
 struct rule config_rule_for(const struct config *config, const char *path);
 /* The redis_key of the rule that gives a file this lock name; NULL: there is no such rule, or it has none. Pure. */
 const char *config_redis_key_of(const struct config *config, const char *name);
+/* The index of the store of that rule; 0, the default: there is no such rule. Pure. */
+size_t config_store_of(const struct config *config, const char *name);
 /* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the
  * file system. */
 int config_can_run(const struct config *config, char *why, size_t why_size);
 /*
  * May `fresh` take the place of `old` without an operator's command (follow.c)? True if it certainly protects every
- * file that `old` protects, under the same name, and does no less for a lost lease. False with the reason in `why`,
+ * file that `old` protects, under the same name in the same store, and does no less for a lost lease. False with the reason in `why`,
  * which is to stand behind "FILE: ". Calls malloc(), otherwise pure.
  */
 bool config_follows(const struct config *old, const struct config *fresh, char *why, size_t why_size);
@@ -208,7 +216,7 @@ bool config_follows(const struct config *old, const struct config *fresh, char *
 int config_log_level(const char *word);
 const char *config_log_level_name(int level);
 
-/* Are those settings the same that cannot change while leases are held: the host, the store, ttl_ms and sweep_ms?
+/* Are those settings the same that cannot change while leases are held: the host, the stores in their order, ttl_ms and sweep_ms?
  * Pure. */
 bool config_same_store(const struct config *a, const struct config *b);
 

@@ -5,14 +5,14 @@
  * `dflock reload`, a wrong "yes" lets two hosts run. So the rules alone decide, and never what files exist.
  *
  * Let p be a path that the old list protects, and o the first old rule that matches it. The new list must give p the
- * same name. It does if
+ * same name, in the same store: one name in two stores is two locks. It does if
  *
- *   1. the old rules are in the new list, with the same kind, pattern and name, in their order, and
+ *   1. the old rules are in the new list, with the same kind, pattern, name and store, in their order, and
  *   2. for each rule m that is new and each old rule o behind it: no path matches both m and o, or every path that
- *      matches both gets the same name from both.
+ *      matches both gets the same name and store from both.
  *
  * Proof: the first rule of the new list that matches p is o, or some new m before it, since no old rule before o matches
- * p. By 2, m gives it o's name.
+ * p. By 2, m gives it o's name and store.
  *
  * What a rule does for a lost lease (on_lost), against holders that cannot be stopped (unstoppable), against a second
  * lock soon after the first (at_least_ms), against Redis clients (redis_key), and against programs that go on when they are
@@ -26,7 +26,7 @@
  *     both;
  *   - one fixed directory is in the other: a lock name is the rule's name and then the path behind the fixed directory.
  *     So both rules give the same names if the outer rule's name, followed by the rest of the inner directory, is the
- *     inner rule's name.
+ *     inner rule's name, and their stores are the same.
  *
  * In every other case an operator must decide.
  */
@@ -43,7 +43,7 @@
 static bool same_rule(const struct rule *a, const struct rule *b)
 {
 	return a->kind == b->kind && a->fixed_len == b->fixed_len && strcmp(a->pattern, b->pattern) == 0 &&
-	       strcmp(a->name, b->name) == 0;
+	       strcmp(a->name, b->name) == 0 && a->store == b->store;
 }
 
 /* Is `path` the directory `dir`, or below it? The root is "". */
@@ -74,7 +74,7 @@ static bool names_alike(const struct rule *out, const struct rule *in, const cha
 {
 	size_t len = strlen(out->name);
 
-	return strncmp(in->name, out->name, len) == 0 && strcmp(in->name + len, rest) == 0;
+	return in->store == out->store && strncmp(in->name, out->name, len) == 0 && strcmp(in->name + len, rest) == 0;
 }
 
 /* Point 2 above: no path matches both rules, or `before` gives such paths the same names, and does no less for them. */
@@ -112,8 +112,9 @@ static bool has_all(const struct config *old, const struct config *fresh, char *
 			at++;
 		if (at >= fresh->rule_count)
 			snprintf(why, why_size,
-				 "%s \"%.200s\" is not protected as \"%.100s\" any more, or its rule was moved",
-				 rule_word(rule), rule->pattern, rule->name);
+				 "%s \"%.200s\" is not protected as \"%.100s\"%s any more, or its rule was moved",
+				 rule_word(rule), rule->pattern, rule->name,
+				 fresh->store_count > 1 ? " in its store" : "");
 		else if (is_weaker(&fresh->rules[at], rule))
 			snprintf(why, why_size,
 				 "%s \"%.200s\" (line %d) would have on_lost = \"warn\", unstoppable = \"warn\", no "
@@ -169,6 +170,12 @@ bool config_follows(const struct config *old, const struct config *fresh, char *
 		snprintf(why, why_size, "it has neither store nor protect");
 		return false;
 	}
+	/* Rules say their store by its index. */
+	for (size_t i = 0; i < old->store_count; i++)
+		if (i >= fresh->store_count || strcmp(old->stores[i].name, fresh->stores[i].name) != 0) {
+			snprintf(why, why_size, "stores.%s is not in it, or not where it was", old->stores[i].name);
+			return false;
+		}
 	if (fresh->lease.on_lost == ON_LOST_WARN && old->lease.on_lost != ON_LOST_WARN) {
 		snprintf(why, why_size, "on_lost = \"warn\" would have holders go on without their lease");
 		return false;
@@ -192,10 +199,10 @@ static char *follow_server_text(const struct config_store *c)
 
 	if (!f)
 		return NULL;
-	fprintf(f, "%s %s %s %s %d %d %s %s %d %s %d %d %d %s %s %s %s %lld", c->postgresql, c->zookeeper, c->socket,
-		c->address.host, c->address.port, c->cluster, c->master, c->sentinel_user, c->replicas, c->user,
-		c->database, c->tls.on, c->tls.only_server, c->tls.ca, c->tls.certificate, c->tls.key,
-		c->tls.server_name, (long long)c->connect_ms);
+	fprintf(f, "%s %u %s %s %s %s %d %d %s %s %d %s %d %d %d %s %s %s %s %lld", c->name, c->shards, c->postgresql,
+		c->zookeeper, c->socket, c->address.host, c->address.port, c->cluster, c->master, c->sentinel_user,
+		c->replicas, c->user, c->database, c->tls.on, c->tls.only_server, c->tls.ca, c->tls.certificate,
+		c->tls.key, c->tls.server_name, (long long)c->connect_ms);
 	for (size_t i = 0; i < c->sentinel_count; i++)
 		fprintf(f, " %s:%d", c->sentinels[i].host, c->sentinels[i].port);
 	fclose(f);
@@ -215,6 +222,11 @@ static bool same_server(const struct config_store *a, const struct config_store 
 
 bool config_same_store(const struct config *a, const struct config *b)
 {
-	return same_server(&a->store, &b->store) && a->lease.ttl_ms == b->lease.ttl_ms &&
-	       a->lease.sweep_ms == b->lease.sweep_ms && follow_same_text(a->host, b->host);
+	if (a->store_count != b->store_count)
+		return false;
+	for (size_t i = 0; i < a->store_count; i++)
+		if (!same_server(&a->stores[i], &b->stores[i]))
+			return false;
+	return a->lease.ttl_ms == b->lease.ttl_ms && a->lease.sweep_ms == b->lease.sweep_ms &&
+	       follow_same_text(a->host, b->host);
 }

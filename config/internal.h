@@ -5,8 +5,9 @@
  *   load.c     the bytes of a file (load.h)
  *   settings.c one group of settings against its table
  *   resolve.c  the path by which the kernel knows a file
- *   server.c   the group `store`
+ *   server.c   the group `store`, or one of `stores`
  *   engine.c   which engine the store is of, and where that lies
+ *   stores.c   all stores of a configuration, and how they go together
  *   protect.c  the list of rules
  *   config.c   the life of a configuration; `host` and the group `lease`
  *   rules.c    from a path to its rule and its lock name (pure)
@@ -21,6 +22,7 @@
 
 #include <libconfig.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -35,7 +37,8 @@ struct config_reading {
 	const char *path; /* of the configuration file, for messages */
 	char *why;
 	size_t why_size;
-	bool rules_only; /* the passwords are left out */
+	bool rules_only;   /* the passwords are left out */
+	const char *store; /* "store." or "stores.NAME.": what stands before the settings of the store that is read */
 };
 
 /* Writes "FILE:LINE: ..." (line 0: "FILE: ...") into `why`, as one line, and returns -EINVAL. */
@@ -89,10 +92,24 @@ int settings_line(config_setting_t *group, const char *name);
 /* Says so in `why`, and returns -ENOMEM. */
 int reading_out_of_memory(const struct config_reading *r);
 
-/* Fills *store from the group (NULL: all defaults), which is a part of store->parsed. */
+/* Fills *store from the group (NULL: all defaults), which is a part of what libconfig parsed. */
 int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store);
+/* Is the address one of the sentinels, or of the nodes? Pure. */
+bool server_is_listed(const struct config_store *store, const struct config_address *address);
 /* Frees what server_read() allocated, also if it failed. */
 void server_free(struct config_store *store);
+
+/* Fills config->stores, of which [0] is there, empty, from the two groups (NULL: there is none). */
+int stores_read(const struct config_reading *r, config_setting_t *group, config_setting_t *named,
+		struct config *config);
+/* One more store of this name, which the caller keeps, with nothing else in it. NULL: no memory left. */
+struct config_store *stores_add(struct config *config, const char *name);
+/* May a store have this name? Pure. */
+bool stores_is_name(const char *name);
+/* The index of the store of this name; config->store_count: there is none. Pure. */
+size_t stores_find(const struct config *config, const char *name);
+/* Frees the stores, also if a function above failed. */
+void stores_free(struct config *config);
 
 /*
  * Removes superfluous slashes, since two hosts may write one path in different ways. 0; -EINVAL: not absolute, or with
@@ -109,7 +126,7 @@ int resolve_path(const char *path, char out[PATH_MAX]);
 /* The fixed part of the paths that a rule matches: fixed_len bytes, without the backslashes of a glob's pattern. */
 void rules_fixed_path(const struct rule *rule, char out[PATH_MAX]);
 
-/* Fills config->rules from the list (NULL: none). config->lease must be complete. config_free() frees the rules, also
+/* Fills config->rules from the list (NULL: none). config->lease and config->stores must be complete. config_free() frees the rules, also
  * after a failure. */
 int protect_read(const struct config_reading *r, config_setting_t *list, struct config *config);
 

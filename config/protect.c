@@ -9,7 +9,7 @@
 
 struct rule_values {
 	struct rule rule;
-	const char *path, *tree, *name, *redis_key, *redis_key_format;
+	const char *path, *tree, *name, *store, *redis_key, *redis_key_format;
 };
 
 static const char *const unstoppable_words[] = {"warn", "refuse", NULL};
@@ -18,6 +18,7 @@ const struct setting_row config_rule_rows[] = {
 	{"path", SETTING_STRING, offsetof(struct rule_values, path), .with = NULL},
 	{"tree", SETTING_STRING, offsetof(struct rule_values, tree), .with = NULL},
 	{"name", SETTING_STRING, offsetof(struct rule_values, name), .with = NULL},
+	{"store", SETTING_STRING, offsetof(struct rule_values, store), .with = NULL},
 	{"on_lost", SETTING_WORD, offsetof(struct rule_values, rule.on_lost), .words = settings_on_lost},
 	{"on_refused", SETTING_WORD, offsetof(struct rule_values, rule.on_refused), .words = settings_on_refused},
 	{"unstoppable", SETTING_WORD, offsetof(struct rule_values, rule.refuse_unstoppable),
@@ -214,7 +215,24 @@ static int read_place(const struct config_reading *r, config_setting_t *group, c
 			    rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written), values->name);
 }
 
-static int read_rule(const struct config_reading *r, config_setting_t *group, struct rule *rule)
+/* `name` NULL: the default store. */
+static int read_store(const struct config_reading *r, int line, const struct config *config, const char *name,
+		      struct rule *rule)
+{
+	char known[256] = "";
+	size_t used = 0;
+
+	rule->store = name ? (unsigned)stores_find(config, name) : 0;
+	if (rule->store < config->store_count)
+		return 0;
+	for (size_t i = 1; i < config->store_count && used < sizeof(known); i++)
+		used += (size_t)snprintf(known + used, sizeof(known) - used, " %s", config->stores[i].name);
+	return reading_fail(r, line, "store is \"%.80s\"; expected the name of one in stores:%s", name,
+			    used ? known : " there is none");
+}
+
+static int read_rule(const struct config_reading *r, config_setting_t *group, const struct config *config,
+		     struct rule *rule)
 {
 	struct rule_values values = {.rule = *rule};
 	const char *format;
@@ -225,6 +243,8 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 				    "expected groups such as { path = \"/...\"; } in protect");
 	ret = settings_read(r, group, "", config_rule_rows, &values);
 	*rule = values.rule;
+	if (ret == 0)
+		ret = read_store(r, settings_line(group, "store"), config, values.store, rule);
 	if (ret == 0)
 		ret = check_hold_limits(r, group, rule);
 	if (ret == 0)
@@ -242,10 +262,12 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, st
 	return check_name(r, values.name ? settings_line(group, "name") : rule->line, rule->name, values.name != NULL);
 }
 
-/* What no two rules may have: the same kind and pattern; or, of those that have one, the same redis_key, since the locks of
+/* What no two rules may have: the same kind and pattern; or, of those that have one in one store, the same redis_key, since the locks of
  * their files would be one lock. */
 static int order_by(const struct rule *x, const struct rule *y, bool keys)
 {
+	if (keys && x->store != y->store)
+		return (int)x->store - (int)y->store;
 	if (keys)
 		return strcmp(strchr(x->redis_key, ' '), strchr(y->redis_key, ' '));
 	return x->kind != y->kind ? (int)x->kind - (int)y->kind : strcmp(x->pattern, y->pattern);
@@ -281,23 +303,34 @@ static int check_twins(const struct config_reading *r, const struct config *conf
 	return ret;
 }
 
-/* A Redis Cluster refuses scripts with keys of two slots, and dflock's own keys are in one. */
+/* Scripts run beside dflock's own keys: in one server, which has them all; a Redis Cluster refuses keys of two slots. */
 static int check_keys(const struct config_reading *r, struct config *config)
 {
 	for (size_t i = 0; i < config->rule_count; i++) {
-		config->store.keys = config->store.keys || config->rules[i].redis_key;
-		if (config->rules[i].redis_key && config_engine(&config->store))
+		const struct rule *rule = &config->rules[i];
+		struct config_store *store = &config->stores[rule->store];
+		const char *dot = *store->name ? "s." : "", *engine = config_engine(store);
+
+		if (!rule->redis_key)
+			continue;
+		store->keys = true;
+		if (engine)
+			return reading_fail(r, rule->line,
+					    "redis_key is set for %.200s, and the store is not Redis but store%s%s.%s; "
+					    "expected none",
+					    rule->pattern, dot, store->name, engine);
+		if (store->cluster)
 			return reading_fail(
-				r, config->rules[i].line,
-				"redis_key is set for %.200s, and the store is not Redis but store.%s; expected "
-				"none",
-				config->rules[i].pattern, config_engine(&config->store));
-		if (config->rules[i].redis_key && config->store.cluster)
+				r, rule->line,
+				"redis_key is set for %.200s, and the store is a Redis Cluster, whose scripts "
+				"cannot use keys of two slots; expected a single server or sentinels",
+				rule->pattern);
+		if (store->shards > 1)
 			return reading_fail(
-				r, config->rules[i].line,
-				"redis_key is set for %.200s, and the store is a Redis Cluster, whose scripts cannot use "
-				"keys of two slots; expected a single server or sentinels",
-				config->rules[i].pattern);
+				r, rule->line,
+				"redis_key is set for %.200s, and store%s%s has %u shards, whose scripts cannot "
+				"use keys of two; expected a store without shards",
+				rule->pattern, dot, store->name, store->shards);
 	}
 	return check_twins(r, config, true);
 }
@@ -336,7 +369,7 @@ int protect_read(const struct config_reading *r, config_setting_t *list, struct 
 		config->rules[config->rule_count].on_lost = config->lease.on_lost;
 		config->rules[config->rule_count].wait_warn_ms = config->lease.wait_warn_ms;
 		config->rules[config->rule_count].on_refused = config->lease.on_refused;
-		ret = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count),
+		ret = read_rule(r, config_setting_get_elem(list, (unsigned)config->rule_count), config,
 				&config->rules[config->rule_count]);
 		if (ret < 0) {
 			config->rule_count++; /* config_free() frees the half-filled rule, too */

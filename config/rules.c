@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,8 @@ void rules_fixed_path(const struct rule *rule, char out[PATH_MAX])
 	out[len] = '\0';
 }
 
-int config_path_of(const struct config *config, const char *name, char path[PATH_MAX])
+/* The rule that gives a file this lock name, and that file in `path`. `keyed`: one with a redis_key. NULL: there is none. */
+static const struct rule *rules_of_name(const struct config *config, const char *name, bool keyed, char path[PATH_MAX])
 {
 	char back[LOCK_NAME_BYTES];
 
@@ -97,18 +99,34 @@ int config_path_of(const struct config *config, const char *name, char path[PATH
 		rules_fixed_path(rule, path);
 		fixed = strlen(path);
 		if (snprintf(path + fixed, PATH_MAX - fixed, "%s", name + head) < (int)(PATH_MAX - fixed) &&
-		    config_lock_name(config, path, back) == 0 && strcmp(back, name) == 0)
-			return 0;
+		    config_lock_name(config, path, back) == 0 && strcmp(back, name) == 0) {
+			rule = config_rule(config, path);
+			if (!keyed || rule->redis_key)
+				return rule;
+		}
 	}
-	return -ENOENT;
+	return NULL;
+}
+
+int config_path_of(const struct config *config, const char *name, char path[PATH_MAX])
+{
+	return rules_of_name(config, name, false, path) ? 0 : -ENOENT;
 }
 
 const char *config_redis_key_of(const struct config *config, const char *name)
 {
-	for (size_t i = 0; i < config->rule_count; i++)
-		if (config->rules[i].redis_key && strcmp(config->rules[i].name, name) == 0) /* the rule of one file */
-			return config->rules[i].redis_key;
-	return NULL;
+	char path[PATH_MAX];
+	const struct rule *rule = rules_of_name(config, name, true, path);
+
+	return rule ? rule->redis_key : NULL;
+}
+
+size_t config_store_of(const struct config *config, const char *name)
+{
+	char path[PATH_MAX];
+	const struct rule *rule = rules_of_name(config, name, false, path);
+
+	return rule ? rule->store : 0;
 }
 
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES])

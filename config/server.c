@@ -24,7 +24,7 @@ struct store_values {
 	struct config_store store;
 	const char *server, *password_file, *sentinel_password_file;
 	config_setting_t *sentinels, *cluster;
-	int64_t replicas, database;
+	int64_t replicas, database, shards;
 };
 
 const struct setting_row config_store_rows[] = {
@@ -42,6 +42,7 @@ const struct setting_row config_store_rows[] = {
 	{"user", SETTING_STRING, offsetof(struct store_values, store.user), .with = "password_file"},
 	{"password_file", SETTING_PATH, offsetof(struct store_values, password_file), .with = NULL},
 	{"database", SETTING_NUMBER, offsetof(struct store_values, database), .min = 0, .max = 16383},
+	{"shards", SETTING_NUMBER, offsetof(struct store_values, shards), .min = 1, .max = CONFIG_MAX_MEMBERS},
 	{"tls_ca", SETTING_PATH, offsetof(struct store_values, store.tls.ca), .with = NULL},
 	{"tls_certificate_file", SETTING_PATH, offsetof(struct store_values, store.tls.certificate),
 	 .with = "tls_key_file"},
@@ -140,7 +141,7 @@ static int read_password(const struct config_reading *r, config_setting_t *group
 	else if (ret == -EINVAL)
 		wrong = "is not a regular file; expected one with the password in its first line";
 	else if (ret < 0) {
-		reading_fail(r, line, "store.%s %.200s cannot be read: %s", setting, file, strerror(-ret));
+		reading_fail(r, line, "%s%s %.200s cannot be read: %s", r->store, setting, file, strerror(-ret));
 		return ret == -EACCES ? ret : -EINVAL;
 	} else if (load_is_exposed(&st))
 		wrong = "can be read or written by everybody; run chmod o-rw on it";
@@ -149,7 +150,7 @@ static int read_password(const struct config_reading *r, config_setting_t *group
 	else if (strcspn(bytes, "\n") == 0)
 		wrong = "has an empty first line; expected the password there";
 	if (wrong)
-		ret = reading_fail(r, line, "store.%s %.200s %s", setting, file, wrong);
+		ret = reading_fail(r, line, "%s%s %.200s %s", r->store, setting, file, wrong);
 	else if (!(*password = strndup(bytes, strcspn(bytes, "\n"))))
 		ret = reading_out_of_memory(r);
 	if (bytes)
@@ -164,13 +165,13 @@ static int read_server(const struct config_reading *r, config_setting_t *group, 
 	const char *wrong = parse_server(server, store);
 
 	if (wrong)
-		return reading_fail(r, settings_line(group, "server"), "store.server is \"%.100s\": %s; expected %s",
-				    server, wrong, "host:port, [IPv6 address]:port, rediss://... or unix:/path");
+		return reading_fail(r, settings_line(group, "server"), "%sserver is \"%.100s\": %s; expected %s",
+				    r->store, server, wrong,
+				    "host:port, [IPv6 address]:port, rediss://... or unix:/path");
 	return store->address.host || store->socket ? 0 : reading_out_of_memory(r);
 }
 
-/* A sentinel that is in the list twice would have two votes. */
-static bool is_known_sentinel(const struct config_store *store, const struct config_address *address)
+bool server_is_listed(const struct config_store *store, const struct config_address *address)
 {
 	for (size_t i = 0; i < store->sentinel_count; i++)
 		if (strcmp(store->sentinels[i].host, address->host) == 0 && store->sentinels[i].port == address->port)
@@ -189,21 +190,21 @@ static int read_sentinel(const struct config_reading *r, const char *list, confi
 
 	wrong = parse_address(text, store->cluster ? DEFAULT_PORT : SENTINEL_PORT, address, &tls);
 	if (wrong)
-		return reading_fail(r, line, "store.%s contains \"%.100s\": %s; expected %s", list, text, wrong,
+		return reading_fail(r, line, "%s%s contains \"%.100s\": %s; expected %s", r->store, list, text, wrong,
 				    "host:port, [IPv6 address]:port or rediss://...");
 	if (!address->host)
 		return reading_out_of_memory(r);
 	if (store->sentinel_count > 0 && tls != store->tls.on) {
 		free(address->host);
 		return reading_fail(r, line,
-				    "store.%s contains \"%.100s\" beside one %s rediss://; expected TLS to all or none",
-				    list, text, tls ? "without" : "with");
+				    "%s%s contains \"%.100s\" beside one %s rediss://; expected TLS to all or none",
+				    r->store, list, text, tls ? "without" : "with");
 	}
 	store->tls.on = tls;
-	if (is_known_sentinel(store, address)) {
+	if (server_is_listed(store, address)) { /* a sentinel would have two votes */
 		free(address->host);
-		return reading_fail(r, line, "store.%s contains \"%.100s\" twice; expected each %s once", list, text,
-				    store->cluster ? "node" : "sentinel");
+		return reading_fail(r, line, "%s%s contains \"%.100s\" twice; expected each %s once", r->store, list,
+				    text, store->cluster ? "node" : "sentinel");
 	}
 	store->sentinel_count++;
 	return 0;
@@ -216,12 +217,12 @@ static int read_list(const struct config_reading *r, config_setting_t *group, co
 	int count = config_setting_length(setting);
 
 	if (values->server)
-		return reading_fail(
-			r, settings_line(group, "server"),
-			"store.server is there beside store.%s, which know the server; expected one of them", name);
+		return reading_fail(r, settings_line(group, "server"),
+				    "%sserver is there beside %s%s, which know the server; expected one of them",
+				    r->store, r->store, name);
 	if (count > CONFIG_MAX_SENTINELS)
-		return reading_fail(r, settings_line(group, name), "store.%s has %d; expected 1 to %d", name, count,
-				    CONFIG_MAX_SENTINELS);
+		return reading_fail(r, settings_line(group, name), "%s%s has %d; expected 1 to %d", r->store, name,
+				    count, CONFIG_MAX_SENTINELS);
 	for (int i = 0; i < count; i++) {
 		int ret = read_sentinel(r, name, config_setting_get_elem(setting, (unsigned)i), store);
 
@@ -252,21 +253,21 @@ static int read_sentinels(const struct config_reading *r, config_setting_t *grou
 	if (ret < 0)
 		return ret;
 	if (!as_written)
-		return reading_fail(
-			r, settings_line(group, "sentinels"),
-			"store.master is missing; expected the name by which the sentinels know the master");
+		return reading_fail(r, settings_line(group, "sentinels"),
+				    "%smaster is missing; expected the name by which the sentinels know the master",
+				    r->store);
 	store->master = read_master(as_written, &store->tls);
 	if (!is_name(store->master, HOST_CHARS))
 		return reading_fail(r, settings_line(group, "master"),
-				    "store.master is \"%.100s\"; expected 1 to %d letters, digits, '-', '.' and '_', "
+				    "%smaster is \"%.100s\"; expected 1 to %d letters, digits, '-', '.' and '_', "
 				    "perhaps behind rediss://",
-				    as_written, NAME_BYTES);
+				    r->store, as_written, NAME_BYTES);
 	if (values->replicas < 1)
 		return reading_fail(
 			r, settings_line(group, "replicas"),
-			"store.replicas is %s; expected how many replicas the master has (1 to %d), so that a lock "
+			"%sreplicas is %s; expected how many replicas the master has (1 to %d), so that a lock "
 			"counts only once enough of them know of it",
-			values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
+			r->store, values->replicas < 0 ? "missing" : "0", CONFIG_MAX_REPLICAS);
 	return 0;
 }
 
@@ -275,21 +276,21 @@ static int read_cluster(const struct config_reading *r, config_setting_t *group,
 {
 	if (values->sentinels)
 		return reading_fail(r, settings_line(group, "cluster"),
-				    "store.cluster is there beside store.sentinels; expected one of them");
+				    "%scluster is there beside %ssentinels; expected one of them", r->store, r->store);
 	store->cluster = true;
 	int ret = read_list(r, group, "cluster", values->cluster, values, store);
 	if (ret < 0)
 		return ret;
 	if (values->database)
-		return reading_fail(
-			r, settings_line(group, "database"),
-			"store.database is there beside store.cluster; expected none, a cluster has only 0");
+		return reading_fail(r, settings_line(group, "database"),
+				    "%sdatabase is there beside %scluster; expected none, a cluster has only 0",
+				    r->store, r->store);
 	if (values->replicas < 0)
 		return reading_fail(
 			r, settings_line(group, "cluster"),
-			"store.replicas is missing; expected how many replicas each master of the cluster has (0 to %d), "
+			"%sreplicas is missing; expected how many replicas each master of the cluster has (0 to %d), "
 			"so that a lock counts only once enough of them know of it",
-			CONFIG_MAX_REPLICAS);
+			r->store, CONFIG_MAX_REPLICAS);
 	return 0;
 }
 
@@ -299,12 +300,12 @@ static int server_check_tls(const struct config_reading *r, config_setting_t *gr
 	for (const struct setting_row *row = config_store_rows; group && !tls->on && row->name; row++)
 		if (strncmp(row->name, "tls_", 4) == 0 && config_setting_get_member(group, row->name))
 			return reading_fail(r, settings_line(group, row->name),
-					    "store.%s is there, and no server or sentinel is reached by TLS; expected "
+					    "%s%s is there, and no server or sentinel is reached by TLS; expected "
 					    "rediss:// before the address",
-					    row->name);
+					    r->store, row->name);
 	if (tls->server_name && !is_name(tls->server_name, HOST_CHARS ":"))
 		return reading_fail(r, settings_line(group, "tls_server_name"),
-				    "store.tls_server_name is \"%.100s\"; expected a host's name or number",
+				    "%stls_server_name is \"%.100s\"; expected a host's name or number", r->store,
 				    tls->server_name);
 	return 0;
 }
@@ -336,28 +337,29 @@ static int read_engine(const struct config_reading *r, config_setting_t *group, 
 		    strcmp(row->name, "connect_ms") != 0 && (!zookeeper || strcmp(row->name, "user") != 0) &&
 		    config_setting_get_member(group, row->name))
 			return reading_fail(r, settings_line(group, row->name),
-					    "store.%s is there beside store.%s, and is not for it; expected all in %s",
-					    row->name, engine,
+					    "%s%s is there beside %s%s, and is not for it; expected all in %s",
+					    r->store, row->name, r->store, engine,
 					    zookeeper
 						    ? "its string (h1:2181,h2:2181,h3:2181/dflock)"
 						    : "its string (host=... dbname=... user=... sslmode=verify-full)");
 	if (!zookeeper && has_password(text))
-		return reading_fail(
-			r, settings_line(group, engine),
-			"store.postgresql contains a password; expected it in the first line of a file that "
-			"password_file names");
+		return reading_fail(r, settings_line(group, engine),
+				    "%spostgresql contains a password; expected it in the first line of a file that "
+				    "password_file names",
+				    r->store);
 	return 0;
 }
 
 int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store)
 {
-	struct store_values values = {.store = *store, .replicas = -1};
+	struct store_values values = {.store = *store, .replicas = -1, .shards = 1};
 	int ret;
 
 	values.store.connect_ms = 5000;
-	ret = group ? settings_read(r, group, "store.", config_store_rows, &values) : 0;
+	ret = group ? settings_read(r, group, r->store, config_store_rows, &values) : 0;
 	*store = values.store;
 	store->database = (int)values.database;
+	store->shards = (unsigned)values.shards;
 	store->replicas = values.replicas < 0 ? 0 : (int)values.replicas;
 	if (ret == 0 && config_engine(store))
 		ret = read_engine(r, group, config_engine(store),

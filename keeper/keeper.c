@@ -104,7 +104,7 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 	}
 	leasepage_reset(k->page);
 	if (configfile_load(k, o->config, why, sizeof(why)) < 0 ||
-	    !store_engine(&k->config->store, why, sizeof(why))) {
+	    !store_engine(&k->config->stores[0], why, sizeof(why))) {
 		keeper_cannot_start(o, "%s", why);
 		return -EINVAL;
 	}

@@ -16,10 +16,11 @@ same() {
 	for word in $(comm -13 <(lines "$2") <(lines "$4")); do wrong "$word: in $3, but not in $1"; done
 }
 
-# Settings: the tables in config/, the example, the manual page.
+# Settings: the tables in config/, the example (but for the names of its stores), the manual page.
 settings=$(sed -n 's/^\t{"\([a-z_]*\)", SETTING_.*/\1/p' config/*.c)
 [ -n "$settings" ] || wrong "config/*.c: no table of settings was found"
-same "config/*.c" "$settings" config/dflock.conf "$(grep -oE '\b[a-z_]+ = ' config/dflock.conf | sed 's/ = //')"
+same "config/*.c" "$settings" config/dflock.conf \
+	"$(sed 's|^// \t[a-z]* = {||' config/dflock.conf | grep -oE '\b[a-z_]+ = ' | sed 's/ = //')"
 same "config/*.c" "$settings" man/dflock.conf.5 \
 	"$(sed -n 's/^\.It Va \([a-z_]*\) No = .*/\1/p; s/^\.Ss \(Group\|List\) //p' man/dflock.conf.5)"
 

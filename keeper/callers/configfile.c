@@ -113,15 +113,15 @@ static void configfile_keep(struct keeper *k, const struct config *config)
 /* Puts `fresh` in force. Frees the configuration that was in force. */
 static void configfile_replace(struct keeper *k, struct config *fresh)
 {
-	/* The store keeps a pointer to its part of the configuration. config_same_store() found both parts equal, so
-	 * the old one stays at its address. */
+	/* Each store keeps a pointer to its part of the configuration. config_same_store() found all parts equal, so
+	 * the old ones stay at their addresses. */
 	struct config old = *k->config;
 	struct lease *lease, *next;
 	struct file *file, *next_file;
 
 	*k->config = *fresh;
-	k->config->store = old.store;
-	old.store = fresh->store;
+	k->config->stores = old.stores;
+	old.stores = fresh->stores;
 	*fresh = old;
 	config_free(fresh);
 	log_set_level(LOG_BY_CONFIGURATION, k->config->log_level);

@@ -284,7 +284,7 @@ int host_start(struct keeper *k)
 
 	k->watch = watch_new(deadline_ttl_ns(k));
 	k->host_in_store.sweeping = watch_new(k->config->lease.sweep_ms * NS_PER_MS);
-	k->store = store_new(k->loop, &k->config->store, k->config->lease.ttl_ms, k->host, &callbacks, k);
+	k->store = store_new(k->loop, &k->config->stores[0], k->config->lease.ttl_ms, k->host, &callbacks, k);
 	if (!k->watch || !k->host_in_store.sweeping || !k->store)
 		return -ENOMEM;
 	store_keep_seat(k->store, k->table->head->seat);

@@ -31,7 +31,7 @@ static void ask(const struct config *config)
 	char name[LOCK_NAME_BYTES];
 
 	check(config->path[0] == '/' && *config->host, "half a configuration");
-	check(!config->store.address.host + !config->store.socket + !config->store.sentinel_count == 2,
+	check(!config->stores[0].address.host + !config->stores[0].socket + !config->stores[0].sentinel_count == 2,
 	      "no server, or two");
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rule *rule = &config->rules[i];

@@ -16,16 +16,16 @@ TEST(defaults)
 	ck_assert_int_eq(gethostname(own, sizeof(own)), 0);
 	ck_assert_str_eq(config->host, own);
 	ck_assert_int_eq(config->log_level, -1);
-	ck_assert_ptr_null(config->store.socket);
-	ck_assert_str_eq(config->store.address.host, "127.0.0.1");
-	ck_assert_int_eq(config->store.address.port, 6379);
-	ck_assert_ptr_null(config->store.user);
-	ck_assert_ptr_null(config->store.password);
-	ck_assert_int_eq(config->store.database, 0);
-	ck_assert_int_eq(config->store.connect_ms, 5000);
-	ck_assert_uint_eq(config->store.sentinel_count, 0);
-	ck_assert_ptr_null(config->store.master);
-	ck_assert_int_eq(config->store.replicas, 0);
+	ck_assert_ptr_null(config->stores[0].socket);
+	ck_assert_str_eq(config->stores[0].address.host, "127.0.0.1");
+	ck_assert_int_eq(config->stores[0].address.port, 6379);
+	ck_assert_ptr_null(config->stores[0].user);
+	ck_assert_ptr_null(config->stores[0].password);
+	ck_assert_int_eq(config->stores[0].database, 0);
+	ck_assert_int_eq(config->stores[0].connect_ms, 5000);
+	ck_assert_uint_eq(config->stores[0].sentinel_count, 0);
+	ck_assert_ptr_null(config->stores[0].master);
+	ck_assert_int_eq(config->stores[0].replicas, 0);
 	ck_assert_int_eq(config->lease.ttl_ms, 30000);
 	ck_assert_int_eq(config->lease.linger_ms, 1000);
 	ck_assert_int_eq(config->lease.pin_ms, 1000);
@@ -61,12 +61,12 @@ TEST(values)
 	ck_assert_int_eq(place_config_id(file, &id), 0);
 	ck_assert_mem_eq(&config->id, &id, sizeof(id));
 	ck_assert_str_eq(config->host, "worker_1.example-x");
-	ck_assert_str_eq(config->store.address.host, "::1");
-	ck_assert_int_eq(config->store.address.port, 7000);
-	ck_assert_str_eq(config->store.user, "me");
-	ck_assert_str_eq(config->store.password, "open sesame");
-	ck_assert_int_eq(config->store.database, 3);
-	ck_assert_int_eq(config->store.connect_ms, 100);
+	ck_assert_str_eq(config->stores[0].address.host, "::1");
+	ck_assert_int_eq(config->stores[0].address.port, 7000);
+	ck_assert_str_eq(config->stores[0].user, "me");
+	ck_assert_str_eq(config->stores[0].password, "open sesame");
+	ck_assert_int_eq(config->stores[0].database, 3);
+	ck_assert_int_eq(config->stores[0].connect_ms, 100);
 	ck_assert_int_eq(config->lease.ttl_ms, 100);
 	ck_assert_int_eq(config->lease.linger_ms, 0);
 	ck_assert_int_eq(config->lease.pin_ms, 10);
@@ -93,28 +93,28 @@ TEST(values)
 TEST(cluster)
 {
 	read_ok("store = { cluster = ( \"10.0.0.1\", \"[::1]:8\" ); replicas = 0; };");
-	ck_assert(config->store.cluster);
-	ck_assert_ptr_null(config->store.address.host);
-	ck_assert_ptr_null(config->store.master);
-	ck_assert_uint_eq(config->store.sentinel_count, 2);
-	ck_assert_str_eq(config->store.sentinels[0].host, "10.0.0.1");
-	ck_assert_int_eq(config->store.sentinels[0].port, 6379);
-	ck_assert_int_eq(config->store.sentinels[1].port, 8);
-	ck_assert_int_eq(config->store.replicas, 0);
+	ck_assert(config->stores[0].cluster);
+	ck_assert_ptr_null(config->stores[0].address.host);
+	ck_assert_ptr_null(config->stores[0].master);
+	ck_assert_uint_eq(config->stores[0].sentinel_count, 2);
+	ck_assert_str_eq(config->stores[0].sentinels[0].host, "10.0.0.1");
+	ck_assert_int_eq(config->stores[0].sentinels[0].port, 6379);
+	ck_assert_int_eq(config->stores[0].sentinels[1].port, 8);
+	ck_assert_int_eq(config->stores[0].replicas, 0);
 }
 
 TEST(other_engines)
 {
 	read_ok("store = { postgresql = \"host=a,b dbname=d\"; connect_ms = 100; };");
-	ck_assert_str_eq(config->store.postgresql, "host=a,b dbname=d");
-	ck_assert_str_eq(config_engine(&config->store), "postgresql");
-	ck_assert_ptr_null(config->store.address.host);
+	ck_assert_str_eq(config->stores[0].postgresql, "host=a,b dbname=d");
+	ck_assert_str_eq(config_engine(&config->stores[0]), "postgresql");
+	ck_assert_ptr_null(config->stores[0].address.host);
 	read_ok("store = { postgresql = \"host=a passfile=/b user=password sslmode=require\"; };");
 	read_ok("store = { postgresql = \"postgresql://u@a,b:5433/d?sslmode=require\"; };");
 	read_ok("store = { zookeeper = \"a:1,b:2/c\"; };");
-	ck_assert_str_eq(config_engine(&config->store), "zookeeper");
+	ck_assert_str_eq(config_engine(&config->stores[0]), "zookeeper");
 	read_ok("");
-	ck_assert_ptr_null(config_engine(&config->store));
+	ck_assert_ptr_null(config_engine(&config->stores[0]));
 }
 
 TEST(log_levels)
@@ -140,25 +140,25 @@ TEST(sentinels)
 	read_ok("store = { sentinels = ( \"10.0.0.1\", \"s2:7\", \"[::1]:8\" ); master = \"my.master-1\"; replicas = "
 		"4;\n"
 		"  sentinel_user = \"me\"; sentinel_password_file = \"%s/password\"; };");
-	ck_assert_ptr_null(config->store.socket);
-	ck_assert_ptr_null(config->store.address.host);
-	ck_assert_uint_eq(config->store.sentinel_count, 3);
-	ck_assert_str_eq(config->store.sentinels[0].host, "10.0.0.1");
-	ck_assert_int_eq(config->store.sentinels[0].port, 26379);
-	ck_assert_str_eq(config->store.sentinels[1].host, "s2");
-	ck_assert_int_eq(config->store.sentinels[1].port, 7);
-	ck_assert_str_eq(config->store.sentinels[2].host, "::1");
-	ck_assert_int_eq(config->store.sentinels[2].port, 8);
-	ck_assert_str_eq(config->store.master, "my.master-1");
-	ck_assert_str_eq(config->store.sentinel_user, "me");
-	ck_assert_str_eq(config->store.sentinel_password, "open sesame");
-	ck_assert_int_eq(config->store.replicas, 4);
+	ck_assert_ptr_null(config->stores[0].socket);
+	ck_assert_ptr_null(config->stores[0].address.host);
+	ck_assert_uint_eq(config->stores[0].sentinel_count, 3);
+	ck_assert_str_eq(config->stores[0].sentinels[0].host, "10.0.0.1");
+	ck_assert_int_eq(config->stores[0].sentinels[0].port, 26379);
+	ck_assert_str_eq(config->stores[0].sentinels[1].host, "s2");
+	ck_assert_int_eq(config->stores[0].sentinels[1].port, 7);
+	ck_assert_str_eq(config->stores[0].sentinels[2].host, "::1");
+	ck_assert_int_eq(config->stores[0].sentinels[2].port, 8);
+	ck_assert_str_eq(config->stores[0].master, "my.master-1");
+	ck_assert_str_eq(config->stores[0].sentinel_user, "me");
+	ck_assert_str_eq(config->stores[0].sentinel_password, "open sesame");
+	ck_assert_int_eq(config->stores[0].replicas, 4);
 	read_ok("store = { sentinels = [ \"a\" ]; master = \"m\"; replicas = 1; };"); /* an array will do */
-	ck_assert_uint_eq(config->store.sentinel_count, 1);
+	ck_assert_uint_eq(config->stores[0].sentinel_count, 1);
 	read_ok("store = { server = \"a\"; replicas = 64; };");
-	ck_assert_int_eq(config->store.replicas, 64);
-	for (config->store.replicas = 0; config->store.replicas < 6; config->store.replicas++)
-		ck_assert_int_eq(config_acknowledgements(&config->store), acks[config->store.replicas]);
+	ck_assert_int_eq(config->stores[0].replicas, 64);
+	for (config->stores[0].replicas = 0; config->stores[0].replicas < 6; config->stores[0].replicas++)
+		ck_assert_int_eq(config_acknowledgements(&config->stores[0]), acks[config->stores[0].replicas]);
 }
 
 TEST(encrypted)
@@ -166,35 +166,35 @@ TEST(encrypted)
 	const struct config_tls *tls;
 
 	read_ok("store = { server = \"redis://a:1\"; };");
-	ck_assert(!config->store.tls.on);
-	ck_assert_str_eq(config->store.address.host, "a");
+	ck_assert(!config->stores[0].tls.on);
+	ck_assert_str_eq(config->stores[0].address.host, "a");
 	/* The files need not exist: they are read when a connection is made. */
 	read_ok("store = { server = \"rediss://[::1]\"; tls_ca = \"/a\"; tls_certificate_file = \"/b\"; "
 		"tls_key_file = \"/c\"; tls_server_name = \"d.e\"; };");
-	tls = &config->store.tls;
+	tls = &config->stores[0].tls;
 	ck_assert(tls->on);
-	ck_assert_str_eq(config->store.address.host, "::1");
-	ck_assert_int_eq(config->store.address.port, 6379);
+	ck_assert_str_eq(config->stores[0].address.host, "::1");
+	ck_assert_int_eq(config->stores[0].address.port, 6379);
 	ck_assert_str_eq(tls->ca, "/a");
 	ck_assert_str_eq(tls->certificate, "/b");
 	ck_assert_str_eq(tls->key, "/c");
 	ck_assert_str_eq(tls->server_name, "d.e");
 	read_ok("store = { sentinels = ( \"rediss://a\", \"rediss://b:7\" ); master = \"m\"; replicas = 1; };");
-	tls = &config->store.tls;
+	tls = &config->stores[0].tls;
 	ck_assert(tls->on);
 	ck_assert_ptr_null(tls->ca);
 	ck_assert_ptr_null(tls->key);
 	ck_assert_ptr_null(tls->server_name);
-	ck_assert_int_eq(config->store.sentinels[0].port, 26379);
-	ck_assert_str_eq(config->store.sentinels[1].host, "b");
+	ck_assert_int_eq(config->stores[0].sentinels[0].port, 26379);
+	ck_assert_str_eq(config->stores[0].sentinels[1].host, "b");
 	ck_assert(!tls->only_server);
 	read_ok("store = { sentinels = ( \"a\", \"redis://b\" ); master = \"rediss://m\"; replicas = 1; tls_ca = \"/a\"; };");
-	tls = &config->store.tls;
+	tls = &config->stores[0].tls;
 	ck_assert(tls->on && tls->only_server);
 	ck_assert_str_eq(tls->ca, "/a");
-	ck_assert_str_eq(config->store.master, "m");
+	ck_assert_str_eq(config->stores[0].master, "m");
 	read_ok("store = { sentinels = ( \"rediss://a\" ); master = \"rediss://m\"; replicas = 1; };");
-	ck_assert(config->store.tls.on && !config->store.tls.only_server);
+	ck_assert(config->stores[0].tls.on && !config->stores[0].tls.only_server);
 }
 
 static const struct server {
@@ -216,9 +216,9 @@ TEST_EACH(server_syntax, ROWS(servers))
 
 	snprintf(text, sizeof(text), "store = { server = \"%s\"; };", s->text);
 	read_ok(text);
-	ck_assert_pstr_eq(config->store.socket, s->socket);
-	ck_assert_pstr_eq(config->store.address.host, s->host);
-	ck_assert_int_eq(config->store.address.port, s->port);
+	ck_assert_pstr_eq(config->stores[0].socket, s->socket);
+	ck_assert_pstr_eq(config->stores[0].address.host, s->host);
+	ck_assert_int_eq(config->stores[0].address.port, s->port);
 }
 
 /* Every setting is in the example, and what it shows are the defaults. */
@@ -259,9 +259,9 @@ TEST(what_rules_say_of_keys)
 	ck_assert_str_eq(config_rule_for(config, "/d/b").redis_key, "redisson k");
 	ck_assert_ptr_null(config_rule_for(config, "/d/c").redis_key);
 	ck_assert_ptr_null(config_rule_for(config, "/e").redis_key);
-	ck_assert(config->store.keys);
+	ck_assert(config->stores[0].keys);
 	read_ok("protect = ( { path = \"/d/a\"; } );\n");
-	ck_assert(!config->store.keys);
+	ck_assert(!config->stores[0].keys);
 }
 
 /* The first rule that matches says it; the lease group has none. */
@@ -355,18 +355,18 @@ TEST(example_is_complete)
 
 	read_ok("");
 	lease = config->lease;
-	store = config->store;
+	store = config->stores[0];
 	store.address.host = strdup(store.address.host);
 	write_bytes(file, example, strlen(example));
 	config_free(config);
 	config = NULL;
 	ck_assert_msg(config_load(file, &config, why, sizeof(why)) == 0, "%s", why);
 	ck_assert_mem_eq(&lease, &config->lease, sizeof(lease));
-	ck_assert_str_eq(store.address.host, config->store.address.host);
-	ck_assert_int_eq(store.address.port, config->store.address.port);
-	ck_assert_int_eq(store.database, config->store.database);
-	ck_assert_int_eq(store.replicas, config->store.replicas);
-	ck_assert_int_eq(store.connect_ms, config->store.connect_ms);
+	ck_assert_str_eq(store.address.host, config->stores[0].address.host);
+	ck_assert_int_eq(store.address.port, config->stores[0].address.port);
+	ck_assert_int_eq(store.database, config->stores[0].database);
+	ck_assert_int_eq(store.replicas, config->stores[0].replicas);
+	ck_assert_int_eq(store.connect_ms, config->stores[0].connect_ms);
 	ck_assert_uint_eq(config->rule_count, 0);
 	free(store.address.host);
 }

@@ -38,12 +38,12 @@ static const struct refusal {
 	{"lease = { ttl_sm = 1000; };", 1, "unknown setting lease.ttl_sm; did you mean ttl_ms?"},
 	{"lease = { On_lost = \"freeze\"; };", 1, "unknown setting lease.On_lost; did you mean on_lost?"},
 	{"zzzzzzzz = 1;", 1,
-	 "unknown setting zzzzzzzz; expected one of host, log_level, allow_break, on_event, show_jobs, store, lease, protect"},
+	 "unknown setting zzzzzzzz; expected one of host, log_level, allow_break, on_event, show_jobs, store, stores, lease, protect"},
 	{"a4294967296 = 1;", 1,
-	 "unknown setting a4294967296; expected one of host, log_level, allow_break, on_event, show_jobs, store, lease, protect"},
+	 "unknown setting a4294967296; expected one of host, log_level, allow_break, on_event, show_jobs, store, stores, lease, protect"},
 	{"show_jobs = 1;", 1, "show_jobs is a number; expected true or false"},
 	{"x = 1;", 1,
-	 "unknown setting x; expected one of host, log_level, allow_break, on_event, show_jobs, store, lease, protect"},
+	 "unknown setting x; expected one of host, log_level, allow_break, on_event, show_jobs, store, stores, lease, protect"},
 	{"a-name-of-more-than-forty-letters-is-nobodys-slip = 1;", 1,
 	 "unknown setting a-name-of-more-than-forty-letters-is-nobodys-slip; expected one of"},
 	{"store = { password = \"x\"; };", 1, "unknown setting store.password; did you mean password_file?"},
@@ -350,10 +350,10 @@ TEST(passwords_refused)
 	expect_refusal(text, 2, "");
 	ck_assert_int_eq(chmod(in_base("password"), 0600), 0);
 	read_ok(text);
-	ck_assert_str_eq(config->store.password, "x");
+	ck_assert_str_eq(config->stores[0].password, "x");
 	write_bytes(in_base("password"), "no newline", 10);
 	read_ok(text);
-	ck_assert_str_eq(config->store.password, "no newline");
+	ck_assert_str_eq(config->stores[0].password, "no newline");
 	write_bytes(in_base("password"), "\nx", 2);
 	expect_refusal(text, 2, "");
 	ck_assert_ptr_nonnull(strstr(why, "has an empty first line"));

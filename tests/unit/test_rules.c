@@ -223,13 +223,20 @@ TEST(rules_must_fit_the_page)
 /* The example's rules, without the marks that make them comments, and with commas between them. */
 TEST(example_rules_are_valid)
 {
-	char *rules = strstr(example, "protect = (");
+	char *rules = strstr(example, "protect = ("), *stores = strstr(example, "// stores = {"), *end, *all = NULL;
 
 	ck_assert_ptr_nonnull(rules);
+	ck_assert_ptr_nonnull(stores);
 	for (char *mark = rules; (mark = strstr(mark, "// "));)
 		memcpy(mark, strchr(rules, '{') < mark ? ", " : "  ", 2);
-	read_ok(rules);
-	ck_assert_uint_eq(config->rule_count, 7);
+	for (end = stores; strncmp(end, "// ", 3) == 0; end = strchr(end, '\n') + 1)
+		memcpy(end, "  ", 2);
+	ck_assert_int_gt(asprintf(&all, "%.*s%s", (int)(end - stores), stores, rules), 0);
+	read_ok(all);
+	free(all);
+	ck_assert_uint_eq(config->rule_count, 8);
+	ck_assert_uint_eq(config->store_count, 3);
+	ck_assert_uint_eq(config_rule(config, "/srv/pay/lock")->store, 1);
 	ck_assert_str_eq(config->rules[1].name, "report");
 	expect_name("/mnt/share/a/b", "share/a/b");
 }
