@@ -1,7 +1,6 @@
 /*
- * PostgreSQL servers of a test's own, each with a Unix socket in its folder, run by an ordinary user; the engine against them; and a
- * proxy that holds, cuts and loses what it passes on. All that these servers may call is theirs: they end with the process that started
- * them.
+ * PostgreSQL servers of a test's own, each with a Unix socket in its folder, run by an ordinary user; and the engine against them. All
+ * that these servers may call is theirs: they end with the process that started them.
  */
 #ifndef DFLOCK_TESTS_UNIT_POSTGRESQL_SERVER_H
 #define DFLOCK_TESTS_UNIT_POSTGRESQL_SERVER_H
@@ -9,8 +8,6 @@
 #define STORE_HOSTS_OTHER_SERVER
 #include <glob.h>
 #include <libpq-fe.h>
-#include <poll.h>
-#include <sys/un.h>
 
 #include "tests/unit/store_hosts.h"
 
@@ -222,165 +219,6 @@ static inline void pg_schema(const struct pg *s)
 	snprintf(command, sizeof(command),
 		 "psql -q -v ON_ERROR_STOP=1 -v role=dflock -f store/postgresql/schema.sql '%s'", s->admin);
 	ck_assert_int_eq(system(command), 0);
-}
-
-/* ---- a proxy: a process of its own, with a socket in the folder of its own, and words that are told by a socket pair ---- */
-
-enum proxy_way {
-	PROXY_PASS,
-	PROXY_HOLD,  /* passes nothing on, closes nothing */
-	PROXY_DEAF,  /* what the server says is lost, and then the connection */
-	PROXY_CUT,   /* closes all connections, takes no new ones */
-	PROXY_COUNT, /* holds from the nth piece of the server on */
-	PROXY_COUNT_CUT,
-};
-
-struct proxy_word {
-	enum proxy_way way;
-	int n;
-};
-
-struct proxy {
-	char dir[SUITE_PATH_BYTES], info[256];
-	pid_t pid;
-	int fd;
-};
-
-#define PROXY_PAIRS 16
-static inline int proxy_listen(const char *dir)
-{
-	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	snprintf(at.sun_path, sizeof(at.sun_path), "%.80s/.s.PGSQL.5432", dir);
-	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 || listen(fd, 16) != 0)
-		_exit(1);
-	return fd;
-}
-
-static inline int proxy_connect(const char *dir)
-{
-	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	snprintf(at.sun_path, sizeof(at.sun_path), "%.80s/.s.PGSQL.5432", dir);
-	if (connect(fd, (struct sockaddr *)&at, sizeof(at)) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
-
-static inline void proxy_close(int pair[2])
-{
-	close(pair[0]);
-	close(pair[1]);
-	pair[0] = pair[1] = -1;
-}
-
-static inline void proxy_obey(struct proxy_word *word, int pairs[PROXY_PAIRS][2])
-{
-	for (int i = 0; i < PROXY_PAIRS; i++)
-		if (word->way == PROXY_CUT && pairs[i][0] >= 0)
-			proxy_close(pairs[i]);
-}
-
-/* Side 0 is the client's. */
-static inline void proxy_pass(struct proxy_word *word, int pair[2], int side)
-{
-	char bytes[65536];
-	ssize_t n = read(pair[side], bytes, sizeof(bytes));
-
-	if (n <= 0) {
-		proxy_close(pair);
-		return;
-	}
-	if (side == 1 && word->way == PROXY_DEAF)
-		return;
-	if (side == 1 && (word->way == PROXY_COUNT || word->way == PROXY_COUNT_CUT) && word->n-- == 0)
-		word->way = word->way == PROXY_COUNT ? PROXY_HOLD : PROXY_PASS;
-	if (side == 1 && word->n < 0 && word->way == PROXY_PASS) {
-		word->n = 0;
-		proxy_close(pair);
-		return;
-	}
-	for (ssize_t sent = 0, m; sent < n; sent += m)
-		if ((m = write(pair[!side], bytes + sent, (size_t)(n - sent))) <= 0) {
-			proxy_close(pair);
-			return;
-		}
-}
-
-static inline void proxy_accept(int listener, const char *to, const struct proxy_word *word, int pairs[PROXY_PAIRS][2])
-{
-	int fd = accept(listener, NULL, NULL), other = word->way == PROXY_CUT ? -1 : proxy_connect(to);
-
-	for (int i = 0; i < PROXY_PAIRS; i++)
-		if (other >= 0 && pairs[i][0] < 0) {
-			pairs[i][0] = fd;
-			pairs[i][1] = other;
-			return;
-		}
-	close(fd);
-	close(other);
-}
-
-_Noreturn static inline void proxy_run(const char *dir, const char *to, int words)
-{
-	int listener = proxy_listen(dir), pairs[PROXY_PAIRS][2];
-	struct proxy_word word = {PROXY_PASS, 0};
-
-	signal(SIGPIPE, SIG_IGN);
-	memset(pairs, -1, sizeof(pairs));
-	suite_ready();
-	for (;;) {
-		struct pollfd fds[2 + 2 * PROXY_PAIRS] = {{words, POLLIN, 0}, {listener, POLLIN, 0}};
-		for (int i = 0; i < 2 * PROXY_PAIRS; i++)
-			fds[2 + i] = (struct pollfd){word.way == PROXY_HOLD ? -1 : pairs[i / 2][i % 2], POLLIN, 0};
-		poll(fds, 2 + 2 * PROXY_PAIRS, -1);
-		if (fds[0].revents) {
-			if (read(words, &word, sizeof(word)) != sizeof(word))
-				_exit(0);
-			proxy_obey(&word, pairs);
-			(void)!write(words, "k", 1);
-			continue;
-		}
-		if (fds[1].revents)
-			proxy_accept(listener, to, &word, pairs);
-		for (int i = 0; i < 2 * PROXY_PAIRS; i++)
-			if (fds[2 + i].revents && pairs[i / 2][0] >= 0 && word.way != PROXY_HOLD)
-				proxy_pass(&word, pairs[i / 2], i % 2);
-	}
-}
-
-static inline void proxy_tell(const struct proxy *proxy, enum proxy_way way, int n)
-{
-	struct proxy_word word = {way, n};
-	char byte;
-
-	ck_assert_int_eq(write(proxy->fd, &word, sizeof(word)), sizeof(word));
-	ck_assert_int_eq(read(proxy->fd, &byte, 1), 1);
-}
-
-static inline void proxy_start(struct proxy *proxy, const struct pg *to)
-{
-	int fds[2];
-
-	suite_make_folder(proxy->dir, "/dev/shm");
-	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	snprintf(proxy->info, sizeof(proxy->info), "host=%s dbname=postgres user=dflock", proxy->dir);
-	proxy->fd = fds[0];
-	proxy->pid = suite_fork();
-	if (proxy->pid == 0) {
-		close(fds[0]);
-		proxy_run(proxy->dir, to->dir, fds[1]);
-	}
-	close(fds[1]);
-}
-
-static inline void proxy_end(const struct proxy *proxy)
-{
-	close(proxy->fd);
-	waitpid(proxy->pid, NULL, 0);
 }
 
 /* ---- around each test ---- */

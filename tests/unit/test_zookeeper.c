@@ -107,7 +107,7 @@ TEST(a_session_that_has_expired_costs_a_connection)
 		nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 	}
 	other_start();
-	wait_for_election(a.ups == 2 && b.ups == 2);
+	wait_longer_until(a.ups == 2 && b.ups == 2);
 	ck_assert_uint_eq(a.changes, 1);
 	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
@@ -133,10 +133,10 @@ TEST(a_server_that_stops_answering)
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
 	ck_assert_msg(strstr(answer.error, "no answer within 2500 ms") || strstr(answer.error, "timeout"), "%s",
 		      answer.error);
-	wait_for_election(a.ups == 2);
+	wait_longer_until(a.ups == 2);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	kill(stopped, SIGCONT);
-	wait_for_election(store_is_up(b.store));
+	wait_longer_until(store_is_up(b.store));
 	ck_assert_uint_eq(a.changes, 1);
 	ck_assert_uint_eq(b.changes, 1);
 	wait_for_all();
@@ -199,7 +199,7 @@ TEST(an_ensemble_that_was_killed_keeps_what_it_said)
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	uint64_t fence = answer.reply.fence;
 	restart_all("true");
-	wait_for_election(a.ups == 2 && b.ups == 2);
+	wait_longer_until(a.ups == 2 && b.ups == 2);
 	ck_assert_uint_eq(a.changes, 1);
 	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
@@ -209,12 +209,12 @@ TEST(folders_from_before_are_another_memory)
 {
 	start_both();
 	restart_all("cp -a $0 $0.before");
-	wait_for_election(a.ups == 2 && b.ups == 2);
+	wait_longer_until(a.ups == 2 && b.ups == 2);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	for (unsigned i = 0; i < 100; i++) /* the servers' own steps count, too */
 		ck_assert_int_eq(beat(&a), STORE_OK);
 	restart_all("rm -rf $0 && mv $0.before $0");
-	wait_for_election(a.changes == 2 && a.ups == 3 && b.ups >= 3);
+	wait_longer_until(a.changes == 2 && a.ups == 3 && b.ups >= 3);
 	ck_assert(store_in_grace(a.store));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
 }

@@ -24,14 +24,6 @@ static struct server_of {
 	pid_t pid, parent;
 } servers[SERVERS];
 
-/* For what an election must come before. */
-#define wait_for_election(condition)                                                                                   \
-	for (int64_t last = server_clock_ms() + 40000; !(condition);) {                                                \
-		ck_assert_msg(server_clock_ms() < last, "waited in vain for %s (a: %s, b: %s)", #condition, a.why,     \
-			      b.why);                                                                                  \
-		uv_run(&loop, UV_RUN_ONCE);                                                                            \
-	}
-
 /* ---- servers ---- */
 
 static inline int free_port(void)
