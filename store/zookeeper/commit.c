@@ -20,16 +20,6 @@ bool zk_must_commit(const struct zk_query *zq)
 	return script >= 0 && script != SCRIPT_HOSTS && script != SCRIPT_DUMP && script != SCRIPT_RULES;
 }
 
-struct zk_node *zk_find(const struct zookeeper *zk, const struct zk_query *zq, enum zk_kind kind, const char *name)
-{
-	char *path = zk_path(zk->root, kind, name);
-	struct zk_node *node = NULL;
-
-	HASH_FIND_STR(zq->nodes, path, node);
-	free(path);
-	return node;
-}
-
 static struct zk_place zk_place_of(const struct zk_query *zq, const struct replay_cell *cell)
 {
 	struct zk_place place = zk_place(&zq->q, cell->key, cell->name);
@@ -47,8 +37,7 @@ static const char *zk_host_of(const struct replay_message *m)
 	return strncmp(m->channel, STORE_HOST_CHANNEL, len) == 0 ? m->channel + len : NULL;
 }
 
-void zk_commit_needs(struct zookeeper *zk, struct zk_query *zq,
-		     void (*need)(struct zookeeper *zk, struct zk_query *zq, enum zk_kind kind, const char *name))
+void zk_commit_needs(struct zookeeper *zk, struct zk_query *zq)
 {
 	struct replay_cell *cell, *next;
 
@@ -56,13 +45,13 @@ void zk_commit_needs(struct zookeeper *zk, struct zk_query *zq,
 		struct zk_place place = zk_place_of(zq, cell);
 
 		if (cell->written && place.kind < ZK_NODES)
-			need(zk, zq, place.kind, place.name);
+			zk_need(zk, zq, place.kind, place.name);
 	}
 	for (const struct replay_message *m = zq->run->messages; m; m = m->next)
 		if (zk_host_of(m))
-			need(zk, zq, ZK_MAILBOX, zk_host_of(m));
+			zk_need(zk, zq, ZK_MAILBOX, zk_host_of(m));
 	if (zq->q.script >= 0)
-		need(zk, zq, ZK_STORE, "");
+		zk_need(zk, zq, ZK_STORE, "");
 }
 
 /* ---- what was read and written ---- */

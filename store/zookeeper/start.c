@@ -26,7 +26,7 @@ static void zk_multi_of(struct zookeeper *zk, struct zk_call *call,
 			void (*done)(struct zk_call *call, int rc, int at, const struct Stat *stat))
 {
 	call->on_multi = done;
-	uv_timer_start(&zk->limit, zk->limit.timer_cb, (uint64_t)zk->store->config->connect_ms, 0);
+	zk_wait(zk);
 	zk_multi(call);
 }
 
@@ -370,7 +370,7 @@ void zk_start(struct zookeeper *zk)
 {
 	struct zk_call *call = zk_call(zk, NULL);
 
-	uv_timer_start(&zk->limit, zk->limit.timer_cb, (uint64_t)zk->store->config->connect_ms, 0);
+	zk_wait(zk);
 	call->on_acl = zk_on_root_acl;
 	zk_get_acl(call, zk->root);
 }

@@ -3,7 +3,9 @@
  *
  *   nodes.c     where cells are: paths, and what is in a node (pure)
  *   session.c   a connection to one server of the ensemble, in the loop
+ *   calls.c     what is asked over it
  *   start.c     what a new connection does first: the tree, the clock, the mailbox
+ *   load.c      the nodes and lists that a rule asks for
  *   commit.c    what a rule has read and written, as one multi-op
  *   clean.c     nodes that have nothing any more
  *   engine.c    the queries, one after the other; struct engine
@@ -128,7 +130,17 @@ struct zk_query {
 
 /* ---- session.c ---- */
 
-struct zk_session;
+struct zk_session {
+	struct zookeeper *zk; /* NULL: given up, and to be freed when its handles are closed */
+	zhandle_t *handle;
+	uv_poll_t poll;
+	uv_timer_t turn;
+	int fd; /* of our own: the client closes its descriptor when it likes; -1: none */
+	unsigned handles;
+	bool connected;
+	int failed; /* of a call: to be told from the loop */
+	char address[160];
+};
 
 struct zk_clock {
 	int64_t ms;      /* the leader's clock, when it last wrote something for this host */
@@ -160,14 +172,39 @@ struct zookeeper {
 	char why[REPLY_LINE_BYTES]; /* why the last server of this attempt was no use */
 };
 
+/* Begins with the next server. Ends in zk_start(), or store_fail(). */
+void zk_connect(struct zookeeper *zk);
+void zk_disconnect(struct zookeeper *zk);
+/* From the loop: ends the session if a call has failed, or else looks what the client waits for. */
+void zk_soon(struct zk_session *session);
+/* From now on an answer has connect_ms to come: else store_fail(). */
+void zk_wait(struct zookeeper *zk);
+/* An answer that says that the connection is of no use, or the tree: store_fail(), or store_reject() with what to do. */
+void zk_failed(struct zookeeper *zk, int rc, const char *path);
+/* The time of the leader, and its count of changes. */
+void zk_saw(struct zookeeper *zk, const struct Stat *stat);
+int64_t zk_now_us(const struct zookeeper *zk);
+/* Half of the tree is gone: store_reject(). */
+void zk_half(struct zookeeper *zk);
+
+/* What files call below this one: pointers that engine.c sets. */
+struct zk_up {
+	void (*connected)(struct zookeeper *zk); /* session.c */
+	void (*mail)(struct zookeeper *zk);      /* calls.c: the names in the mailbox have changed */
+	void (*loaded)(struct zookeeper *zk);    /* load.c: all that was asked for has come */
+};
+extern const struct zk_up *zk_up;
+
+/* ---- calls.c ---- */
+
 /* A call that is under way. Exactly one of the functions is called, from the loop, unless the session was given up: then none.
  * Calls that cannot be made end the connection from the loop. `arg` is not the call's. */
 struct zk_call {
 	struct zookeeper *zk;
 	struct zk_query *query;
 	struct zk_node *node;
-	struct zk_session *session; /* session.c's */
-	char *path;                 /* of what was called; not of a multi */
+	struct zk_session *session;
+	char *path; /* of what was called; not of a multi */
 	void (*on_data)(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat);
 	void (*on_acl)(struct zk_call *call, int rc, const struct ACL_vector *acl);
 	void (*on_names)(struct zk_call *call, int rc, const struct String_vector *names, const struct Stat *stat);
@@ -180,8 +217,8 @@ struct zk_call {
 	char **kept; /* what ops point at; freed with the call */
 	int count, room;
 	size_t bytes;
-	int first_message, first_mark; /* commit.c */
-	enum zk_kind kind;             /* of a list */
+	int first_message; /* commit.c */
+	enum zk_kind kind; /* of a list */
 };
 struct zk_call *zk_call(struct zookeeper *zk, struct zk_query *query);
 void zk_call_free(struct zk_call *call);                /* of one that was not made */
@@ -197,28 +234,30 @@ void zk_op_create(struct zk_call *call, char *path, char *value, size_t len, int
 void zk_op_delete(struct zk_call *call, char *path, int32_t version);
 void zk_multi(struct zk_call *call);
 
-/* Begins with the next server. Ends in zk_start(), or store_fail(). */
-void zk_connect(struct zookeeper *zk);
-void zk_disconnect(struct zookeeper *zk);
-/* An answer that says that the connection is of no use, or the tree: store_fail(), or store_reject() with what to do. */
-void zk_failed(struct zookeeper *zk, int rc, const char *path);
-/* The time of the leader, and its count of changes. */
-void zk_saw(struct zookeeper *zk, const struct Stat *stat);
-int64_t zk_now_us(const struct zookeeper *zk);
-/* Half of the tree is gone: store_reject(). */
-void zk_half(struct zookeeper *zk);
+/* ---- start.c ---- */
 
-/* ---- start.c; session.c calls these two through pointers that engine.c sets ---- */
-
-struct zk_up {
-	void (*connected)(struct zookeeper *zk);
-	void (*mail)(struct zookeeper *zk);
-};
-extern const struct zk_up *zk_up;
 void zk_start(struct zookeeper *zk);
 void zk_forget_acl(struct zookeeper *zk);
 void zk_read_mail(struct zookeeper *zk);
 void zk_remove_old_mail(struct zookeeper *zk);
+
+/* ---- load.c ---- */
+
+/* Asks for what the first query's run wants. True: that is put. False: zk_up->loaded() is called when more has come, and then this again. */
+bool zk_load(struct zookeeper *zk);
+/* The node, if it was asked for. */
+struct zk_node *zk_find(const struct zookeeper *zk, const struct zk_query *zq, enum zk_kind kind, const char *name);
+/* Asks for a node, unless that was done. Ditto. */
+void zk_need(struct zookeeper *zk, struct zk_query *zq, enum zk_kind kind, const char *name);
+
+/* ---- commit.c ---- */
+
+/* The rule has ended. True: what it wrote has to be committed, or what it read to be compared; false: its answer stands. */
+bool zk_must_commit(const struct zk_query *zq);
+/* zk_need() for each node that the commit needs. */
+void zk_commit_needs(struct zookeeper *zk, struct zk_query *zq);
+/* Sends it. `call` has on_multi. False: it is too large. */
+bool zk_commit(struct zookeeper *zk, struct zk_query *zq, struct zk_call *call);
 
 /* ---- clean.c ---- */
 
@@ -226,16 +265,5 @@ void zk_remove_old_mail(struct zookeeper *zk);
 void zk_clean(struct zookeeper *zk, enum zk_kind kind, int64_t older_ms);
 /* The connection has ended. */
 void zk_clean_stop(struct zookeeper *zk);
-
-/* ---- commit.c ---- */
-
-/* The rule has ended. True: what it wrote has to be committed, or what it read to be compared; false: its answer stands. */
-bool zk_must_commit(const struct zk_query *zq);
-/* Calls `need` for each node that the commit needs. */
-void zk_commit_needs(struct zookeeper *zk, struct zk_query *zq,
-		     void (*need)(struct zookeeper *zk, struct zk_query *zq, enum zk_kind kind, const char *name));
-/* Sends it. `call` has on_multi. False: it is too large. */
-bool zk_commit(struct zookeeper *zk, struct zk_query *zq, struct zk_call *call);
-struct zk_node *zk_find(const struct zookeeper *zk, const struct zk_query *zq, enum zk_kind kind, const char *name);
 
 #endif
