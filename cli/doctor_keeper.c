@@ -322,7 +322,7 @@ static void elsewhere_find(struct doctor *d, const json_t *difference)
 		    renamed ? "named differently: " : "another redis_key: ", field_text(difference, "here"),
 		    field_text(difference, "here_as"), field_text(difference, "there"),
 		    field_text(difference, "there_as"), elsewhere_hosts(difference, hosts),
-		    renamed ? "these locks do not exclude each other; give both rules the same `name`"
+		    renamed ? "these locks do not exclude each other; give both rules the same `name` and `store`"
 			    : "Redis clients are excluded by some of these hosts only; give both rules the same "
 			      "`redis_key` and `redis_key_format`");
 }

@@ -69,9 +69,9 @@ static void differ_sample(const struct rule *rule, char path[PATH_MAX + 2])
 
 /* ---- all names of a rule ---- */
 
-void differ_show_names(const struct rule *rule, char *out, size_t size)
+void differ_show_names(const struct config *config, const struct rule *rule, char *out, size_t size)
 {
-	const char *rest = rule->kind == PAGE_RULE_TREE ? "/..." : "";
+	const char *store = config_store_name(config, rule), *rest = rule->kind == PAGE_RULE_TREE ? "/..." : "";
 
 	if (rule->kind == PAGE_RULE_GLOB) {
 		rest = rule->pattern;
@@ -79,7 +79,7 @@ void differ_show_names(const struct rule *rule, char *out, size_t size)
 			if (*rest == '\\' && rest[1])
 				rest++;
 	}
-	snprintf(out, size, "%s%s", rule->name, rest);
+	snprintf(out, size, "%s%s%s%s%s", rule->name, rest, *store ? " (store " : "", store, *store ? ")" : "");
 }
 
 /* ---- comparing ---- */
@@ -127,8 +127,9 @@ static void differ_compare_rule(const struct config *mine, const struct rule *ru
 		return; /* another rule hides it */
 	at_path = config_rule(others, path);
 	of_name = config_path_of(others, name, back) == 0 ? config_rule(others, back) : NULL;
-	other = keyed ? of_name : at_path;
-	renamed = at_path && config_lock_name(others, path, other_name) == 0 && strcmp(name, other_name) != 0;
+	other = keyed || !at_path ? of_name : at_path;
+	renamed = (at_path && config_lock_name(others, path, other_name) == 0 && strcmp(name, other_name) != 0) ||
+		  (other && strcmp(config_store_name(mine, rule), config_store_name(others, other)) != 0);
 	if (keyed ? other && differ_in_key(rule, other) : renamed)
 		differ_add(list, keyed, here ? rule : other, here ? other : rule);
 	list->related |= of_name || (at_path && !renamed);

@@ -1,5 +1,5 @@
 /*
- * What two hosts name or protect differently, from the rules of both. For people. Pure, but for malloc().
+ * What two hosts name or protect differently, or have in different stores, from the rules of both. For people. Pure, but for malloc().
  *
  * The rules are compared at one path for each rule that this rule matches. So what is found is true; but where rules
  * overlap in part, not everything is found. A tree may be mounted in different places: the same name for another path
@@ -14,7 +14,7 @@
 #include "config/config.h"
 
 struct difference {
-	bool keyed; /* a lock name has one redis_key here, and another one or none there. Else a path has two lock names */
+	bool keyed; /* a lock name has one redis_key here, and another one or none there. Else a path has two lock names, or two stores */
 	const struct rule *here, *there; /* owned by the two configurations */
 };
 
@@ -26,8 +26,8 @@ struct difference {
 int differ_find(const struct config *here, const struct config *there, struct difference *out, size_t max,
 		size_t *count, size_t *alone);
 
-/* The lock names that a rule gives, as a pattern for people: "app" (path), "app/?.lock" (glob), "app/..." (tree). Longer
- * ones than `size` are cut. */
-void differ_show_names(const struct rule *rule, char *out, size_t size);
+/* The lock names that a rule of this configuration gives, as a pattern for people: "app" (path), "app/?.lock" (glob), "app/..." (tree);
+ * with its store if that has a name: "app (store payroll)". Longer ones than `size` are cut. */
+void differ_show_names(const struct config *config, const struct rule *rule, char *out, size_t size);
 
 #endif

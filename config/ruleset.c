@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/internal.h"
+
 #define RULESET_VERSION "2\n"
 
 static const char *const ruleset_kinds[] = {
@@ -41,7 +43,9 @@ char *ruleset_text(const struct config *config)
 		fprintf(f, "%s\t%zu\t", ruleset_kinds[rule->kind], rule->fixed_len);
 		ruleset_write_word(f, rule->pattern, '\t');
 		ruleset_write_word(f, rule->name, '\t');
-		ruleset_write_word(f, rule->redis_key ? rule->redis_key : "", '\n');
+		ruleset_write_word(f, rule->redis_key ? rule->redis_key : "", rule->store ? '\t' : '\n');
+		if (rule->store)
+			ruleset_write_word(f, config_store_name(config, rule), '\n');
 	}
 	good = !ferror(f);
 	if (fclose(f) != 0 || !good) {
@@ -91,13 +95,23 @@ static bool ruleset_is_key(const char *key)
 	return (strncmp(key, "string ", 7) == 0 && key[7]) || (strncmp(key, "redisson ", 9) == 0 && key[9]);
 }
 
-/* `line` changes. */
-static int ruleset_read_rule(char *line, struct rule *rule)
+/* `name` lives as long as the configuration. NULL: the default. */
+static int ruleset_read_store(const char *name, struct config *config, struct rule *rule)
 {
-	char *words[5], *end;
-	size_t k = 0;
+	rule->store = name ? (unsigned)stores_find(config, name) : 0;
+	if (name && (!stores_is_name(name) || rule->store >= CONFIG_MAX_MEMBERS))
+		return -EINVAL;
+	return rule->store < config->store_count || stores_add(config, name) ? 0 : -ENOMEM;
+}
 
-	for (size_t i = 0; i < 5; i++)
+/* `line` changes, and lives as long as the configuration. */
+static int ruleset_read_rule(char *line, struct config *config, struct rule *rule)
+{
+	char *words[6], *end;
+	size_t k = 0;
+	int ret;
+
+	for (size_t i = 0; i < 6; i++)
 		words[i] = strsep(&line, "\t");
 	if (!words[4] || line || !*words[1] || strlen(words[1]) > 7 || strlen(words[2]) >= PATH_MAX ||
 	    strlen(words[3]) >= LOCK_NAME_BYTES || (*words[4] && !ruleset_is_key(words[4])))
@@ -108,6 +122,9 @@ static int ruleset_read_rule(char *line, struct rule *rule)
 	rule->fixed_len = strtoul(words[1], &end, 10);
 	if (k == RULESET_KINDS || *end || !ruleset_is_sound(rule, words[2]))
 		return -EINVAL;
+	ret = ruleset_read_store(words[5], config, rule);
+	if (ret < 0)
+		return ret;
 	rule->pattern = strdup(words[2]);
 	rule->name = strdup(words[3]);
 	rule->redis_key = *words[4] ? strdup(words[4]) : NULL;
@@ -126,10 +143,10 @@ static int ruleset_read(char *text, struct config *config)
 	for (const char *p = text; *p; p++)
 		lines += *p == '\n';
 	config->rules = calloc(lines + 1, sizeof(*config->rules));
-	if (!config->rules)
+	if (!config->rules || !stores_add(config, ""))
 		return -ENOMEM;
 	while (*text && ret == 0)
-		ret = ruleset_read_rule(strsep(&text, "\n"), &config->rules[config->rule_count++]);
+		ret = ruleset_read_rule(strsep(&text, "\n"), config, &config->rules[config->rule_count++]);
 	return ret;
 }
 
@@ -143,8 +160,14 @@ int ruleset_parse(const char *text, size_t len, struct config **out)
 		return -EINVAL;
 	copy = strndup(text, len);
 	*out = calloc(1, sizeof(**out));
-	ret = copy && *out ? ruleset_read(copy, *out) : -ENOMEM;
-	free(copy);
+	if (!copy || !*out) {
+		free(copy);
+		free(*out);
+		*out = NULL;
+		return -ENOMEM;
+	}
+	(*out)->text = copy; /* which the names of the stores are in */
+	ret = ruleset_read(copy, *out);
 	if (ret == 0)
 		return 0;
 	config_free(*out);

@@ -74,16 +74,17 @@ static json_t *elsewhere_rule(const struct rule *rule)
 	return picture_bytes(text);
 }
 
-static json_t *elsewhere_names(const struct rule *rule)
+static json_t *elsewhere_names(const struct config *config, const struct rule *rule)
 {
-	char names[PATH_MAX + LOCK_NAME_BYTES];
+	char names[PATH_MAX + LOCK_NAME_BYTES + CONFIG_STORE_BYTES];
 
-	differ_show_names(rule, names, sizeof(names));
+	differ_show_names(config, rule, names, sizeof(names));
 	return picture_bytes(names);
 }
 
-static json_t *elsewhere_difference(const struct store_ruleset *set, const struct difference *d)
+static json_t *elsewhere_difference(const struct elsewhere *e, size_t at, const struct difference *d)
 {
+	const struct store_ruleset *set = &e->rules.sets[at];
 	json_t *hosts = json_array();
 	int64_t age_ms = 0;
 
@@ -95,8 +96,8 @@ static json_t *elsewhere_difference(const struct store_ruleset *set, const struc
 	return json_pack("{s:s,s:o,s:I,s:I,s:o,s:o,s:o,s:o}", "what", d->keyed ? "keyed" : "renamed", "hosts", hosts,
 			 "others", (json_int_t)(set->places > set->host_count ? set->places - set->host_count : 0),
 			 "age_ms", (json_int_t)age_ms, "here", elsewhere_rule(d->here), "here_as",
-			 elsewhere_names(d->here), "there", elsewhere_rule(d->there), "there_as",
-			 elsewhere_names(d->there));
+			 elsewhere_names(e->own, d->here), "there", elsewhere_rule(d->there), "there_as",
+			 elsewhere_names(e->others[at], d->there));
 }
 
 json_t *elsewhere_json(const struct elsewhere *e)
@@ -118,7 +119,7 @@ json_t *elsewhere_json(const struct elsewhere *e)
 			same += set->places; /* in another order, or in other places */
 		for (; named < count && named < ELSEWHERE_PER_SET && json_array_size(differences) < ELSEWHERE_MAX;
 		     named++)
-			json_array_append_new(differences, elsewhere_difference(set, &found[named]));
+			json_array_append_new(differences, elsewhere_difference(e, i, &found[named]));
 		left_out += count - named;
 		all_alone += alone;
 	}

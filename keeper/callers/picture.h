@@ -94,9 +94,9 @@ void elsewhere_take(struct elsewhere *e, const struct store_rules *rules, const 
  *   same        other keepers with these rules
  *   unknown     hosts and keepers whose rules are not known (another version, too long, or too many different ones)
  *   differences [{what, hosts, others, age_ms, here, here_as, there, there_as}]. what: "renamed" (one path has two lock
- *               names) or "keyed" (one lock name has two redis_keys, or one and none). hosts: [text], some of those for
+ *               names, or one lock name two stores) or "keyed" (one lock name has two redis_keys, or one and none). hosts: [text], some of those for
  *               which it is true; others: how many more. here, there: "path /run/app.lock"; here_as, there_as: the lock
- *               names of that rule, "app"
+ *               names of that rule, "app", or "app (store payroll)"
  *   left_out    how many more differences
  *   alone       how many rules give a lock name that only one of two hosts has, of hosts that have others in common
  *   error       "", or why nothing is known

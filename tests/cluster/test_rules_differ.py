@@ -76,7 +76,7 @@ def test_another_name_for_the_same_path(pair, folder):
     b_id = b.status()["host"]
     assert Doctor(a).has("warning", "named differently") == (
         f'named differently: tree /srv/app as "app/..." here, and tree /srv/app as "apps/..." on host {b_id}: '
-        "these locks do not exclude each other; give both rules the same `name`")
+        "these locks do not exclude each other; give both rules the same `name` and `store`")
     found = Doctor(b).has("warning", "named differently")
     assert 'as "apps/..." here' in found and f"on host {a.status()['host']}:" in found
     assert ("\nNAMED DIFFERENTLY on other hosts: 1 rule; these locks do not exclude each other. "

@@ -6,7 +6,7 @@
 #define MAX 8
 
 /* Rules as in a configuration file, but resolved as they stand: "path /a/f x; tree /b" (the name may be left out);
- * a fourth word is a redis_key. */
+ * a fourth word is a redis_key, "-" none, and a fifth a store. */
 static struct config *made(const char *rules)
 {
 	struct config *parsed;
@@ -14,29 +14,32 @@ static struct config *made(const char *rules)
 
 	snprintf(list, sizeof(list), "%s", rules);
 	while ((one = strsep(&rest, ";"))) {
-		char kind[8], pattern[200], name[200] = "", key[40] = "";
+		char kind[8], pattern[200], name[200] = "", key[40] = "", store[40] = "";
 		size_t fixed;
 
-		if (sscanf(one, " %7s %199s %199s %39s", kind, pattern, name, key) < 2)
+		if (sscanf(one, " %7s %199s %199s %39s %39s", kind, pattern, name, key, store) < 2)
 			continue;
+		if (strcmp(key, "-") == 0)
+			*key = '\0';
 		fixed = strcmp(pattern, "/") == 0 ? 0 : strlen(pattern);
 		if (strcmp(kind, "glob") == 0)
 			for (fixed = strcspn(pattern, "*?[\\"); pattern[fixed] != '/';)
 				fixed--;
-		sprintf(text + strlen(text), "%s\t%zu\t%s\t%.*s\t%s%s\n", kind, fixed, pattern,
-			*name ? (int)strlen(name) : (int)fixed, *name ? name : pattern, *key ? "string " : "", key);
+		sprintf(text + strlen(text), "%s\t%zu\t%s\t%.*s\t%s%s%s%s\n", kind, fixed, pattern,
+			*name ? (int)strlen(name) : (int)fixed, *name ? name : pattern, *key ? "string " : "", key,
+			*store ? "\t" : "", store);
 	}
 	ck_assert_msg(ruleset_parse(text, strlen(text), &parsed) == 0, "%s", text);
 	return parsed;
 }
 
-static const char *one_text(const struct difference *d)
+static const char *one_text(const struct config *mine, const struct config *others, const struct difference *d)
 {
 	static char text[512];
 	char here[100], there[100];
 
-	differ_show_names(d->here, here, sizeof(here));
-	differ_show_names(d->there, there, sizeof(there));
+	differ_show_names(mine, d->here, here, sizeof(here));
+	differ_show_names(others, d->there, there, sizeof(there));
 	snprintf(text, sizeof(text), "%s %s %s; ", d->keyed ? "keyed" : "renamed", here, there);
 	return text;
 }
@@ -74,6 +77,14 @@ static const struct row {
 	{"path /a/f x k", "path /b/g x", "keyed x x; "},
 	{"tree /a x", "path /b/f x/f k", "keyed x/... x/f; "},
 	{"path /a/f x k", "path /b/f y k", ""},
+	/* One name in two stores. */
+	{"path /a/f x - pay", "path /a/f x - pay", ""},
+	{"path /a/f x - pay", "path /a/f x", "renamed x (store pay) x; "},
+	{"path /a/f x - pay", "path /a/f x - hot", "renamed x (store pay) x (store hot); "},
+	{"path /a/f x - pay", "path /a/f y - pay", "renamed x (store pay) y (store pay); "},
+	{"tree /a x - pay", "path /b/f x/x", "renamed x/... (store pay) x/x; "}, /* in another place */
+	{"path /b b - b; path /a/f x - a", "path /a/f x - a; path /b b - b", ""},
+	{"path /a/f x k pay", "path /a/f x k", "renamed x (store pay) x; "},
 	/* Hosts without a common name run other jobs. */
 	{"path /a/f x", "path /b/g y", ""},
 	{"path /a/f x", "", ""},
@@ -96,7 +107,7 @@ static void found_text(const struct config *here, const struct config *there, ch
 	ck_assert_uint_le(count, MAX);
 	*text = '\0';
 	for (size_t i = 0; i < count; i++)
-		strcat(text, one_text(&found[i]));
+		strcat(text, one_text(here, there, &found[i]));
 	if (alone)
 		sprintf(text + strlen(text), "%zu alone", alone);
 }
@@ -132,7 +143,7 @@ TEST(more_than_there_is_room_for)
 
 TEST(keys_in_texts)
 {
-	static const char *const bad[] = {"k", "string ", "list k", "string k\tmore"};
+	static const char *const bad[] = {"k", "string ", "list k", "string k\tpay\tmore"};
 	struct config *parsed;
 	char text[128], *again;
 
@@ -148,6 +159,30 @@ TEST(keys_in_texts)
 	ck_assert_str_eq(again, text);
 	free(again);
 	config_free(parsed);
+}
+
+TEST(stores_in_texts)
+{
+	char text[2048] =
+		"2\npath\t2\t/a\tx\t\tpay\npath\t2\t/b\ty\t\nglob\t2\t/c/*\tz\t\thot\npath\t2\t/d\tz\tstring k\tpay\n";
+	struct config *parsed;
+	char *again;
+
+	ck_assert_int_eq(ruleset_parse(text, strlen(text), &parsed), 0);
+	ck_assert_str_eq(config_store_name(parsed, &parsed->rules[0]), "pay");
+	ck_assert_str_eq(config_store_name(parsed, &parsed->rules[1]), "");
+	ck_assert_str_eq(config_store_name(parsed, &parsed->rules[2]), "hot");
+	ck_assert_uint_eq(parsed->rules[3].store, parsed->rules[0].store);
+	again = ruleset_text(parsed);
+	ck_assert_str_eq(again, text);
+	free(again);
+	config_free(parsed);
+	/* As many as a configuration can have; the default is one of them. */
+	for (int i = 1, len = 2; i <= CONFIG_MAX_MEMBERS; i++) {
+		len += sprintf(text + len, "path\t2\t/a\tx\t\ts%d\n", i);
+		ck_assert_int_eq(ruleset_parse(text, (size_t)len, &parsed), i < CONFIG_MAX_MEMBERS ? 0 : -EINVAL);
+		config_free(parsed);
+	}
 }
 
 TEST(too_many_to_compare)
@@ -196,7 +231,10 @@ static const char *const nonsense[] = {"",
 				       "2\npath\t3\t/a\tx\t\n",
 				       "2\npath\t1\ta\tx\t\n",
 				       "2\npath\t2\t/a\t\tx\t\n",
-				       "2\npath\t2\t/a\tx\t\ty\n",
+				       "2\npath\t2\t/a\tx\t\ty\tz\n",
+				       "2\npath\t2\t/a\tx\t\t\n",
+				       "2\npath\t2\t/a\tx\t\ty.z\n",
+				       "2\npath\t2\t/a\tx\t\tabcdefghabcdefghabcdefghabcdefghx\n",
 				       "2\npath\t-2\t/a\tx\t\n",
 				       "2\npath\t2\t/a\tx\t\n\n",
 				       "2\nglob\t9999999\t/a/*\tx\t\n",
@@ -246,7 +284,8 @@ TEST(random_texts)
 			len += (size_t)sprintf(text + len, "%s%d\t/", heads[rand_r(&seed) % 3], rand_r(&seed) % 6);
 			for (int i = rand_r(&seed) % 8; i; i--)
 				text[len++] = alphabet[rand_r(&seed) % (sizeof(alphabet) - 1)];
-			len += (size_t)sprintf(text + len, "\t%c\t\n", "xyz"[rand_r(&seed) % 3]);
+			len += (size_t)sprintf(text + len, "\t%c\t%s\n", "xyz"[rand_r(&seed) % 3],
+					       rand_r(&seed) % 3 ? "" : "\ts");
 		}
 		if (ruleset_parse(text, len, &to) == 0) {
 			struct config *other = made("tree / x; path /a x");
