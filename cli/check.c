@@ -20,8 +20,8 @@ static const char check_doc[] =
 	"protected or not, and else 1. With "
 	"--require it is 1 also if one of them is not protected.";
 
-/* Of a rule, for programs by its name and for people in words. */
-static void check_times(const struct rule *rule, json_t *about)
+/* What the rule says, for programs by its name and for people in words. `store`: "": the default one. */
+static void check_said(const struct rule *rule, const char *store, json_t *about)
 {
 	const struct {
 		int64_t ms;
@@ -31,6 +31,10 @@ static void check_times(const struct rule *rule, json_t *about)
 		     {rule->kill_after_ms, "kill_after_ms", "holders ended after"}};
 	char time[SHOW_TIME_BYTES];
 
+	if (*store && about)
+		json_object_set_new(about, "store", json_string(store));
+	else if (*store)
+		printf(", in the store %s", store);
 	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
 		if (times[i].ms && about)
 			json_object_set_new(about, times[i].name, json_integer(times[i].ms));
@@ -39,7 +43,7 @@ static void check_times(const struct rule *rule, json_t *about)
 	}
 }
 
-static void check_say(const char *path, const char *name, int protects, const struct rule *rule)
+static void check_say(const char *path, const char *name, int protects, const struct rule *rule, const char *store)
 {
 	struct stat st;
 
@@ -47,7 +51,7 @@ static void check_say(const char *path, const char *name, int protects, const st
 	if (!protects) {
 		fputs(": protected as ", stdout);
 		show_text(stdout, name);
-		check_times(rule, NULL);
+		check_said(rule, store, NULL);
 		if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1)
 			printf("; it has %ju links, and a lock by one that no rule names is not protected",
 			       (uintmax_t)st.st_nlink);
@@ -59,13 +63,13 @@ static void check_say(const char *path, const char *name, int protects, const st
 	putchar('\n');
 }
 
-static json_t *check_row(const char *path, const char *name, int protects, const struct rule *rule)
+static json_t *check_row(const char *path, const char *name, int protects, const struct rule *rule, const char *store)
 {
 	json_t *row = json_pack("{s:o, s:b}", "path", show_json(path), "protected", protects == 0);
 
 	if (!protects) {
 		json_object_set_new(row, "name", show_json(name));
-		check_times(rule, row);
+		check_said(rule, store, row);
 	} else if (protects != -ENOENT) {
 		json_object_set_new(row, "refused", json_string("its lock name is too long"));
 	}
@@ -86,9 +90,9 @@ static bool check_one(const struct config *config, const char *file, bool requir
 	ret = config_lock_name(config, path, name);
 	rule = config_rule_for(config, path);
 	if (rows)
-		json_array_append_new(rows, check_row(path, name, ret, &rule));
+		json_array_append_new(rows, check_row(path, name, ret, &rule, config_store_name(config, &rule)));
 	else
-		check_say(path, name, ret, &rule);
+		check_say(path, name, ret, &rule, config_store_name(config, &rule));
 	return !require || !ret;
 }
 
@@ -119,23 +123,24 @@ static bool check_command(const struct config *config)
 }
 
 /* The keeper reads these files when it connects. */
-static bool check_tls(const struct config *config)
+static bool check_tls(const struct config *config, const struct config_store *store)
 {
+	char group[CONFIG_GROUP_BYTES];
 	struct tls_context *tls = NULL;
 	char why[TLS_LINE_BYTES];
-	int ret = config->stores[0].tls.on ? tls_context_load(&config->stores[0].tls, &tls, why) : 0;
+	int ret = store->tls.on ? tls_context_load(&store->tls, &tls, why) : 0;
 	bool harmless = ret == -EACCES && geteuid() != 0;
 
 	if (ret < 0)
-		cli_error("%s: store.%s%s", config->path, why,
+		cli_error("%s: %s.%s%s", config->path, config_store_group(store, group), why,
 			  harmless ? "; that does no harm where the keeper is another user's" : "");
 	tls_context_free(tls);
 	return ret == 0 || harmless;
 }
 
-static bool check_engine(const struct config *config)
+static bool check_engine(const struct config *config, const struct config_store *store)
 {
-	const char *engine = config_engine(&config->stores[0]);
+	const char *engine = config_engine(store);
 	char path[PATH_MAX], why[CLI_LINE_BYTES];
 	int ret = engine ? config_find_engine(engine, path, why, sizeof(why)) : 0;
 
@@ -174,8 +179,10 @@ int cmd_check(int argc, char **argv)
 		printf(", %zu rule%s\n", config->rule_count, config->rule_count == 1 ? "" : "s");
 	}
 	all = check_command(config);
-	all &= check_tls(config);
-	all &= check_engine(config);
+	for (size_t i = 0; i < config->store_count; i++) {
+		all &= check_tls(config, &config->stores[i]);
+		all &= check_engine(config, &config->stores[i]);
+	}
 	for (int i = argc - count; i < argc; i++)
 		all &= check_one(config, argv[i], require, rows);
 	if (json) {

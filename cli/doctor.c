@@ -12,11 +12,14 @@
 void doctor_find(struct doctor *d, enum finding level, const char *format, ...)
 {
 	static const char *const names[] = {"ok", "warning", "problem"};
-	char line[CLI_LINE_BYTES + 2 * PATH_MAX];
+	char line[CLI_LINE_BYTES + 2 * PATH_MAX] = "", group[CONFIG_GROUP_BYTES];
+	size_t used = 0;
 	va_list args;
 
+	if (d->store && d->config->store_count > 1)
+		used = (size_t)snprintf(line, sizeof(line), "%s: ", config_store_group(d->store, group));
 	va_start(args, format);
-	vsnprintf(line, sizeof(line), format, args);
+	vsnprintf(line + used, sizeof(line) - used, format, args);
 	va_end(args);
 	d->counts[level]++;
 	if (d->found) {
@@ -67,16 +70,17 @@ static void acl_pattern(const char *prefix, const char *key)
 }
 
 /* The keys of the rules, and the channels on which it may be said that they are free. */
-static void acl_keys(const struct config *config)
+static void acl_keys(const struct config *config, const struct config_store *store)
 {
 	char keyspace[32];
 
-	snprintf(keyspace, sizeof(keyspace), "&__keyspace@%d__:", config->stores[0].database);
+	snprintf(keyspace, sizeof(keyspace), "&__keyspace@%d__:", store->database);
 	for (size_t i = 0; i < config->rule_count; i++) {
-		const char *key = config->rules[i].redis_key, *name = key ? strchr(key, ' ') + 1 : NULL;
+		const struct rule *rule = &config->rules[i];
+		const char *key = rule->redis_key, *name = key ? strchr(key, ' ') + 1 : NULL;
 		char channel[CONFIG_KEY_BYTES + 2];
 
-		if (!key)
+		if (!key || store != &config->stores[rule->store])
 			continue;
 		acl_pattern("~", name);
 		acl_pattern(keyspace, name);
@@ -87,14 +91,14 @@ static void acl_keys(const struct config *config)
 	}
 }
 
-static void acl_print(const char *user, const char *beyond, const struct config *config, const char *const *words,
-		      size_t count)
+static void acl_print(const char *user, const char *beyond, const struct config *config,
+		      const struct config_store *store, const char *const *words, size_t count)
 {
 	printf("ACL SETUSER");
 	acl_word("", user);
 	printf(" reset on >PASSWORD resetchannels%s", beyond);
 	if (config)
-		acl_keys(config);
+		acl_keys(config, store);
 	printf(" -@all");
 	for (size_t i = 0; i < count; i++)
 		printf(" +%s", words[i]);
@@ -120,26 +124,36 @@ static void acl_postgresql(void)
 			printf("%.*s\n", (int)strcspn(line, "\n"), line);
 }
 
-int doctor_acl(const struct config *config)
+static void acl_store(const struct config *config, const struct config_store *store)
 {
-	const struct config_store *store = config ? &config->stores[0] : NULL;
 	const char *words[RIGHTS_MAX];
+	char group[CONFIG_GROUP_BYTES];
 
+	if (store && config->store_count > 1)
+		printf("%s For %s:\n", store->postgresql ? "--" : "#", config_store_group(store, group));
 	if (store && store->postgresql)
 		acl_postgresql();
 	else if (store && store->zookeeper)
 		puts("# create, read, write and delete on the path that store.zookeeper names, for this user or for the hosts' addresses.\n"
 		     "# Hosts give what they make below it the same ACL: create the path and set its ACL before the first host comes.");
 	if (store && config_engine(store))
-		return CLI_OK;
+		return;
 	puts("# On the server, and on each replica, which may become the master. Write the password for PASSWORD, and the same");
 	puts("# one into the file that password_file names. Then ACL SAVE, or CONFIG REWRITE where there is no aclfile.");
-	acl_print(store && store->user ? store->user : ACL_USER, " " RIGHTS_KEYS " " RIGHTS_CHANNELS, config, words,
-		  rights_of_server(store, words));
+	acl_print(store && store->user ? store->user : ACL_USER, " " RIGHTS_KEYS " " RIGHTS_CHANNELS, config, store,
+		  words, rights_of_server(store, words));
 	if (store && (store->sentinel_count == 0 || store->cluster))
-		return CLI_OK;
+		return;
 	puts("# On each sentinel.");
-	acl_print(store && store->sentinel_user ? store->sentinel_user : ACL_USER, "", NULL, words,
+	acl_print(store && store->sentinel_user ? store->sentinel_user : ACL_USER, "", NULL, store, words,
 		  rights_of_sentinel(words));
+}
+
+int doctor_acl(const struct config *config)
+{
+	if (!config)
+		acl_store(NULL, NULL);
+	for (size_t i = 0; config && i < config->store_count; i++)
+		acl_store(config, &config->stores[i]);
 	return CLI_OK;
 }

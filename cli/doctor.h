@@ -16,8 +16,10 @@ enum finding { FINDING_OK, FINDING_WARNING, FINDING_PROBLEM };
 
 struct doctor {
 	struct place place;
-	struct config *config;   /* NULL: there is none, or it is invalid */
-	struct tls_context *tls; /* NULL: the configuration wants none, or its files cannot be used */
+	struct config *config; /* NULL: there is none, or it is invalid */
+	const struct config_store
+		*store;          /* which of its stores is looked at: lines say so if there are several; NULL: none */
+	struct tls_context *tls; /* to that store. NULL: it wants none, or the files cannot be used */
 	unsigned counts[3];      /* by enum finding */
 	json_t *found;           /* --json: what was found, instead of printing it; NULL: without */
 };
@@ -32,9 +34,7 @@ int doctor_acl(const struct config *config);
 void doctor_unread(struct doctor *d, const char *why);
 /* doctor_keeper.c: runtime directory, keeper, which configuration it has, store. May start a keeper. */
 void doctor_keeper(struct doctor *d);
-/* doctor_replicas.c: the files of TLS; fills d->tls, which the caller frees. */
-void doctor_tls(struct doctor *d);
-/* doctor_replicas.c: sentinels, the master's replicas. Waits for their answers. */
+/* doctor_replicas.c: of d->store: the files of TLS, sentinels, the master's replicas. Waits for their answers. */
 void doctor_replicas(struct doctor *d);
 /* doctor_files.c: every path and tree of the configuration. */
 void doctor_files(struct doctor *d);

@@ -190,7 +190,7 @@ static void check_store(struct doctor *d, const json_t *status)
 			d, FINDING_OK,
 			"what would make the store refuse renewals and freeze jobs cannot be seen here (CONFIG GET): have "
 			"`stop-writes-on-bgsave-error no` and `min-replicas-to-write %d` there",
-			d->config ? config_acknowledgements(&d->config->stores[0]) : 0);
+			d->store ? config_acknowledgements(d->store) : 0);
 	if (field_flag(store, "grace"))
 		doctor_find(d, FINDING_WARNING,
 			    "the store is new or lost its memory: it grants nothing for another %s, and then opens by "
@@ -393,7 +393,9 @@ void doctor_keeper(struct doctor *d)
 	} else {
 		if (d->place.config[0])
 			check_same_config(d, status);
+		d->store = d->config ? &d->config->stores[0] : NULL;
 		check_store(d, status);
+		d->store = NULL;
 		check_past(d, status);
 		if (field_flag(json_object_get(status, "store"), "up"))
 			check_elsewhere(d, json_object_get(status, "elsewhere"));

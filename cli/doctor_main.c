@@ -53,13 +53,22 @@ static void check_installation(struct doctor *d)
 /* What the store needs, and not every installation has. */
 static void check_object(struct doctor *d)
 {
-	const char *engine = d->config ? config_engine(&d->config->stores[0]) : NULL;
+	const char *engine = config_engine(d->store);
 	char path[PATH_MAX], why[CLI_LINE_BYTES];
 
 	if (engine && config_find_engine(engine, path, why, sizeof(why)) < 0)
 		doctor_find(d, FINDING_PROBLEM, "%s", why);
 	else if (engine)
 		doctor_find(d, FINDING_OK, "the store's engine is %s", path);
+}
+
+static void each_store(struct doctor *d, void (*check)(struct doctor *d))
+{
+	for (size_t i = 0; d->config && i < d->config->store_count; i++) {
+		d->store = &d->config->stores[i];
+		check(d);
+	}
+	d->store = NULL;
 }
 
 static void check_config(struct doctor *d)
@@ -141,15 +150,13 @@ static int cmd_doctor(int argc, char **argv)
 	d.found = json ? json_array() : NULL;
 	check_installation(&d);
 	check_config(&d);
-	check_object(&d);
-	doctor_tls(&d);
+	each_store(&d, check_object);
 	doctor_keeper(&d);
-	doctor_replicas(&d);
+	each_store(&d, doctor_replicas);
 	doctor_files(&d);
 	doctor_preloads(&d);
 	if (words)
 		check_program(&d, argv[argc - 1]);
-	tls_context_free(d.tls);
 	config_free(d.config);
 	doctor_end(&d);
 	return d.counts[FINDING_PROBLEM] ? CLI_FAILED : CLI_OK;

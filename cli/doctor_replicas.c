@@ -36,15 +36,15 @@ static void check_left(struct doctor *d, const char *whose, int64_t left_s)
 		doctor_find(d, FINDING_OK, "%s is valid for %" PRId64 " more days", whose, days);
 }
 
-void doctor_tls(struct doctor *d)
+static void doctor_tls(struct doctor *d)
 {
 	char why[TLS_LINE_BYTES];
 	int64_t left_s;
 	int ret;
 
-	if (!d->config || !d->config->stores[0].tls.on)
+	if (!d->store->tls.on)
 		return;
-	ret = tls_context_load(&d->config->stores[0].tls, &d->tls, why);
+	ret = tls_context_load(&d->store->tls, &d->tls, why);
 	if (ret == -EACCES && geteuid() != 0)
 		doctor_find(
 			d, FINDING_WARNING,
@@ -84,7 +84,7 @@ static const char *field(const redisReply *fields, const char *name)
 
 static void check_counts(struct doctor *d, const char *at, const redisReply *fields)
 {
-	const struct config_store *store = &d->config->stores[0];
+	const struct config_store *store = d->store;
 	int replicas = atoi(field(fields, "num-slaves"));
 	size_t sentinels = (size_t)atoi(field(fields, "num-other-sentinels")) + 1;
 
@@ -110,7 +110,7 @@ static void check_counts(struct doctor *d, const char *at, const redisReply *fie
  * answer. */
 static bool check_sentinel(struct doctor *d, const struct config_address *address, struct master *master)
 {
-	const struct config_store *store = &d->config->stores[0];
+	const struct config_store *store = d->store;
 	char at[AT_BYTES], there[AT_BYTES];
 	redisReply *fields;
 	struct dial c;
@@ -144,7 +144,7 @@ static bool check_sentinel(struct doctor *d, const struct config_address *addres
 
 static void check_sentinels(struct doctor *d, struct master *master)
 {
-	const struct config_store *store = &d->config->stores[0];
+	const struct config_store *store = d->store;
 	size_t good = 0;
 
 	for (size_t i = 0; i < store->sentinel_count; i++)
@@ -159,7 +159,7 @@ static void check_sentinels(struct doctor *d, struct master *master)
 
 static void check_connected(struct doctor *d, const char *at, int connected)
 {
-	const struct config_store *store = &d->config->stores[0];
+	const struct config_store *store = d->store;
 	int acks = config_acknowledgements(store);
 
 	if (store->replicas == 0 && connected > 0)
@@ -192,7 +192,7 @@ static void check_connected(struct doctor *d, const char *at, int connected)
 
 static void check_master(struct doctor *d, const struct master *master)
 {
-	const struct config_store *store = &d->config->stores[0];
+	const struct config_store *store = d->store;
 	char at[AT_BYTES] = "the server";
 	const char *host = master->known ? master->host : store->address.host, *connected;
 	int port = master->known ? master->port : store->address.port;
@@ -208,7 +208,7 @@ static void check_master(struct doctor *d, const struct master *master)
 		if (c.tls)
 			check_certificate(d, at, c.tls);
 		check_connected(d, at, connected ? atoi(connected + strlen("\nconnected_slaves:")) : 0);
-	} else if (store->replicas > 0) { /* else doctor_keeper.c has reported it */
+	} else if (store->replicas > 0 || *store->name) { /* else doctor_keeper.c has reported it */
 		doctor_find(d, FINDING_PROBLEM, "%s cannot be asked for its replicas: %s", at, c.why);
 	}
 	freeReplyObject(reply);
@@ -220,7 +220,7 @@ static void check_master(struct doctor *d, const struct master *master)
 /* Which of them is the master, and whether it has its replicas, the keeper has found out (doctor_keeper.c). */
 static void check_nodes(struct doctor *d)
 {
-	const struct config_store *store = &d->config->stores[0];
+	const struct config_store *store = d->store;
 	char at[AT_BYTES];
 
 	for (size_t i = 0; i < store->sentinel_count; i++) {
@@ -244,14 +244,17 @@ void doctor_replicas(struct doctor *d)
 {
 	struct master master = {.known = false};
 
-	if (!d->config || config_engine(&d->config->stores[0]) || (d->config->stores[0].tls.on && !d->tls))
+	if (config_engine(d->store))
 		return;
-	if (d->config->stores[0].cluster) {
+	doctor_tls(d);
+	if (d->store->tls.on && !d->tls)
+		return;
+	if (d->store->cluster)
 		check_nodes(d);
-		return;
-	}
-	if (d->config->stores[0].sentinel_count > 0)
+	else if (d->store->sentinel_count > 0)
 		check_sentinels(d, &master);
-	if (d->config->stores[0].sentinel_count == 0 || master.known)
+	if (d->store->sentinel_count == 0 || master.known)
 		check_master(d, &master);
+	tls_context_free(d->tls);
+	d->tls = NULL;
 }

@@ -39,6 +39,7 @@ struct config_tls {
 #define CONFIG_MAX_REPLICAS  64
 #define CONFIG_MAX_MEMBERS   32 /* the shards of all stores */
 #define CONFIG_STORE_BYTES   33 /* of a store's name, and NUL */
+#define CONFIG_GROUP_BYTES   (CONFIG_STORE_BYTES + 7)
 
 /* Either a server (socket, or address.host), or sentinels that know it, or nodes of a Redis Cluster; or a server of another engine. The
  * numbers in these comments are the defaults. */
@@ -64,6 +65,9 @@ struct config_store {
 	bool keys;          /* a rule has a redis_key: the user needs rights for it */
 	int64_t connect_ms; /* 5000: how long a connection or an answer may take, else the store is unreachable */
 };
+
+/* How the file calls the store: "store", or "stores." and its name. Returns `group`. Pure. */
+const char *config_store_group(const struct config_store *store, char group[CONFIG_GROUP_BYTES]);
 
 /*
  * How many replicas must have acknowledged an answer before it counts: half of all nodes, the master included, rounded

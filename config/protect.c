@@ -309,16 +309,17 @@ static int check_keys(const struct config_reading *r, struct config *config)
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rule *rule = &config->rules[i];
 		struct config_store *store = &config->stores[rule->store];
-		const char *dot = *store->name ? "s." : "", *engine = config_engine(store);
+		const char *engine = config_engine(store);
+		char group[CONFIG_GROUP_BYTES];
 
 		if (!rule->redis_key)
 			continue;
 		store->keys = true;
 		if (engine)
 			return reading_fail(r, rule->line,
-					    "redis_key is set for %.200s, and the store is not Redis but store%s%s.%s; "
+					    "redis_key is set for %.200s, and the store is not Redis but %s.%s; "
 					    "expected none",
-					    rule->pattern, dot, store->name, engine);
+					    rule->pattern, config_store_group(store, group), engine);
 		if (store->cluster)
 			return reading_fail(
 				r, rule->line,
@@ -326,11 +327,10 @@ static int check_keys(const struct config_reading *r, struct config *config)
 				"cannot use keys of two slots; expected a single server or sentinels",
 				rule->pattern);
 		if (store->shards > 1)
-			return reading_fail(
-				r, rule->line,
-				"redis_key is set for %.200s, and store%s%s has %u shards, whose scripts cannot "
-				"use keys of two; expected a store without shards",
-				rule->pattern, dot, store->name, store->shards);
+			return reading_fail(r, rule->line,
+					    "redis_key is set for %.200s, and %s has %u shards, whose scripts cannot "
+					    "use keys of two; expected a store without shards",
+					    rule->pattern, config_store_group(store, group), store->shards);
 	}
 	return check_twins(r, config, true);
 }

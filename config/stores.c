@@ -34,6 +34,12 @@ size_t stores_find(const struct config *config, const char *name)
 	return i;
 }
 
+const char *config_store_group(const struct config_store *store, char group[CONFIG_GROUP_BYTES])
+{
+	snprintf(group, CONFIG_GROUP_BYTES, "store%s%s", *store->name ? "s." : "", store->name);
+	return group;
+}
+
 static bool stores_is_same_text(const char *a, const char *b)
 {
 	return a && b && strcmp(a, b) == 0;
@@ -60,15 +66,16 @@ static int stores_check(const struct config_reading *r, int line, const struct c
 {
 	const struct config_store *last = &config->stores[config->store_count - 1];
 	unsigned shards = last->shards;
+	char group[CONFIG_GROUP_BYTES];
 
 	for (const struct config_store *s = config->stores; s < last; s++) {
 		shards += s->shards;
 		if (stores_are_one(s, last))
 			return reading_fail(
 				r, line,
-				"stores.%s has the server and database of %s%s, so that one lock would be two; "
+				"stores.%s has the server and database of %s, so that one lock would be two; "
 				"expected a store of its own",
-				last->name, s == config->stores ? "store" : "stores.", s->name);
+				last->name, config_store_group(s, group));
 	}
 	if (shards > CONFIG_MAX_MEMBERS)
 		return reading_fail(r, line, "the stores up to stores.%s have %u shards; expected at most %d in all",
@@ -80,7 +87,7 @@ static int stores_read_named(const struct config_reading *r, config_setting_t *s
 {
 	const char *name = config_setting_name(setting);
 	int line = config_setting_source_line(setting), ret;
-	char prefix[sizeof("stores..") + CONFIG_STORE_BYTES];
+	char prefix[CONFIG_GROUP_BYTES + 1];
 	struct config_reading in = *r;
 	struct config_store *store;
 

@@ -12,7 +12,7 @@ VALID = 'store = { server = "127.0.0.1:6379"; };\nlease = { ttl_ms = 30000; };\n
 
 # Name, what VALID is changed to, the line of the mistake, what is said about it. None: the mistake has no line.
 MISTAKES = [
-    ("unknown setting", ("store =", "colour = 1;\nstore ="), 1, "unknown setting colour; expected one of host, log_level, allow_break, on_event, show_jobs, store, lease"),
+    ("unknown setting", ("store =", "colour = 1;\nstore ="), 1, "unknown setting colour; expected one of host, log_level, allow_break, on_event, show_jobs, store, stores, lease"),
     ("misspelt setting", ("lease =", "leese ="), 2, "unknown setting leese; did you mean lease?"),
     ("misspelt in a group", ("ttl_ms", "tll_ms"), 2, r"unknown setting lease\.tll_ms; did you mean ttl_ms\?"),
     ("unit left out", ("ttl_ms", "ttl"), 2, r"unknown setting lease\.ttl; did you mean ttl_ms\?"),
@@ -69,7 +69,7 @@ def example_rules():
 @pytest.mark.parametrize("at", example_rules())
 def test_each_rule_of_the_example_alone(host, at):
     """No rule has a comma that libconfig 1.5 refuses where it is the last one; if one is added, the line is that of the comma."""
-    lines = text_of(EXAMPLE).splitlines(keepends=True)
+    lines = re.sub(r"(?m)^// (?=stores = |\t|};)", "", text_of(EXAMPLE)).splitlines(keepends=True)  # one rule names a store
     lines[at] = lines[at].replace("// {", "{")
     for end, status in ("\n", {0}), (",\n", {0, 1}):  # libconfig 1.7 allows it
         lines[at] = lines[at].rstrip("\n") + end
@@ -149,6 +149,26 @@ def test_what_is_protected(host, folder):
     # By a link, by a relative path, and with the option.
     done = check(host, link + "/by-link", "--config", host.config)
     assert done.stdout.splitlines()[1] == f"{real}/by-link: protected as {link}/by-link"
+
+
+def test_which_store(host, folder):
+    written(host, f'stores = {{ hot = {{ server = "h"; }}; }};\n'
+                  f'protect = ( {{ path = "{folder}/a"; store = "hot"; at_least_ms = 5000; }}, {{ path = "{folder}/b"; }} );')
+    done = check(host, folder + "/a", folder + "/b")
+    assert done.stdout.splitlines()[1:] == [
+        f"{folder}/a: protected as {folder}/a, in the store hot, one lock in 5 s (at_least_ms)", f"{folder}/b: protected as {folder}/b"]
+    files = json.loads(check(host, "--json", folder + "/a", folder + "/b").stdout)["files"]
+    assert [f.get("store") for f in files] == ["hot", None]
+
+
+def test_each_store_is_looked_at(host, folder):
+    written(host, f'store = {{ server = "rediss://a"; tls_ca = "{folder}/1"; }};\n'
+                  f'stores = {{ hot = {{ server = "rediss://b"; tls_ca = "{folder}/2"; }}; plain = {{ server = "c"; }}; }};')
+    done = check(host)
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"dflock: {host.config}: store.tls_ca {folder}/1") and \
+        second.startswith(f"dflock: {host.config}: stores.hot.tls_ca {folder}/2"), done
 
 
 def test_a_name_that_becomes_too_long(host, folder):

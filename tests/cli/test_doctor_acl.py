@@ -54,6 +54,14 @@ def test_what_a_redis_key_needs():
         '"~a\\\\*\\\\[b\\\\]"', '"&__keyspace@0__:a\\\\*\\\\[b\\\\]"', '"&redisson_lock__channel:{a\\\\*\\\\[b\\\\]}"'}
 
 
+def test_for_each_store():
+    pay, hot = rights('}; stores = { hot = { server = "h"; database = 2; user = "u"; password_file = "/none"; };',
+                      '{ path = "/f"; redis_key = "jobs:f"; store = "hot"; }')
+    assert (pay[2], hot[2]) == ("dflock", "u")
+    assert set(pay) == set(rights()[0])
+    assert set(hot) - set(pay) == {"u", "+select", "+getrange", "+hsetnx", "+type", "+unsubscribe", "~jobs:f", "&__keyspace@2__:jobs:f"}
+
+
 @pytest.mark.parametrize("format", ["string", "redisson"])
 def test_a_redis_key_works_with_exactly_these(redis, host_as_user, format):
     rule = '{ path = "%%s/f"; name = "t/f"; redis_key = "jobs:f"; redis_key_format = "%s"; }' % format

@@ -47,6 +47,18 @@ def test_all_is_well(make_host, redis):
     ]
 
 
+def test_each_store_is_looked_at(host_of, redis, pretend):
+    hot = pretend(role="master", connected_slaves=2)
+    a = host_of(redis, foreground=False)
+    changed(a, "store = {", 'stores = { hot = { server = "%s"; }; gone = { server = "127.0.0.1:1"; };\n'
+                            'zoo = { zookeeper = "127.0.0.1:1/dflock"; }; };\nstore = {' % hot)
+    found = Doctor(a)
+    found.has("ok", r"^store: the store unix:\S+ answers")
+    found.has("ok", "^stores.zoo: the store's engine is ")
+    found.has("warning", f"^stores.hot: {hot} has 2 replicas, and the configuration says replicas = 0; ")
+    found.has("problem", "^stores.gone: 127.0.0.1:1 cannot be asked for its replicas: ")
+
+
 def test_it_starts_a_keeper(make_host):
     a = make_host("a", lease="ttl_ms = 60000;", foreground=False)
     found = Doctor(a)
