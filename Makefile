@@ -147,8 +147,9 @@ ZOOKEEPER_UNIT := $(filter $(BUILD)/unit/test_zookeeper%,$(UNIT))
 $(ZOOKEEPER_UNIT): $(ZOOKEEPER) $(REPLAY)
 $(ZOOKEEPER_UNIT): LIBS += $(LUA_LIBS) $(LIBS_zookeeper)
 $(BUILD)/unit/test_zookeeper_calls: LIBS += -Wl,--wrap=zk_now_us
-$(BUILD)/unit/test_replay: $(REPLAY)
-$(BUILD)/unit/test_replay: LIBS += $(LUA_LIBS)
+REPLAY_UNIT := $(patsubst tests/%.c,$(BUILD)/%,tests/unit/test_replay.c $(shell grep -ls script_calls.h tests/unit/*.c))
+$(REPLAY_UNIT): $(REPLAY)
+$(REPLAY_UNIT): LIBS += $(LUA_LIBS)
 $(BUILD)/cli/status_page.o: cli/status.html
 $(BUILD)/cli/doctor.o: store/postgresql/schema.sql
 $(BUILD)/unit/test_cli $(BUILD)/unit/test_metrics_print: $(CLI)
@@ -214,7 +215,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: vm memcheck check check-beside check-punctual check-alone check-faults check-quick shaky check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
+.PHONY: vm memcheck check check-beside check-punctual check-alone check-faults check-quick rules-mutants shaky check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis sim sim-long sim-mutants model-check model-check-long
 # Not under valgrind: what bereft, bereft_calls, freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at (and seeout, which has no descriptor left), and no openat2(), which refind and takeup need, or pidfd_open(), as net_thread does; and /proc/self/exe, which event starts, is valgrind then; it does not know
 # that statx() takes no path, as recent calls it, and runs one thread at a time, where early
@@ -270,6 +271,8 @@ check-faults: all agents
 check-quick: all agents ## run some tests with processes, of the main job and of each command
 	cd tests && $(LIMITED) -p no:cacheprovider -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) -m "not alone and not punctual and not long" interpose \
 	  cluster/test_flock.py cluster/test_record.py cluster/test_recall.py cluster/test_keeper_dies.py cli/test_status.py cli/test_who.py cli/test_lock.py cli/test_usage.py
+rules-mutants: all agents ## build the product with one mistake in the rules at a time; tests must find each in Redis and outside of it (store/replay/)
+	cd tests && $(LIMITED) -p no:cacheprovider -n $(or $(JOBS),$(shell nproc)) -m rules harness/test_unit_mistakes.py
 # A test is shaky if it fails once in ROUNDS (100) at a load of LOAD (8).
 shaky: all agents ## run T="..." ROUNDS (100) times while LOAD (8) processes compute
 	scripts/shaky.sh $(or $(ROUNDS),100) $(or $(LOAD),8) make -s check T="$(T)"

@@ -41,6 +41,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: needs the machine for itself")
     config.addinivalue_line("markers", "punctual: is about being in time, and leaves the machine to others of its kind")
     config.addinivalue_line("markers", "of_redis(reason): is about Redis itself, and skipped with another engine of the store")
+    config.addinivalue_line("markers", "rules: makes a mistake in the rules of the store")
     config.addinivalue_line("markers", "long: takes so long that it must begin first")
 
 

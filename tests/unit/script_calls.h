@@ -1,9 +1,11 @@
 /*
- * The store's scripts, called one by one on a real server.
+ * The store's scripts, called one by one: on a real server, and in this process as other engines run them (store/replay/), over cells in
+ * memory. A file whose tests are about Redis defines SCRIPTS_OF_REDIS; a single such test begins with OF_REDIS.
  */
 #ifndef DFLOCK_TESTS_UNIT_SCRIPT_CALLS_H
 #define DFLOCK_TESTS_UNIT_SCRIPT_CALLS_H
 
+#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdarg.h>
 
@@ -11,6 +13,7 @@
 #include "store/scripts.h"
 #include "store/words.h"
 #include "tests/unit/redis_server.h"
+#include "tests/unit/replay_memory.h"
 
 #define NAME             "/var/lock/a b.lock"
 #define NAME_OF_ONE_WORD "word" /* for command() */
@@ -19,6 +22,14 @@ static struct redis_server server;
 static redisContext *redis, *listener;
 static char incarnation[STORE_INC_BYTES];
 static bool with_flags = true; /* as for Redis 7; without: as for 6.2 */
+static struct replay *replay;  /* not NULL: the scripts run here */
+static struct memory memory;
+static char queue[64][512]; /* what was published */
+static unsigned queue_first, queued;
+
+#define OF_REDIS                                                                                                       \
+	if (replay)                                                                                                    \
+	return
 
 /* ---- asking ---- */
 
@@ -55,16 +66,90 @@ static inline const char *run(redisContext *c, int argc, const char **argv)
 	return text;
 }
 
+static inline void keep_message(const char *channel, const char *text)
+{
+	snprintf(queue[(queue_first + queued++) % 64], 512, "%s: %s", strrchr(channel, ':') + 1, text);
+	ck_assert_uint_le(queued, 64);
+}
+
+/* script -1: a single command. */
+static inline const char *run_here(int script, int keys, int argc, const char **argv)
+{
+	struct replay_run *run = replay_begin(replay, script, keys, argc, (char *const *)argv);
+	struct timespec t;
+
+	ck_assert_ptr_nonnull(run);
+	clock_gettime(CLOCK_REALTIME, &t);
+	memory.now_us = run->now_us = t.tv_sec * INT64_C(1000000) + t.tv_nsec / 1000;
+	while (replay_step(run) == REPLAY_LOAD)
+		memory_load(&memory, run);
+	ck_assert(memory_commit(&memory, run));
+	for (const struct replay_message *m = run->messages; m; m = m->next)
+		keep_message(m->channel, m->text);
+	const char *text = words(run->answer);
+	replay_end(run);
+	return text;
+}
+
+/* What has a key that fits: its cells go, or it is counted (a key of n fields n times). */
+static inline int keys_here(const char *pattern, bool go)
+{
+	struct memory_cell *cell, *next;
+	int found = 0;
+
+	HASH_ITER (hh, memory.cells, cell, next) {
+		if (!cell->value || fnmatch(pattern, cell->key, 0) != 0)
+			continue;
+		found++;
+		if (go)
+			memory_set(&memory, cell->key, cell->name, NULL, 0);
+	}
+	return found;
+}
+
+/* The words of what hiredis has made of a command; `bytes` gets NULs. */
+static inline const char *command_here(char *bytes)
+{
+	const char *argv[64];
+	int argc = (int)strtol(bytes + 1, &bytes, 10);
+
+	ck_assert_int_le(argc, 64);
+	for (int i = 0; i < argc; i++) {
+		long len = strtol(bytes + 3, &bytes, 10); /* "\r\n$" */
+
+		argv[i] = bytes + 2;
+		bytes += 2 + len;
+	}
+	for (int i = 0; i < argc; i++)
+		((char *)argv[i])[strcspn(argv[i], "\r")] = '\0';
+	if (strcmp(argv[0], "FLUSHALL") == 0 || strcmp(argv[0], "DEL") == 0)
+		return keys_here(argc > 1 ? argv[1] : "*", true) ? "1" : "0";
+	if (strcmp(argv[0], "KEYS") == 0 || strcmp(argv[0], "DBSIZE") == 0)
+		return keys_here(argc > 1 ? argv[1] : "*", false) ? "some" : argc > 1 ? "" : "0";
+	return run_here(-1, 0, argc, argv);
+}
+
 __attribute__((format(printf, 1, 2))) static const char *command(const char *format, ...)
 {
+	char *bytes;
 	va_list args;
+	const char *text;
 
 	va_start(args, format);
-	redisReply *reply = redisvCommand(redis, format, args);
+	int len = redisvFormatCommand(&bytes, format, args);
 	va_end(args);
-	ck_assert_msg(reply != NULL, "%s", redis->errstr);
-	const char *text = words(reply);
-	freeReplyObject(reply);
+	ck_assert_int_gt(len, 0);
+	if (replay) {
+		text = command_here(bytes);
+	} else {
+		redisReply *reply;
+
+		redisAppendFormattedCommand(redis, bytes, (size_t)len);
+		ck_assert_msg(redisGetReply(redis, (void **)&reply) == REDIS_OK, "%s", redis->errstr);
+		text = words(reply);
+		freeReplyObject(reply);
+	}
+	redisFreeCommand(bytes);
 	return text;
 }
 
@@ -94,7 +179,7 @@ static inline const char *call_on(enum script_id id, const char *name, const cha
 	argv[argc++] = incarnation;
 	for (const char *arg = first; arg; arg = va_arg(more, const char *))
 		argv[argc++] = arg;
-	const char *answer = run(redis, argc, argv);
+	const char *answer = replay ? run_here((int)id, atoi(keys), argc - 3, argv + 3) : run(redis, argc, argv);
 	free(text);
 	return answer;
 }
@@ -202,30 +287,27 @@ static inline const char *beat_of(const char *host)
 	return beat;
 }
 
-static char queue[64][512];
-static unsigned first, count;
-
 /* The next published message as "HOST: TEXT", "" if there is none. A marker shows where the messages so far end. */
 static inline const char *heard(void)
 {
 	static char text[512];
-	bool marker = false;
+	bool marker = replay != NULL;
 
-	for (command("PUBLISH dflock:{0}:host:end end"); !marker;) {
+	if (!marker)
+		command("PUBLISH dflock:{0}:host:end end");
+	while (!marker) {
 		redisReply *reply;
 		ck_assert_int_eq(redisGetReply(listener, (void **)&reply), REDIS_OK);
 		marker = strcmp(reply->element[3]->str, "end") == 0;
 		if (!marker)
-			snprintf(queue[(first + count++) % 64], 512, "%s: %s", strrchr(reply->element[2]->str, ':') + 1,
-				 reply->element[3]->str);
-		ck_assert_uint_le(count, 64);
+			keep_message(reply->element[2]->str, reply->element[3]->str);
 		freeReplyObject(reply);
 	}
-	if (count == 0)
+	if (queued == 0)
 		return "";
-	strcpy(text, queue[first]);
-	first = (first + 1) % 64;
-	count--;
+	strcpy(text, queue[queue_first]);
+	queue_first = (queue_first + 1) % 64;
+	queued--;
 	return text;
 }
 
@@ -252,7 +334,7 @@ static inline void connect_and_init(void)
 {
 	redis = redis_server_connect(&server);
 	listener = redis_server_connect(&server);
-	count = 0; /* what an earlier test has left, if one process runs them all */
+	queued = 0; /* what an earlier test has left, if one process runs them all */
 	command("FLUSHALL");
 	freeReplyObject(redisCommand(listener, "PSUBSCRIBE dflock:{0}:host:*"));
 	begin("init");
@@ -287,6 +369,15 @@ static inline void use_no_flags(void) { with_flags = false; }
 FIXTURE_ONCE(start_server, stop_server)
 VARIANT(use_flags)    /* the scripts as Redis 7 gets them */
 VARIANT(use_no_flags) /* as 6.2 does */
+#ifndef SCRIPTS_OF_REDIS
+static inline void use_replay(void)
+{
+	replay = replay_new();
+	ck_assert_ptr_nonnull(replay);
+	strcpy(memory.identity, "a1");
+}
+VARIANT(use_replay) /* as other engines run them */
+#endif
 FIXTURE(connect_and_init, disconnect)
 
 #endif

@@ -45,20 +45,23 @@ static void add_case(Suite *suite, const struct suite_item *only, int round, con
 /* Returns how many have failed. */
 static int run(const struct suite_item *only, int round)
 {
+	const char *only_variant = getenv("SUITE_VARIANT");
 	Suite *suite = suite_create(program_invocation_short_name);
 	SRunner *runner = srunner_create(suite);
 	bool varies = false;
 	int failed;
 
 	for (const struct suite_item *item = items; item; item = item->next)
-		if (item->variant) {
+		if (item->variant && (!only_variant || strcmp(item->name, only_variant) == 0)) {
 			add_case(suite, only, round, item);
 			varies = true;
 		}
-	if (!varies)
+	if (!varies && !only_variant)
 		add_case(suite, only, round, NULL);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
+	if (srunner_ntests_run(runner) == 0)
+		failed = fprintf(stderr, "there is no variant %s\n", only_variant ? only_variant : "");
 	srunner_free(runner);
 	return failed;
 }

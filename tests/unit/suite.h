@@ -26,6 +26,7 @@
 /* A test, something that is done around tests, or a variant of the suite. */
 struct suite_item {
 	int order;         /* in its file, and in the headers that this includes */
+	const char *name;  /* of a variant */
 	const TTest *test; /* or NULL */
 	int rounds;
 	bool once, variant;
@@ -53,12 +54,12 @@ void suite_add(struct suite_item *item);
 #define FIXTURE_ONCE(before, after) SUITE_ITEM(before##_##after, .once = true, .setup = before, .teardown = after)
 
 /* All tests of the file run once for each of its variants, after choose() was called. */
-#define VARIANT(choose) SUITE_ITEM(choose, .variant = true, .setup = choose)
+#define VARIANT(choose) SUITE_ITEM(choose, .name = #choose, .variant = true, .setup = choose)
 
 /*
  * Runs the tests. Returns the exit status. A suite has a main() of its own only if it is also another program; that ends with this.
  * A test may take a minute, or what CK_DEFAULT_TIMEOUT says. With SUITE_FIRST_FAILURE in the environment none begins after one that failed, and with SUITE_ONLY=NAME
- * only this one runs.
+ * only this one runs, with SUITE_VARIANT=NAME only in this variant.
  */
 int suite_run(void);
 

@@ -1,4 +1,5 @@
 /* store/rules: leases that are also the lock of a key (redis_key), beside clients that take the key as their libraries do. */
+#define SCRIPTS_OF_REDIS /* keys of clients */
 #include "tests/unit/script_calls.h"
 
 #define KEY      "jobs:nightly"

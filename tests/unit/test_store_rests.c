@@ -182,5 +182,5 @@ TEST(those_that_are_over_are_removed)
 	}
 	ck_assert_int_lt(atoi(command("HLEN dflock:{0}:rests")), 50);
 	assert_starts(resting(rested("B", 'b', 'x', .ask = "1")), "REST");
-	assert_says(command("TTL dflock:{0}:rests"), "-1");
+	assert_says(command("PTTL dflock:{0}:rests"), "-1");
 }
