@@ -18,8 +18,13 @@
 #include "store/postgresql/postgresql.h"
 
 #define FORMAT "1"
-#define MADE   "run postgresql.sql (dflock.conf(5), POSTGRESQL)"
-#define ANEW   "stop all hosts, drop schema dflock cascade, and " MADE
+
+/* `anew`: there is one, which goes before. */
+static void greet_needs_schema(struct postgresql *p, const char *what, bool anew)
+{
+	store_reject(p->store, "%s: %srun `psql -d %s -v role=%s -f " SCHEMA_INSTALLED "` on the server", what,
+		     anew ? "stop all hosts, drop schema dflock cascade, and " : "", PQdb(p->conn), PQuser(p->conn));
+}
 
 /* A lock that does not come is no reason to wait for as long as others wait for this session's answer. */
 void postgresql_greet(struct postgresql *p)
@@ -85,7 +90,7 @@ static const char *greet_wrong(const struct postgresql *p, const PGresult *resul
 
 	snprintf(pid, sizeof(pid), "%d", PQbackendPID(p->conn));
 	if (PQntuples(result) != 1)
-		return "its function dflock.hello() says nothing: " ANEW;
+		return "its function dflock.hello() says nothing: make the schema anew";
 	if (strcmp(PQgetvalue(result, 0, RECOVERY), "false") != 0)
 		return "it is a standby, which may only be read: set the address of the primary";
 	if (strcmp(PQgetvalue(result, 0, FSYNC), "on") != 0)
@@ -98,6 +103,7 @@ static const char *greet_wrong(const struct postgresql *p, const PGresult *resul
 static bool greet_on_hello(struct postgresql *p, const PGresult *result)
 {
 	const char *wrong = greet_wrong(p, result);
+
 	if (wrong) {
 		store_reject(p->store, "%s", wrong);
 		return false;
@@ -118,11 +124,11 @@ bool postgresql_greeted(struct postgresql *p, enum postgresql_step step, const P
 		return greet_on_hello(p, result);
 	if (step == STEP_SET) {
 		if (PQntuples(result) != 1)
-			store_reject(p->store, "its table dflock.about has not one row: " ANEW);
+			greet_needs_schema(p, "its table dflock.about has not one row", true);
 		else if (atoi(PQgetvalue(result, 0, 0)) > atoi(FORMAT))
 			store_reject(p->store, "its schema is of a newer dflock: install that version on this host");
 		else if (strcmp(PQgetvalue(result, 0, 0), FORMAT) != 0)
-			store_reject(p->store, "its schema is of an older dflock: " ANEW);
+			greet_needs_schema(p, "its schema is of an older dflock", true);
 		else
 			greet_hello(p);
 		return false;
@@ -133,16 +139,10 @@ bool postgresql_greeted(struct postgresql *p, enum postgresql_step step, const P
 
 void postgresql_explain(struct postgresql *p, const PGresult *result)
 {
-	static const char schema[] = "it has half a schema: " ANEW;
 	static const struct {
 		const char *code, *what;
 		bool away; /* it has not answered: it is not reachable */
 	} known[] = {
-		{"42P01", "it has no schema dflock, or half of one: " MADE, false},
-		{"42883", schema, false},
-		{"3F000", "it has no schema dflock: " MADE, false},
-		{"42703", schema, false},
-		{"42804", schema, false},
 		{"42501", "the role lacks a right, which `dflock doctor --acl` prints", false},
 		{"25006", "it may only be read: set the address of the primary, and no default_transaction_read_only",
 		 false},
@@ -153,6 +153,14 @@ void postgresql_explain(struct postgresql *p, const PGresult *result)
 	};
 	const char *code = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
+	if (code && (strcmp(code, "42P01") == 0 || strcmp(code, "3F000") == 0)) {
+		greet_needs_schema(p, "it has no schema dflock, or half of one", false);
+		return;
+	}
+	if (code && (strcmp(code, "42883") == 0 || strcmp(code, "42703") == 0 || strcmp(code, "42804") == 0)) {
+		greet_needs_schema(p, "it has half a schema", true);
+		return;
+	}
 	for (size_t i = 0; code && i < sizeof(known) / sizeof(*known); i++)
 		if (strncmp(code, known[i].code, strlen(known[i].code)) == 0) {
 			postgresql_fail(p, !known[i].away, known[i].what, PQresultErrorMessage(result));

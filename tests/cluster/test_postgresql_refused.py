@@ -8,13 +8,14 @@ from harness.host import CLI
 from harness.nodes import here
 from harness.postgresql import as_user
 
-ANEW = "stop all hosts, drop schema dflock cascade, and run postgresql.sql"
+RUN = "run `psql -d dflock -v role=dflock -f /usr/local/share/dflock/postgresql.sql` on the server"
+ANEW = "stop all hosts, drop schema dflock cascade, and " + RUN
 LACKS = "the role lacks a right, which `dflock doctor --acl` prints"
 # What is wrong (a statement), what the line says, and what mends it (None: the schema is made anew).
 WRONG = {
-    "no schema": ("drop schema dflock cascade", "it has no schema dflock, or half of one: run postgresql.sql", None),
+    "no schema": ("drop schema dflock cascade", "it has no schema dflock, or half of one: " + RUN, None),
     "no function": ("drop function dflock.apply", "it has half a schema: " + ANEW, None),
-    "no table": ("drop table dflock.cell", "it has no schema dflock, or half of one: run postgresql.sql", None),
+    "no table": ("drop table dflock.cell", "it has no schema dflock, or half of one: " + RUN, None),
     "empty about": ("delete from dflock.about", "its table dflock.about has not one row: " + ANEW, None),
     "older": ("update dflock.about set format = 0", "its schema is of an older dflock: " + ANEW, None),
     "newer": ("update dflock.about set format = 1000", "its schema is of a newer dflock: install that version on this host", None),

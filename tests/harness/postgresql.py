@@ -52,9 +52,12 @@ def own(path):
 
 
 class Postgresql:
-    def __init__(self, folder, data=None, forgets=False):
-        """forgets: as a Redis that saves nothing, when it is stopped and started: what comes back is a backup of before all."""
-        self.forgets = forgets
+    def __init__(self, folder, data=None, forgets=False, inside=(), options=()):
+        """
+        forgets: as a Redis that saves nothing, when it is stopped and started: what comes back is a backup of before all. inside, options: what
+        stands before and behind the server's words.
+        """
+        self.forgets, self.inside, self.options = forgets, inside, options
         self.folder = os.path.join(folder, "postgresql")
         os.makedirs(self.folder)
         own(self.folder)
@@ -76,8 +79,8 @@ class Postgresql:
 
     def start(self):
         with open(os.path.join(self.folder, "log"), "ab") as log:
-            self.process = subprocess.Popen(as_user([binary("postgres"), "-D", self.data, "-k", self.folder]), cwd=self.folder,
-                                            stdout=log, stderr=log)
+            words = as_user([binary("postgres"), "-D", self.data, "-k", self.folder, *self.options])
+            self.process = subprocess.Popen([*self.inside, *words], cwd=self.folder, stdout=log, stderr=log)
         wait_until(self.answers, "PostgreSQL answers", 30)
 
     def answers(self):

@@ -13,7 +13,7 @@ import time
 
 import stamps
 from harness import wait_until
-from setting import HOSTS, LOCKS, Server
+from setting import HOSTS, LOCKS
 
 AT_ONCE = 3
 QUIET_TTLS = 3  # for which the store does not lose its memory once more: else no host would make progress
@@ -253,7 +253,7 @@ class Nemesis:
             ("parent killed, and one of the next two", {"keeper " + a}, self.parent_killed(a, both=True)),
             *(("lock broken", set(), self.broken()) for _ in range(4)),
             ("host cut, and given up", {"net " + a, "operator"}, self.given_up(a)),
-        ] + (self.store_cards() if self.stage.kind is Server else self.servers_cards())
+        ] + (self.store_cards() if len(self.stage.machines) == 1 else self.servers_cards())
 
     def store_cards(self):
         return [

@@ -1,5 +1,5 @@
 """
-The machines of a fault run: five hosts and a redis-server, or three and sentinels, or a Redis Cluster, each in a network namespace
+The machines of a fault run: five hosts and a redis-server, or three and sentinels, or a Redis Cluster, or a PostgreSQL, each in a network namespace
 of its own, on each host three workers, and all that they leave behind to be judged.
 
 The namespaces share pids and files. So a host is a keeper with a runtime directory of its own, and lock files that are
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 import stamps
-from harness import BUILD, Cluster, Deadline, Host, Network, Nodes, Redis, Views, wait_until
+from harness import BUILD, Cluster, Deadline, Host, Network, Nodes, Postgresql, Redis, Views, wait_until
 from harness.host import CLI
 from harness.nodes import MASTER, Place
 
@@ -70,6 +70,45 @@ class Server(Redis):
             shutil.rmtree(self.disk)
         if what == "old":
             shutil.copytree(self.old, self.disk)
+        self.start()
+
+
+class Database(Postgresql):
+    """The same with PostgreSQL."""
+
+    machines, ttl_s, words = ["store"], 3, "1 PostgreSQL"
+
+    def __init__(self, folder, network):
+        os.mkdir(folder)
+        os.chmod(os.path.dirname(folder), 0o711)  # the server is another user's
+        self.address = network.addresses["store"]
+        super().__init__(folder, inside=network.inside("store"), options=["-c", "listen_addresses=" + self.address])
+        self.old = os.path.join(folder, "old")
+        self.remember()
+
+    def settings(self):
+        return f'postgresql = "host={self.address} dbname=dflock user=dflock";'
+
+    def restore(self):
+        super().restore()
+        with open(os.path.join(self.data, "pg_hba.conf"), "a") as f:
+            f.write("host all all 10.0.0.0/8 trust\n")
+
+    def remember(self):
+        """As its disk would be after a loss of power."""
+        self.process.send_signal(signal.SIGSTOP)  # then it starts no more
+        self.signal(signal.SIGSTOP)
+        shutil.rmtree(self.old, ignore_errors=True)
+        subprocess.run(["cp", "-a", self.data, self.old], check=True)
+        self.signal(signal.SIGCONT)
+
+    def start_as(self, what):
+        self.stop()
+        if what == "empty":
+            self.restore()
+        elif what == "old":
+            shutil.rmtree(self.data)
+            subprocess.run(["cp", "-a", self.old, self.data], check=True)
         self.start()
 
 
@@ -160,7 +199,7 @@ class Stage:
             rules = '{ path = "%s/f1"; name = "f1"; kill_after_ms = ' + str(1000 * LIMIT_S) + '; }, ' \
                 '{ tree = "%s"; name = "t"; }, { tree = "' + self.view(name) + '"; name = "v"; }'
             lease = LEASE % (1000 * self.ttl_s, 1000 * self.ttl_s // 3, self.on_lost)
-            host = Host(self.store.settings, name, self.folder, rules=rules, store=STORE, lease=lease, debug=True, times=True,
+            host = Host(self.store if isinstance(self.store, Postgresql) else self.store.settings, name, self.folder, rules=rules, store=STORE, lease=lease, debug=True, times=True,
                         top="allow_break = true;", inside=self.network.inside(name))
             self.hosts.append(host)
             for lock in ("f0", "f1", "r0"):

@@ -1,6 +1,6 @@
 """
 The fault run: 5 hosts, each in its own network namespace, and a nemesis. DFLOCK_NEMESIS_SECONDS (`make nemesis`: half an
-hour for each kind of store) is how long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
+hour for each kind of store; DFLOCK_TEST_STORE=postgresql: with a PostgreSQL) is how long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
 
 The two runs that must go wrong are the same with a safeguard taken away, until the checker has found it out; half of
 the faults are those that it is there for.
@@ -11,13 +11,14 @@ import random
 import pytest
 import stamps
 from run import run
-from setting import Clustered, Server, Servers
+from setting import Clustered, Database, Server, Servers
 
 SECONDS = float(os.environ.get("DFLOCK_NEMESIS_SECONDS", "60"))
 SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randrange(1 << 20))))
+STORES = {"redis": [Server, Servers, Clustered], "postgresql": [Database]}[os.environ.get("DFLOCK_TEST_STORE", "redis")]
 
 
-@pytest.mark.parametrize("store", [Server, Servers, Clustered])
+@pytest.mark.parametrize("store", STORES)
 def test_never_two_holders_whatever_breaks(folder, store):
     wrong, report = run(folder, SEED, SECONDS, store=store)
     report.write(store.__name__.lower(), wrong)
@@ -35,7 +36,7 @@ def overlap(stage):
     ("warn", {"on_lost": "warn", "often": ["host cut", "host cut, to the store"]}),
     ("no grace", {"grace": False, "often": ["store flushed"]})])
 def test_without_a_safeguard_it_goes_wrong(folder, name, options):
-    wrong, report = run(folder, SEED, 120, until=overlap, **options)
+    wrong, report = run(folder, SEED, 120, until=overlap, store=STORES[0], **options)
     report.write(name.replace(" ", "-"), wrong)
     assert any(line.startswith("overlap") for line in wrong), "the run above shows nothing"
 
