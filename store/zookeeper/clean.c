@@ -115,22 +115,27 @@ static void zk_on_clean_mail(struct zk_call *call, int rc, const struct String_v
 	zk_clean_on(call->zk);
 }
 
-/* False: it has a cell, or somebody else wrote it. */
-static bool zk_is_empty(struct zk_clean *clean, enum zk_kind kind, const char *data, int len)
+/* False: it has a cell whose time is not over, or somebody else wrote it. */
+static bool zk_is_empty(const struct zookeeper *zk, enum zk_kind kind, const char *data, int len)
 {
 	uint64_t fence = 0;
+	int64_t till_ms = 0;
 	struct zk_reader r;
 	int more = -1;
 
 	for (bool good = zk_read_begin(&r, data, len); good && (more = zk_read(&r)) > 0;) {
-		if (kind != ZK_LOCK || (strcmp(r.tag, "fence") != 0 && strcmp(r.tag, "mark") != 0))
+		bool is_fence = kind == ZK_LOCK && strcmp(r.tag, "fence") == 0;
+
+		if (!is_fence && kind != ZK_TEXT && (kind != ZK_LOCK || strcmp(r.tag, "mark") != 0))
 			return false;
-		if (strcmp(r.tag, "fence") == 0)
+		if (is_fence)
 			fence = strtoull(r.value, NULL, 10);
+		if (kind == ZK_TEXT && strcmp(r.tag, "till") == 0)
+			till_ms = strtoll(r.value, NULL, 10);
 	}
-	if (more == 0 && fence > clean->fence)
-		clean->fence = fence; /* mutant: zk-clean-fence */
-	return more == 0;
+	if (more == 0 && fence > zk->clean->fence)
+		zk->clean->fence = fence; /* mutant: zk-clean-fence */
+	return more == 0 && till_ms < zk_now_us(zk) / 1000;
 }
 
 /* The mailbox of a host that is not there: it goes, with what is in it. A host that has just come back finds that out. */
@@ -141,7 +146,7 @@ static void zk_on_clean_host(struct zk_call *call, int rc, const char *data, int
 	char *name = zk_decode(strrchr(call->path, '/') + 1), *path;
 
 	(void)stat;
-	if (name && (rc == ZNONODE || (rc == ZOK && zk_is_empty(zk->clean, ZK_HOST, data, len)))) {
+	if (name && (rc == ZNONODE || (rc == ZOK && zk_is_empty(zk, ZK_HOST, data, len)))) {
 		mail = zk_call(zk, NULL);
 		mail->on_names = zk_on_clean_mail;
 		path = zk_path(zk->root, ZK_MAILBOX, name);
@@ -173,7 +178,7 @@ static void zk_on_clean_node(struct zk_call *call, int rc, const char *data, int
 
 	if (name && old && call->kind == ZK_MAILBOX) {
 		zk_clean_mailbox(zk, name);
-	} else if (name && old && zk_is_empty(clean, call->kind, data, len)) {
+	} else if (name && old && zk_is_empty(zk, call->kind, data, len)) {
 		zk_op_delete(clean->multi, store_need(strdup(call->path)), stat->version);
 		if (call->kind == ZK_LOCK)
 			zk_op_delete(clean->multi, zk_path(zk->root, ZK_NAME, name), -1);

@@ -77,7 +77,12 @@ static void zk_mark(const struct zookeeper *zk, struct zk_query *zq)
 	HASH_ITER (hh, zq->nodes, node, more) {
 		bool listed = zq->lists[node->kind].asked;
 
-		node->read = node->loaded && (node->read || listed || (node->kind == ZK_STORE && zq->q.script >= 0));
+		/* Of all locks there may be too many: the list's own version stands for them (zk_add_written). All rules are for people. */
+		if (listed && node->kind != ZK_HOST)
+			node->read = false;
+		else
+			node->read =
+				node->loaded && (node->read || listed || (node->kind == ZK_STORE && zq->q.script >= 0));
 	}
 }
 
@@ -188,19 +193,19 @@ static void zk_add_written(struct zookeeper *zk, const struct zk_query *zq, cons
 	size_t len;
 	bool any = zk_content(zq, node, &data, &len);
 
-	if (node->there) {
-		zk_op_set(call, store_need(strdup(node->path)), data, len, node->version);
-		zk_add_mark(zk, zq, node, call);
-	} else if (any) {
-		zk_op_create(call, store_need(strdup(node->path)), data, len, 0);
-		zk_add_mark(zk, zq, node, call);
-		/* In grace a host may have listed the locks, to find that there are none (store.lua, new). */
-		if (node->kind == ZK_LOCK && !(store && store->open))
-			zk_op_set(call, zk_path(zk->root, ZK_LOCK, NULL), NULL, 0, -1);
-	} else {
+	if (!node->there && !any) {
 		free(data);
 		zk_add_absent(node, call);
+		return;
 	}
+	if (node->there)
+		zk_op_set(call, store_need(strdup(node->path)), data, len, node->version);
+	else
+		zk_op_create(call, store_need(strdup(node->path)), data, len, 0);
+	zk_add_mark(zk, zq, node, call);
+	/* In grace a host may have loaded all locks, to find that there are none (store.lua, new). */
+	if (node->kind == ZK_LOCK && !(store && store->open)) /* mutant: zk-all */
+		zk_op_set(call, zk_path(zk->root, ZK_LOCK, NULL), NULL, 0, -1);
 }
 
 static void zk_add_messages(struct zookeeper *zk, const struct zk_query *zq, struct zk_call *call)

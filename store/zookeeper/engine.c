@@ -309,13 +309,13 @@ static void zk_nothing(struct store *s)
 /* The client itself asks a server that is silent. */
 static void zk_check(struct store *s)
 {
-	static const enum zk_kind kinds[] = {ZK_LOCK, ZK_HOST, ZK_MAILBOX};
+	static const enum zk_kind kinds[] = {ZK_LOCK, ZK_HOST, ZK_MAILBOX, ZK_RULE, ZK_TEXT};
 	struct zookeeper *zk = zk_of(s);
 
 	if (uv_hrtime() < zk->clean_ns)
 		return;
 	zk->clean_ns = uv_hrtime() + CLEAN_EVERY_NS;
-	zk_clean(zk, kinds[zk->clean_turn++ % 3], CLEAN_OLDER_MS);
+	zk_clean(zk, kinds[zk->clean_turn++ % 5], CLEAN_OLDER_MS);
 }
 
 ENGINE_SHOWN const struct engine dflock_engine = {

@@ -261,7 +261,8 @@ bool zk_commit(struct zookeeper *zk, struct zk_query *zq, struct zk_call *call);
 
 /* ---- clean.c ---- */
 
-/* Removes some of the nodes of a kind (LOCK, HOST, MAILBOX) that have had nothing for so long; of mailboxes, whose host has had nothing. */
+/* Removes some of the nodes of a kind (LOCK, HOST, MAILBOX, RULE, TEXT) that have had nothing for so long; of mailboxes, whose host has had
+ * nothing. */
 void zk_clean(struct zookeeper *zk, enum zk_kind kind, int64_t older_ms);
 /* The connection has ended. */
 void zk_clean_stop(struct zookeeper *zk);

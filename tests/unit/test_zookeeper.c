@@ -38,11 +38,11 @@ TEST_EACH(nodes_that_have_nothing_go_meanwhile, ROWS(races))
 
 static void clean_all(int64_t older_ms)
 {
-	static const enum zk_kind kinds[] = {ZK_LOCK, ZK_HOST, ZK_MAILBOX};
+	static const enum zk_kind kinds[] = {ZK_LOCK, ZK_HOST, ZK_MAILBOX, ZK_RULE, ZK_TEXT};
 	struct zookeeper *zk = a.store->at;
 
-	for (unsigned i = 0; i < 9; i++) {
-		zk_clean(zk, kinds[i % 3], older_ms);
+	for (unsigned i = 0; i < 15; i++) {
+		zk_clean(zk, kinds[i % 5], older_ms);
 		wait_until(!zk->clean);
 	}
 }
@@ -72,6 +72,70 @@ TEST(nodes_that_have_nothing_go)
 	ck_assert_uint_eq(names_in("/messages"), 1);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = "lock 7"), STORE_OK);
 	ck_assert_uint_gt(answer.reply.fence, fence);
+}
+
+/* ---- very many names ---- */
+
+#define MANY_NAMES 8500
+
+/* As locks that nobody has any more. */
+static void make_names(void)
+{
+	static char paths[500][64];
+	static zoo_op_t ops[500];
+	static zoo_op_result_t results[500];
+
+	for (int i = 0; i < MANY_NAMES; i++) {
+		snprintf(paths[i % 500], sizeof(paths[0]), "%s/locks/lock %d", path, i);
+		zoo_create_op_init(&ops[i % 500], paths[i % 500], "dflock 1\nfence 1\n7\n", 19, &ZOO_OPEN_ACL_UNSAFE, 0,
+				   NULL, 0);
+		if (i % 500 == 499)
+			ck_assert_int_eq(other_call(zoo_amulti(other, 500, ops, results, other_on_void, NULL)), ZOK);
+	}
+}
+
+TEST_EACH(all_names_are_looked_at, 2)
+{
+	struct store_acquire w = want(1, WIRE_EXCLUSIVE);
+	struct asked opened = {.answers = 0};
+
+	start(&a, "host-a");
+	start(&b, "host-b");
+	wait_until(a.ups == 1 && b.ups == 1);
+	struct zookeeper *zk = a.store->at;
+	make_names();
+	store_open(a.store, STORE_OPEN_NEW, "", on_answer, &opened);
+	wait_until(zk->first && zk->first->lists[ZK_LOCK].loaded);
+	if (_i) { /* while they are loaded a lease is put back, of a name that is there */
+		assert_ok(store_reclaim(b.store, "lock 7", w.file, w.token, 5, &w.range, NULL, on_answer, &answer));
+		ck_assert_uint_eq(opened.answers, 0);
+	}
+	wait_longer_until(opened.answers > 0);
+	ck_assert_msg(opened.reply.status == (_i ? STORE_ERROR : STORE_OK), "%s", opened.error);
+	ck_assert(!_i || strstr(opened.error, "leases of 1 lock (lock 7 of host-b)"));
+}
+
+/* Rules are for people: their nodes go when their time is over. */
+TEST(texts_of_rules_go)
+{
+	static const char *const folders[] = {"/texts", "/rules"};
+	static const int64_t keeps_ms[] = {1, 60000};
+	struct store_posting posting = {.digest = "0123456789abcdef", .text = "x"};
+
+	start_both();
+	for (int i = 0; i < 2; i++) {
+		posting.place = i ? "q" : "p";
+		posting.keep_ms = keeps_ms[i];
+		assert_ok(store_post_rules(a.store, &posting, on_answer, &answer));
+		posting.digest = "1123456789abcdef";
+	}
+	ck_assert_uint_eq(names_in(folders[0]), 2);
+	wait_until((clean_all(0), names_in(folders[0])) ==
+		   1);              /* a host's clock is behind for as long as an answer takes */
+	for (int i = 0; i < 2; i++) /* each looks at the places of others, too */
+		assert_ok(store_post_rules(a.store, &posting, on_answer, &answer));
+	wait_until((clean_all(0), names_in(folders[1])) == 1);
+	ck_assert_uint_eq(names_in(folders[0]), 1);
 }
 
 static void kill_the_leader(unsigned n)
