@@ -185,11 +185,6 @@ bool config_follows(const struct config *old, const struct config *fresh, char *
 
 /* --- what cannot change while leases are held: where they are recorded, and for how long they stand --- */
 
-static bool follow_same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 /* All but the passwords. The caller frees it; NULL: no memory left. */
 static char *follow_server_text(const struct config_store *c)
 {
@@ -216,17 +211,16 @@ static bool same_server(const struct config_store *a, const struct config_store 
 
 	free(one);
 	free(other);
-	return same && follow_same_text(a->password, b->password) &&
-	       follow_same_text(a->sentinel_password, b->sentinel_password);
+	return same && stores_same_text(a->password, b->password) &&
+	       stores_same_text(a->sentinel_password, b->sentinel_password);
 }
 
 bool config_same_store(const struct config *a, const struct config *b)
 {
-	if (a->store_count != b->store_count)
-		return false;
-	for (size_t i = 0; i < a->store_count; i++)
-		if (!same_server(&a->stores[i], &b->stores[i]))
-			return false;
-	return a->lease.ttl_ms == b->lease.ttl_ms && a->lease.sweep_ms == b->lease.sweep_ms &&
-	       follow_same_text(a->host, b->host);
+	bool same = a->store_count == b->store_count;
+
+	for (size_t i = 0; same && i < a->store_count; i++)
+		same = same_server(&a->stores[i], &b->stores[i]);
+	return same && a->lease.ttl_ms == b->lease.ttl_ms && a->lease.sweep_ms == b->lease.sweep_ms &&
+	       stores_same_text(a->host, b->host);
 }

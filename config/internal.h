@@ -104,8 +104,8 @@ int stores_read(const struct config_reading *r, config_setting_t *group, config_
 		struct config *config);
 /* One more store of this name, which the caller keeps, with nothing else in it. NULL: no memory left. */
 struct config_store *stores_add(struct config *config, const char *name);
-/* May a store have this name? Pure. */
-bool stores_is_name(const char *name);
+/* Each may be NULL, which only NULL is the same as. Pure. */
+bool stores_same_text(const char *a, const char *b);
 /* The index of the store of this name; config->store_count: there is none. Pure. */
 size_t stores_find(const struct config *config, const char *name);
 /* Frees the stores, also if a function above failed. */

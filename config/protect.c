@@ -215,22 +215,6 @@ static int read_place(const struct config_reading *r, config_setting_t *group, c
 			    rule->kind == PAGE_RULE_GLOB ? fixed_part(as_written) : strlen(as_written), values->name);
 }
 
-/* `name` NULL: the default store. */
-static int read_store(const struct config_reading *r, int line, const struct config *config, const char *name,
-		      struct rule *rule)
-{
-	char known[256] = "";
-	size_t used = 0;
-
-	rule->store = name ? (unsigned)stores_find(config, name) : 0;
-	if (rule->store < config->store_count)
-		return 0;
-	for (size_t i = 1; i < config->store_count && used < sizeof(known); i++)
-		used += (size_t)snprintf(known + used, sizeof(known) - used, " %s", config->stores[i].name);
-	return reading_fail(r, line, "store is \"%.80s\"; expected the name of one in stores:%s", name,
-			    used ? known : " there is none");
-}
-
 static int read_rule(const struct config_reading *r, config_setting_t *group, const struct config *config,
 		     struct rule *rule)
 {
@@ -243,8 +227,11 @@ static int read_rule(const struct config_reading *r, config_setting_t *group, co
 				    "expected groups such as { path = \"/...\"; } in protect");
 	ret = settings_read(r, group, "", config_rule_rows, &values);
 	*rule = values.rule;
-	if (ret == 0)
-		ret = read_store(r, settings_line(group, "store"), config, values.store, rule);
+	if (ret == 0 && values.store)
+		rule->store = (unsigned)stores_find(config, values.store);
+	if (ret == 0 && rule->store >= config->store_count)
+		ret = reading_fail(r, settings_line(group, "store"), "store is \"%.80s\"; expected a name in stores",
+				   values.store);
 	if (ret == 0)
 		ret = check_hold_limits(r, group, rule);
 	if (ret == 0)
@@ -309,28 +296,18 @@ static int check_keys(const struct config_reading *r, struct config *config)
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rule *rule = &config->rules[i];
 		struct config_store *store = &config->stores[rule->store];
-		const char *engine = config_engine(store);
+		const char *wrong = config_engine(store) ? "not Redis"
+				    : store->cluster     ? "a Redis Cluster, whose scripts cannot use keys of two slots"
+				    : store->shards > 1  ? "in shards, whose scripts cannot use keys of two"
+							 : NULL;
 		char group[CONFIG_GROUP_BYTES];
 
-		if (!rule->redis_key)
-			continue;
-		store->keys = true;
-		if (engine)
+		store->keys = store->keys || rule->redis_key;
+		if (rule->redis_key && wrong)
 			return reading_fail(r, rule->line,
-					    "redis_key is set for %.200s, and the store is not Redis but %s.%s; "
-					    "expected none",
-					    rule->pattern, config_store_group(store, group), engine);
-		if (store->cluster)
-			return reading_fail(
-				r, rule->line,
-				"redis_key is set for %.200s, and the store is a Redis Cluster, whose scripts "
-				"cannot use keys of two slots; expected a single server or sentinels",
-				rule->pattern);
-		if (store->shards > 1)
-			return reading_fail(r, rule->line,
-					    "redis_key is set for %.200s, and %s has %u shards, whose scripts cannot "
-					    "use keys of two; expected a store without shards",
-					    rule->pattern, config_store_group(store, group), store->shards);
+					    "redis_key is set for %.200s, and %s is %s; expected a single server or "
+					    "sentinels, without shards",
+					    rule->pattern, config_store_group(store, group), wrong);
 	}
 	return check_twins(r, config, true);
 }

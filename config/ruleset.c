@@ -95,21 +95,11 @@ static bool ruleset_is_key(const char *key)
 	return (strncmp(key, "string ", 7) == 0 && key[7]) || (strncmp(key, "redisson ", 9) == 0 && key[9]);
 }
 
-/* `name` lives as long as the configuration. NULL: the default. */
-static int ruleset_read_store(const char *name, struct config *config, struct rule *rule)
-{
-	rule->store = name ? (unsigned)stores_find(config, name) : 0;
-	if (name && (!stores_is_name(name) || rule->store >= CONFIG_MAX_MEMBERS))
-		return -EINVAL;
-	return rule->store < config->store_count || stores_add(config, name) ? 0 : -ENOMEM;
-}
-
 /* `line` changes, and lives as long as the configuration. */
 static int ruleset_read_rule(char *line, struct config *config, struct rule *rule)
 {
 	char *words[6], *end;
 	size_t k = 0;
-	int ret;
 
 	for (size_t i = 0; i < 6; i++)
 		words[i] = strsep(&line, "\t");
@@ -122,9 +112,11 @@ static int ruleset_read_rule(char *line, struct config *config, struct rule *rul
 	rule->fixed_len = strtoul(words[1], &end, 10);
 	if (k == RULESET_KINDS || *end || !ruleset_is_sound(rule, words[2]))
 		return -EINVAL;
-	ret = ruleset_read_store(words[5], config, rule);
-	if (ret < 0)
-		return ret;
+	rule->store = words[5] ? (unsigned)stores_find(config, words[5]) : 0;
+	if (rule->store >= CONFIG_MAX_MEMBERS)
+		return -EINVAL;
+	if (rule->store >= config->store_count && !stores_add(config, words[5]))
+		return -ENOMEM;
 	rule->pattern = strdup(words[2]);
 	rule->name = strdup(words[3]);
 	rule->redis_key = *words[4] ? strdup(words[4]) : NULL;
@@ -152,22 +144,15 @@ static int ruleset_read(char *text, struct config *config)
 
 int ruleset_parse(const char *text, size_t len, struct config **out)
 {
-	char *copy;
 	int ret;
 
 	*out = NULL;
 	if (len >= RULESET_BYTES || memchr(text, '\0', len))
 		return -EINVAL;
-	copy = strndup(text, len);
 	*out = calloc(1, sizeof(**out));
-	if (!copy || !*out) {
-		free(copy);
-		free(*out);
-		*out = NULL;
-		return -ENOMEM;
-	}
-	(*out)->text = copy; /* which the names of the stores are in */
-	ret = ruleset_read(copy, *out);
+	if (*out)
+		(*out)->text = strndup(text, len); /* which the names of the stores are in */
+	ret = *out && (*out)->text ? ruleset_read((*out)->text, *out) : -ENOMEM;
 	if (ret == 0)
 		return 0;
 	config_free(*out);

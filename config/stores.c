@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-
-bool stores_is_name(const char *name)
-{
-	return *name && strlen(name) < CONFIG_STORE_BYTES && !name[strspn(name, NAME_CHARS)];
-}
-
 struct config_store *stores_add(struct config *config, const char *name)
 {
 	struct config_store *stores = reallocarray(config->stores, config->store_count + 1, sizeof(*config->stores));
@@ -40,25 +33,22 @@ const char *config_store_group(const struct config_store *store, char group[CONF
 	return group;
 }
 
-static bool stores_is_same_text(const char *a, const char *b)
+bool stores_same_text(const char *a, const char *b)
 {
-	return a && b && strcmp(a, b) == 0;
+	return a == b || (a && b && strcmp(a, b) == 0);
 }
 
 /* Is it one server, with the same database, as far as the settings say? Nodes and sentinels: one of them is enough. */
 static bool stores_are_one(const struct config_store *a, const struct config_store *b)
 {
-	if (config_engine(a) || config_engine(b))
-		return stores_is_same_text(a->postgresql, b->postgresql) ||
-		       stores_is_same_text(a->zookeeper, b->zookeeper);
-	if (a->database != b->database || a->cluster != b->cluster || !a->master != !b->master ||
-	    (a->master && strcmp(a->master, b->master) != 0))
-		return false;
+	bool listed = a->sentinel_count == 0;
+
 	for (size_t i = 0; i < a->sentinel_count; i++)
-		if (server_is_listed(b, &a->sentinels[i]))
-			return true;
-	return stores_is_same_text(a->socket, b->socket) ||
-	       (stores_is_same_text(a->address.host, b->address.host) && a->address.port == b->address.port);
+		listed = listed || server_is_listed(b, &a->sentinels[i]);
+	return listed && stores_same_text(a->master, b->master) && a->database == b->database &&
+	       stores_same_text(a->postgresql, b->postgresql) && stores_same_text(a->zookeeper, b->zookeeper) &&
+	       stores_same_text(a->socket, b->socket) && stores_same_text(a->address.host, b->address.host) &&
+	       a->address.port == b->address.port;
 }
 
 /* The last store, beside those before it. */
@@ -91,7 +81,7 @@ static int stores_read_named(const struct config_reading *r, config_setting_t *s
 	struct config_reading in = *r;
 	struct config_store *store;
 
-	if (!stores_is_name(name))
+	if (strlen(name) >= CONFIG_STORE_BYTES || strchr(name, '*')) /* which libconfig allows, and no other */
 		return reading_fail(r, line, "stores has \"%.80s\"; expected 1 to %d letters, digits, '-' and '_'",
 				    name, CONFIG_STORE_BYTES - 1);
 	if (!config_setting_is_group(setting))

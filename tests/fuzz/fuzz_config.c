@@ -31,12 +31,20 @@ static void ask(const struct config *config)
 	char name[LOCK_NAME_BYTES];
 
 	check(config->path[0] == '/' && *config->host, "half a configuration");
-	check(!config->stores[0].address.host + !config->stores[0].socket + !config->stores[0].sentinel_count == 2,
-	      "no server, or two");
+	for (size_t i = 0; i < config->store_count; i++) {
+		const struct config_store *store = &config->stores[i];
+
+		check(!store->address.host + !store->socket + !store->sentinel_count + !config_engine(store) == 3,
+		      "no server, or two");
+		check(store->shards >= 1 && !*store->name == !i && strlen(store->name) < CONFIG_STORE_BYTES,
+		      "a bad store");
+	}
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rule *rule = &config->rules[i];
 
-		check(rule->pattern[0] == '/' && strlen(rule->name) < LOCK_NAME_BYTES, "a bad rule");
+		check(rule->pattern[0] == '/' && strlen(rule->name) < LOCK_NAME_BYTES &&
+			      rule->store < config->store_count,
+		      "a bad rule");
 		/* A file that is called as the pattern is; with room at its end for what a tree lacks. */
 		if (config_lock_name(config, rule->pattern, name) == 0)
 			check(strnlen(name, sizeof(name)) < sizeof(name), "a lock name without end");

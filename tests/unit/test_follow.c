@@ -138,7 +138,7 @@ TEST_EACH(rules_changed, ROWS(changes))
 	config_free(fresh);
 }
 
-/* A configuration that is taken over gives every path the name that it had: small random lists, all short paths. */
+/* A configuration that is taken over gives every path the name and store that it had: small random lists, all short paths. */
 TEST(what_follows_keeps_all_names)
 {
 	static const char *const kinds[][2] = {{"path", ""}, {"tree", ""}, {"path", "*"}, {"path", "/*"}};
@@ -150,6 +150,7 @@ TEST(what_follows_keeps_all_names)
 					    "/ab",    "/a/aa",  "/b/ab",  "/b/a/b/b", "/a/a/b/a", "/a/b/a/b", "/bb"};
 	unsigned seed = 7, taken = 0, waits = 0;
 	char rules[5][160], lists[2][1024];
+	static const char *const stores[] = {"", "", "", "store = \"s\";"};
 
 	for (int round = 0; round < suite_rounds(4000); round++) {
 		size_t count = 1 + rand_r(&seed) % 3, more = rand_r(&seed) % 3;
@@ -158,8 +159,8 @@ TEST(what_follows_keeps_all_names)
 		for (size_t i = 0; i < count + more; i++) {
 			const char *const *kind = kinds[rand_r(&seed) % 4];
 
-			snprintf(rules[i], sizeof(rules[i]), "{ %s = \"/%s%s\"; %s }", kind[0], dirs[rand_r(&seed) % 6],
-				 kind[1], names[rand_r(&seed) % 5]);
+			snprintf(rules[i], sizeof(rules[i]), "{ %s = \"/%s%s\"; %s %s }", kind[0],
+				 dirs[rand_r(&seed) % 6], kind[1], names[rand_r(&seed) % 5], stores[rand_r(&seed) % 4]);
 		}
 		lists[0][0] = lists[1][0] = '\0';
 		for (size_t i = 0; i < count; i++)
@@ -175,7 +176,8 @@ TEST(what_follows_keeps_all_names)
 		for (int i = 0; i < 2; i++) {
 			char text[1200];
 
-			snprintf(text, sizeof(text), "protect = ( %s );", lists[i]);
+			snprintf(text, sizeof(text), "stores = { s = { server = \"s\"; }; }; protect = ( %s );",
+				 lists[i]);
 			write_config(text);
 			(void)!config_load(file, i ? &fresh : &old, why, sizeof(why)); /* twins are refused */
 		}
@@ -185,7 +187,9 @@ TEST(what_follows_keeps_all_names)
 
 				if (config_lock_name(old, paths[i], before) < 0)
 					continue;
-				ck_assert_msg(config_lock_name(fresh, paths[i], now) == 0 && !strcmp(before, now),
+				ck_assert_msg(config_lock_name(fresh, paths[i], now) == 0 && !strcmp(before, now) &&
+						      config_rule(old, paths[i])->store ==
+							      config_rule(fresh, paths[i])->store,
 					      "%s: (%s) to (%s)", paths[i], lists[0], lists[1]);
 			}
 			taken++;
