@@ -99,6 +99,7 @@ TEST(what_is_read)
 	read_ok(TWO("server = \"x\"; database = 1;", "server = \"x\"; database = 2;"));
 	read_ok(TWO("server = \"x\";", "server = \"x:6380\";"));
 	read_ok(TWO("postgresql = \"dbname=d\";", "zookeeper = \"z/d\";"));
+	read_ok(TWO("cluster = ( \"x\" ); replicas = 1;", "cluster = ( \"y\" ); replicas = 1;"));
 	read_ok(TWO("sentinels = ( \"x\" ); master = \"m\"; replicas = 1;",
 		    "sentinels = ( \"x\" ); master = \"n\"; replicas = 1;"));
 }
