@@ -130,7 +130,8 @@ TEST(of_rules)
 		      "{ path = \"/g/*.l\"; name = \"g\"; store = \"Hot-2\"; },\n"
 		      "{ tree = \"/g\"; },\n"
 		      "{ tree = \"/t\"; store = \"pay_1\"; },\n"
-		      "{ path = \"/k\"; name = \"n1\"; redis_key = \"k\"; } );");
+		      "{ path = \"/k\"; name = \"n1\"; redis_key = \"k\"; },\n"
+		      "{ path = \"/t/k\"; redis_key = \"l\"; } );");
 	ck_assert_uint_eq(config_rule(config, "/one")->store, 1);
 	ck_assert_uint_eq(config_rule_for(config, "/g/x.l").store, 2);
 	ck_assert_uint_eq(config_rule_for(config, "/other").store, 0);
@@ -146,6 +147,7 @@ TEST(of_rules)
 	ck_assert_str_eq(config_redis_key_of(config, "n1"), "string k");
 	ck_assert_ptr_null(config_redis_key_of(config, "/t/x"));
 	ck_assert_ptr_null(config_redis_key_of(config, "n1/x"));
+	ck_assert_ptr_null(config_redis_key_of(config, "/t/k")); /* the rule is hidden by the tree's */
 	ck_assert(config->stores[0].keys && !config->stores[1].keys);
 	/* A key is in the store of its rule. */
 	read_ok(S("server = \"x\";") "};\nprotect = ( { path = \"/a\"; redis_key = \"k\"; },\n"
