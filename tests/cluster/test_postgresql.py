@@ -5,32 +5,15 @@ import subprocess
 
 import harness.host
 import pytest
-from harness import Postgresql, Redis, text_of, wait_until, write_text
-from harness.host import BUILD, CLI, copy_programs
+from harness import Postgresql, write_text
+from harness.host import BUILD, copy_programs
+
 
 @pytest.fixture
 def server(folder):
     server = Postgresql(folder)
     yield server
     server.stop()
-
-
-@pytest.fixture
-def redis(server):
-    """What hosts of make_host are hosts of."""
-    return server
-
-
-def test_programs_of_two_hosts_exclude(two, folder):
-    """Each adds one to a number, which would get lost if two did so at a time."""
-    number = os.path.join(folder, "number")
-    write_text(number, "0\n")
-    loop = f'for i in $(seq 25); do flock {{}} sh -c \'read n <{number}; sleep 0.002; echo $((n + 1)) >{number}\' || exit 1; done'
-    jobs = [host.popen(CLI, "run", "--", "sh", "-c", loop.format(host.path("f"))) for host in two for _ in range(2)]
-    for job in jobs:
-        assert job.wait(120) == 0, job.stderr.read()
-    assert text_of(number) == "100\n"
-    assert two[0].status()["store"]["version"].startswith("PostgreSQL ")
 
 
 def test_password_of_the_file_and_nothing_of_the_environment(server, host_of, monkeypatch):
@@ -85,28 +68,3 @@ def test_engine_that_is_no_library_is_refused(elsewhere, host_of, server):
     write_text(os.path.join(elsewhere, "dflock-postgresql.so"), "text")
     with pytest.raises(RuntimeError, match=r"store\.postgresql cannot be used: .*install dflock-postgresql"):
         host_of(server)
-
-
-def test_changing_the_store_step_by_step(folder, server, host_of):
-    """As docs/stores.md says: from Redis to PostgreSQL. No host goes over while a lock is held, and a host that was left out is refused."""
-    old = Redis(folder)
-    try:
-        a, b, left_out = host_of(old).init(), host_of(old, "b").wait_up(), host_of(old, "c").wait_up()
-        held = a.opened("f", "flock 0 ex")
-        for host in a, b:
-            write_text(host.config, text_of(host.config).replace(f'server = "unix:{old.socket}";', server.settings()))
-            assert "store" in host.cli("reload", check=False).stderr
-        assert a.cli("stop", check=False).returncode != 0 and b.opened().do("flock 0 ex nb") == "EAGAIN"
-        assert held.do("flock 0 un") == "ok"
-        for host in a, b:
-            wait_until(lambda host=host: host.cli("stop", check=False).returncode == 0, "its keeper has ended")
-        old.stop()
-        a.start()
-        a.init()
-        b.start()
-        b.wait_up()
-        assert held.do("flock 0 ex") == "ok" and b.opened().do("flock 0 ex nb") == "EAGAIN"
-        assert a.status()["store"]["engine"] == "postgresql" == b.status()["store"]["engine"]
-        assert left_out.opened().do("flock 0 ex nb") == "ENOLCK"
-    finally:
-        old.stop()

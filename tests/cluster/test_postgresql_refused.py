@@ -56,6 +56,7 @@ def test_one_line_says_what_to_do(server, host_of, what):
     server.sql(wrong, database="postgres") if "database" in wrong else server.sql(wrong)
     host = host_of(server)
     assert line in told(host)
+    assert RUN not in line or line in host.cli("init", check=False).stderr
     if mend:
         server.sql(mend, database="postgres") if "database" in mend else server.sql(mend)
     else:

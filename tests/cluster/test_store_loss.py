@@ -20,7 +20,7 @@ def lose(redis, how):
 @pytest.mark.parametrize("take", ["flock 0 {}", "setlk 0 {} 10 20"])
 @pytest.mark.parametrize("mode", ["sh", "ex"])
 def test_a_held_lease_is_put_back(make_host, redis, how, take, mode):
-    a, b = (make_host(n, lease="ttl_ms = 2000;") for n in "ab")
+    a, b = (make_host(n, lease="ttl_ms = 4000;") for n in "ab")  # it outlasts the start of a server
     one, other = opened(a), opened(b)
     assert one.do(take.format(mode)) == "ok"
     before = a.status()["leases"][0]
@@ -194,7 +194,7 @@ def test_nothing_new_in_grace(make_host, redis):
 def test_grace_ends_each_time(make_host, redis):
     """Also if no keeper connects anew: FLUSHALL breaks no connection. The second time, since the keeper's start counts as one,
     too."""
-    a = make_host("a", lease="ttl_ms = 500;")
+    a = make_host("a", lease="ttl_ms = 1500;")
     one = opened(a)
     for _ in range(2):
         assert one.do("flock 0 ex") == "ok"

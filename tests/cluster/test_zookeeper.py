@@ -1,9 +1,6 @@
 """A store in ZooKeeper: what is about that engine alone. The rest of tests/cluster runs with it where DFLOCK_TEST_STORE=zookeeper."""
-import os
-
 import pytest
-from harness import Zookeeper, text_of, wait_until, write_text
-from harness.host import CLI
+from harness import Zookeeper, wait_until
 
 from keepers import held
 
@@ -14,18 +11,6 @@ def redis(folder):
     server = Zookeeper(folder, servers=3)
     yield server
     server.stop()
-
-
-def test_programs_of_two_hosts_exclude(two, folder):
-    """Each adds one to a number, which would get lost if two did so at a time."""
-    number = os.path.join(folder, "number")
-    write_text(number, "0\n")
-    loop = f'for i in $(seq 25); do flock {{}} sh -c \'read n <{number}; sleep 0.002; echo $((n + 1)) >{number}\' || exit 1; done'
-    jobs = [host.popen(CLI, "run", "--", "sh", "-c", loop.format(host.path("f"))) for host in two for _ in range(2)]
-    for job in jobs:
-        assert job.wait(120) == 0, job.stderr.read()
-    assert text_of(number) == "100\n"
-    assert two[0].status()["store"]["version"] == "ZooKeeper"
 
 
 def test_lock_is_held_over_the_end_of_a_leader(make_host, redis):
