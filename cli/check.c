@@ -90,9 +90,9 @@ static bool check_one(const struct config *config, const char *file, bool requir
 	ret = config_lock_name(config, path, name);
 	rule = config_rule_for(config, path);
 	if (rows)
-		json_array_append_new(rows, check_row(path, name, ret, &rule, config_store_name(config, &rule)));
+		json_array_append_new(rows, check_row(path, name, ret, &rule, config->stores[rule.store].name));
 	else
-		check_say(path, name, ret, &rule, config_store_name(config, &rule));
+		check_say(path, name, ret, &rule, config->stores[rule.store].name);
 	return !require || !ret;
 }
 

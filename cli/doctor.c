@@ -151,9 +151,7 @@ static void acl_store(const struct config *config, const struct config_store *st
 
 int doctor_acl(const struct config *config)
 {
-	if (!config)
-		acl_store(NULL, NULL);
-	for (size_t i = 0; config && i < config->store_count; i++)
-		acl_store(config, &config->stores[i]);
+	for (size_t i = 0; i < (config ? config->store_count : 1); i++)
+		acl_store(config, config ? &config->stores[i] : NULL);
 	return CLI_OK;
 }

@@ -204,11 +204,6 @@ struct rule config_rule_for(const struct config *config, const char *path);
 const char *config_redis_key_of(const struct config *config, const char *name);
 /* The index of the store of that rule; 0, the default: there is no such rule. Pure. */
 size_t config_store_of(const struct config *config, const char *name);
-/* The name of the rule's store; "": the default. Pure. */
-static inline const char *config_store_name(const struct config *config, const struct rule *rule)
-{
-	return rule->store ? config->stores[rule->store].name : "";
-}
 /* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the
  * file system. */
 int config_can_run(const struct config *config, char *why, size_t why_size);

@@ -71,7 +71,7 @@ static void differ_sample(const struct rule *rule, char path[PATH_MAX + 2])
 
 void differ_show_names(const struct config *config, const struct rule *rule, char *out, size_t size)
 {
-	const char *store = config_store_name(config, rule), *rest = rule->kind == PAGE_RULE_TREE ? "/..." : "";
+	const char *store = config->stores[rule->store].name, *rest = rule->kind == PAGE_RULE_TREE ? "/..." : "";
 
 	if (rule->kind == PAGE_RULE_GLOB) {
 		rest = rule->pattern;
@@ -129,7 +129,7 @@ static void differ_compare_rule(const struct config *mine, const struct rule *ru
 	of_name = config_path_of(others, name, back) == 0 ? config_rule(others, back) : NULL;
 	other = keyed || !at_path ? of_name : at_path;
 	renamed = (at_path && config_lock_name(others, path, other_name) == 0 && strcmp(name, other_name) != 0) ||
-		  (other && strcmp(config_store_name(mine, rule), config_store_name(others, other)) != 0);
+		  (other && strcmp(mine->stores[rule->store].name, others->stores[other->store].name) != 0);
 	if (keyed ? other && differ_in_key(rule, other) : renamed)
 		differ_add(list, keyed, here ? rule : other, here ? other : rule);
 	list->related |= of_name || (at_path && !renamed);

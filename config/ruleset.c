@@ -45,7 +45,7 @@ char *ruleset_text(const struct config *config)
 		ruleset_write_word(f, rule->name, '\t');
 		ruleset_write_word(f, rule->redis_key ? rule->redis_key : "", rule->store ? '\t' : '\n');
 		if (rule->store)
-			ruleset_write_word(f, config_store_name(config, rule), '\n');
+			ruleset_write_word(f, config->stores[rule->store].name, '\n');
 	}
 	good = !ferror(f);
 	if (fclose(f) != 0 || !good) {

@@ -169,9 +169,9 @@ TEST(stores_in_texts)
 	char *again;
 
 	ck_assert_int_eq(ruleset_parse(text, strlen(text), &parsed), 0);
-	ck_assert_str_eq(config_store_name(parsed, &parsed->rules[0]), "pay");
-	ck_assert_str_eq(config_store_name(parsed, &parsed->rules[1]), "");
-	ck_assert_str_eq(config_store_name(parsed, &parsed->rules[2]), "hot");
+	ck_assert_str_eq(parsed->stores[parsed->rules[0].store].name, "pay");
+	ck_assert_str_eq(parsed->stores[parsed->rules[1].store].name, "");
+	ck_assert_str_eq(parsed->stores[parsed->rules[2].store].name, "hot");
 	ck_assert_uint_eq(parsed->rules[3].store, parsed->rules[0].store);
 	again = ruleset_text(parsed);
 	ck_assert_str_eq(again, text);
