@@ -149,8 +149,8 @@ class Redisson:
             left = self.take()
             if left is None:
                 break
-            # A latch in Redisson: only a message, or the end of that time, ends the wait.
-            channel.socket.settimeout(left / 1000 if left > 0 else None)
+            # A latch in Redisson: only a message, or the end of that time, ends the wait. 0: the key is in its last millisecond.
+            channel.socket.settimeout(max(left, 1) / 1000 if left >= 0 else None)
             try:
                 self.messages += channel.read()[2] == self.UNLOCKED
             except TimeoutError:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from common import attempt
-from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, Puppet, ground, place, prepare, served,  # noqa: F401
+from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, Puppet, agent_of, ground, place, prepare, served,  # noqa: F401
                      shown, turns)
 from harness import wait_until
 from harness.host import CLI
@@ -378,7 +378,8 @@ def test_a_user_that_connects_all_the_time(ground):
 def test_what_the_status_tells(ground):
     """Names, processes and commands are what `ps` shows everybody; the token of a lease is root's."""
     host, _, _ = ground
-    served(host, OTHER, name="f")
+    agent = agent_of(host, OTHER)  # it has the lock meanwhile: an unused lease goes back
+    assert agent.do(f"open 0 {prepare(host, 'f', OTHER)} rw") == "ok" and agent.do("flock 0 ex") == "ok"
     env = {**host.env(), "LD_PRELOAD": ""}
 
     def tokens(uid):
