@@ -9,7 +9,7 @@ import threading
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BUILD, Host, Postgresql, Redis, Zookeeper  # noqa: E402
+from harness import BUILD, Host, Postgresql, Redis, Zookeeper, mutants  # noqa: E402
 from harness.wait import wait_longer  # noqa: E402
 
 # The engine of the store in tests that ask for `redis` or make_host. Those that are about Redis itself are skipped with another one.
@@ -43,6 +43,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "of_redis(reason): is about Redis itself, and skipped with another engine of the store")
     config.addinivalue_line("markers", "rules: makes a mistake in the rules of the store")
     config.addinivalue_line("markers", "long: takes so long that it must begin first")
+
+
+def pytest_sessionfinish():
+    mutants.forget()
 
 
 def pytest_collection_modifyitems(config, items):

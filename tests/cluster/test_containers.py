@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from harness import wait_until
 from harness.host import CLI, KEEPER
-from harness.processes import children
+from harness.processes import children, pids_where, state
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
 
@@ -51,15 +51,8 @@ class Container:
 
     def pids(self):
         """Its processes, by their numbers outside, and their states."""
-        space, found = os.stat(f"/proc/{self.first()}/ns/pid").st_ino, {}
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if os.stat(f"/proc/{pid}/ns/pid").st_ino == space:
-                    with open(f"/proc/{pid}/stat") as f:
-                        found[int(pid)] = f.read().rsplit(")", 1)[1].split()[0]
-            except OSError:
-                continue
-        return found
+        space = os.stat(f"/proc/{self.first()}/ns/pid").st_ino
+        return {pid: state(pid) for pid in pids_where(lambda pid: os.stat(f"/proc/{pid}/ns/pid").st_ino == space)}
 
     def end(self, seconds=60):
         """(exit status, standard output from here on, standard error)"""
@@ -244,7 +237,7 @@ def test_a_lease_that_is_unsure(redis, make_host):
     container.hears("held")
     redis.signal(signal.SIGSTOP)
     try:
-        wait_until(lambda: any(state in "tT" for state in container.pids().values()), "the job is frozen")
+        wait_until(lambda: any(letter in "tT" for letter in container.pids().values()), "the job is frozen")
         first = [pid for pid in container.pids() if open(f"/proc/{pid}/comm").read() == "flock\n"]
         os.kill(first[0], signal.SIGKILL)
         status, out, err = container.end()

@@ -7,6 +7,7 @@ import subprocess
 import harness.host
 import pytest
 from harness import text_of, wait_until, write_text
+from harness.processes import pids_where, raw
 
 from jobs import LEASE, SLOW_LEASE, grows, is_frozen, job, size
 
@@ -264,15 +265,7 @@ def test_what_the_command_inherits(make_host, redis, folder, monkeypatch):
 
 def alive(mark):
     """Processes whose environment has the mark."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as f:
-                if mark.encode() in f.read():
-                    found.append(int(pid))
-        except OSError:
-            continue
-    return found
+    return pids_where(lambda pid: mark.encode() in raw(f"/proc/{pid}/environ"))
 
 
 # Does not read its input, leaves a daemon of its own session and a background job, and does not end. $2: a protected file that a job has.

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 
+from .processes import pids_where
 from .wait import wait_until
 
 # The folder is below /dev/shm, and stays where it is.
@@ -40,14 +41,7 @@ class Apart:
 
     def pids(self):
         """Leaves out mount namespaces that were made from this one: no test makes them."""
-        pids = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if os.readlink(f"/proc/{pid}/ns/mnt") == self.space:
-                    pids.append(int(pid))
-            except OSError:
-                continue
-        return pids
+        return pids_where(lambda pid: os.readlink(f"/proc/{pid}/ns/mnt") == self.space)
 
     def delete(self):
         def killed():

@@ -2,7 +2,6 @@
 A host: a keeper with a runtime directory of its own and lock files of its own (other inodes than those of the
 other hosts, under the same lock names: with one inode the kernel would do the excluding and a test would show nothing).
 """
-import contextlib
 import glob
 import json
 import os
@@ -16,6 +15,7 @@ import threading
 import time
 
 from .postgresql import Postgresql
+from .processes import environ, pids_where, raw
 from .zookeeper import Zookeeper
 from .redis import LEAST_RIGHTS
 from .wait import SLOW, Deadline, wait_until
@@ -40,16 +40,6 @@ def copy_programs(folder):
     """The product in this folder, for users who cannot enter BUILD. By the name here: where the copy is."""
     copy_engines(folder)
     return {name: shutil.copy(globals()[name], folder) for name in ("SHIM", "KEEPER", "CLI", "COMMANDS", "DOCTOR", "NET")}
-
-
-def environ(pid):
-    """What the process was started with; of one whose first thread has ended, too."""
-    for tid in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(OSError):  # this thread has ended
-            with open(f"/proc/{pid}/task/{tid}/environ", "rb") as f:
-                if found := f.read():
-                    return found
-    return b""
 
 
 class Host:
@@ -175,17 +165,15 @@ class Host:
 
     def keeper_pids(self):
         """The keepers' processes of this runtime directory: [parent, keeper]."""
-        pids = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                comm = open(f"/proc/{pid}/comm", errors="replace").read()
-                cmd = open(f"/proc/{pid}/cmdline", errors="replace").read()
-                env = open(f"/proc/{pid}/environ", errors="replace").read()
-            except OSError:
-                continue
-            if comm.startswith("dflockd") and (self.runtime in cmd or self.runtime in env):
-                pids.append((not comm.startswith("dflockd-parent"), int(pid)))
-        return [pid for _, pid in sorted(pids)]
+        mark, keepers = self.runtime.encode(), []
+
+        def is_ours(pid):
+            comm = raw(f"/proc/{pid}/comm")
+            if comm.startswith(b"dflockd") and (mark in raw(f"/proc/{pid}/cmdline") or mark in raw(f"/proc/{pid}/environ")):
+                keepers.append((not comm.startswith(b"dflockd-parent"), pid))
+
+        pids_where(is_ours)
+        return [pid for _, pid in sorted(keepers)]
 
     def run(self, *words, **more):
         """A program under the shim (or not), to its end."""
@@ -212,14 +200,7 @@ class Host:
     def program_pids(self):
         """Programs that were started with env(), and what they started."""
         mark = b"\0DFLOCK_RUNTIME_DIR=" + self.runtime.encode() + b"\0"
-        pids = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if mark in b"\0" + environ(pid):
-                    pids.append(int(pid))
-            except OSError:
-                continue
-        return pids
+        return pids_where(lambda pid: mark in b"\0" + environ(pid))
 
     def kill_keeper(self):
         """Kills parent and keeper, and what the parent may have started meanwhile; true if none is left."""

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 
-from .host import environ
+from .processes import environ, pids_where
 from .wait import SLOW, Deadline
 
 
@@ -57,14 +57,7 @@ class Job:
 
     def processes(self):
         """All that it started and that has not left its session."""
-        found = []
-        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
-            try:
-                if os.getsid(pid) == self.pid and self.mark.encode() in environ(pid):
-                    found.append(pid)
-            except OSError:
-                continue
-        return found
+        return pids_where(lambda pid: os.getsid(pid) == self.pid and self.mark.encode() in environ(pid))
 
     def kill(self):
         for pid in self.processes():

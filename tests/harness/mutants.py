@@ -14,6 +14,7 @@ them. What a change means:
 
 The statement is what ends at the marker, without the if or for in front of it; in an initialiser, one element. In Lua it is the line.
 """
+import atexit
 import contextlib
 import os
 import re
@@ -195,27 +196,60 @@ def texts(changes, root=ROOT):
 
 # --- building it ---
 
+_idle = {}  # build -> folders that no mutant uses now
+
+
+@atexit.register
+def forget():
+    """Removes these folders. A worker of pytest ends without atexit: conftest.py."""
+    for folder in (folder for folders in _idle.values() for folder in folders):
+        shutil.rmtree(folder)
+    _idle.clear()
+
+
+def write_sources(folder, entries, changes):
+    """The sources in the folder are those of ROOT with these changes. What is the same already stays as old as it is, so make
+    builds only what the last mistake and this one are in."""
+    wanted = texts(changes)
+    for entry in entries:
+        top = os.path.join(ROOT, entry)
+        for place, _, names in os.walk(top) if os.path.isdir(top) else ((ROOT, (), [entry]),):
+            os.makedirs(os.path.join(folder, os.path.relpath(place, ROOT)), exist_ok=True)
+            for path in (os.path.relpath(os.path.join(place, name), ROOT) for name in names):
+                with open(os.path.join(ROOT, path), "rb") as f:
+                    text = wanted[path].encode() if path in wanted else f.read()
+                copy = os.path.join(folder, path)
+                if not os.path.exists(copy):
+                    shutil.copy2(os.path.join(ROOT, path), copy)
+                with open(copy, "rb+") as f:
+                    if f.read() != text:
+                        f.seek(0)
+                        f.truncate()
+                        f.write(text)
+
+
+def new_folder(build):
+    """With what `build` has of the product. Not in /dev/shm, which may be noexec."""
+    folder = tempfile.mkdtemp(prefix="dflock-mutant-")
+    os.chmod(folder, 0o755)  # other users start its programs, too
+    leave = shutil.ignore_patterns("unit", "bench", "agents", "interpose", "preload", "pytest", "reports", "logs", "musl", "pycache")
+    shutil.copytree(build, os.path.join(folder, "build"), ignore=leave)
+    return folder
+
+
 @contextlib.contextmanager
 def mutant(changes, build, *targets, more=()):
     """A folder with these parts of the product ("dflockd", ...), built with the changes from the sources and from what `build` has
-    of them already; more: folders that these targets need besides. It is gone afterwards. Not in /dev/shm, which may be noexec."""
-    folder = tempfile.mkdtemp(prefix="dflock-mutant-")
-    os.chmod(folder, 0o755)  # other users start its programs, too
+    of them already; more: folders that these targets need besides. The next mutant has it afterwards."""
+    idle = _idle.setdefault(build, [])
+    folder = idle.pop() if idle else new_folder(build)
     try:
-        for entry in ("Makefile", "VERSION", *SOURCES, *more):
-            source = os.path.join(ROOT, entry)
-            copy = shutil.copytree if os.path.isdir(source) else shutil.copy2
-            copy(source, os.path.join(folder, entry))
-        made = os.path.join(folder, "build")
-        shutil.copytree(build, made, ignore=shutil.ignore_patterns("unit", "bench", "agents", "interpose", "preload", "pytest", "reports"))
-        for path, text in texts(changes).items():
-            with open(os.path.join(folder, path), "w") as f:
-                f.write(text)
+        write_sources(folder, ("Makefile", "VERSION", *SOURCES, *more), changes)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))} | {"CFLAGS": "-O0"}  # it runs once
         run = subprocess.run(["make", "-s", "-C", folder, "BUILD=build", "WARN=", *(f"build/{t}" for t in targets)], env=env,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if run.returncode != 0:
             raise Broken(f"the mistake does not compile:\n{run.stdout}")
-        yield made
+        yield os.path.join(folder, "build")
     finally:
-        shutil.rmtree(folder)
+        idle.append(folder)

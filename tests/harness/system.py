@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from .host import Host
+from .processes import pids_where, raw
 from .wait import wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -64,15 +65,7 @@ class SystemHost(Host):
 
     def inhabitants(self, comm):
         """Processes of this name in the namespace, which share the keeper's program."""
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/comm") as f:
-                    if f.read().strip() == comm and self.is_inside(pid):
-                        found.append(int(pid))
-            except OSError:
-                continue
-        return found
+        return pids_where(lambda pid: raw(f"/proc/{pid}/comm") == comm.encode() + b"\n" and self.is_inside(pid))
 
     def as_user(self, uid, *words):
         return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *words]

@@ -10,7 +10,7 @@ import subprocess
 
 from harness import BUILD, text_of, wait_until, write_text
 from harness.views import UNCACHED
-from harness.processes import children
+from harness.processes import children, pids_where, raw
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # What cron gives its jobs.
@@ -100,15 +100,8 @@ class Machine:
 
     def pids(self, comm):
         """Processes of this name, by their numbers outside."""
-        space, found = os.stat(f"/proc/{self.first}/ns/pid").st_ino, []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/comm") as f:
-                    if f.read() == comm + "\n" and os.stat(f"/proc/{pid}/ns/pid").st_ino == space:
-                        found.append(int(pid))
-            except OSError:
-                continue
-        return found
+        space = os.stat(f"/proc/{self.first}/ns/pid").st_ino
+        return pids_where(lambda pid: raw(f"/proc/{pid}/comm") == comm.encode() + b"\n" and os.stat(f"/proc/{pid}/ns/pid").st_ino == space)
 
     def kill(self, *comms):
         """Kills processes of these names; one may end because another one was killed."""

@@ -10,6 +10,7 @@ import threading
 import pytest
 import yaml
 from harness import text_of, wait_until, write_text
+from harness.processes import pids_where
 
 from installed import needs
 from machines import PATH, Machine
@@ -46,15 +47,13 @@ CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 def first_process(machine):
     """Of the container on this machine: its number outside."""
-    uts, found = os.stat(f"/proc/{machine.first}/ns/uts").st_ino, []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            numbers = re.search(r"^NSpid:\t(.*)$", text_of(f"/proc/{pid}/status"), re.M)[1].split()
-            if numbers[-1] == "1" and len(numbers) > 1 and os.stat(f"/proc/{pid}/ns/uts").st_ino == uts and int(pid) != machine.first:
-                found.append(int(pid))
-        except OSError:
-            continue
-    first, = found
+    uts = os.stat(f"/proc/{machine.first}/ns/uts").st_ino
+
+    def is_first(pid):
+        numbers = re.search(r"^NSpid:\t(.*)$", text_of(f"/proc/{pid}/status"), re.M)[1].split()
+        return numbers[-1] == "1" and len(numbers) > 1 and os.stat(f"/proc/{pid}/ns/uts").st_ino == uts and pid != machine.first
+
+    first, = pids_where(is_first)
     return first
 
 
