@@ -235,19 +235,16 @@ sim-long: ## the same for an hour, with schedules that differ every day
 	$(MAKE) sim SIM_SECONDS=$(or $(SIM_SECONDS),3600) SIM_FROM=$$(date +%Y%m%d000000)
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
-PYTEST := PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE
-# They wait for something most of the time, so several run at a time for each processor. A test that fails then, on a machine that has
-# too much to do, is run once more, alone, and must pass; the output names it. What this catches are time limits of the product itself (an
-# answer of another host within two seconds, a lease of a few): so many tests at a time may exceed them. Those that cannot share the machine are marked "alone".
-# Those that are about being in time, and do nothing else, share it with one another ("punctual"); so do the fault runs, each in networks
-# of its own. No test may take longer than TEST_SECONDS.
+# What Python has compiled of the tests lies in the build folder: each worker would compile all of them else.
+PYTEST := PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE -p no:cacheprovider
+# They wait for something most of the time, so several run at a time for each processor. Those that cannot share the machine are marked
+# "alone". Those that are about being in time, and do nothing else, share it with one another ("punctual"); so do the fault runs, each in
+# networks of its own. No test may take longer than TEST_SECONDS.
 TEST_SECONDS ?= 600
 LIMITED  := DFLOCK_TEST_SECONDS=$(TEST_SECONDS) $(PYTEST)
-PARALLEL = { $(LIMITED) --durations=25 -o cache_dir=$(abspath $(BUILD))/pytest -n $(or $(JOBS),$(shell expr $$(nproc) \* 4)) $(1) || \
-	  { echo '== what failed beside others, once more and alone'; \
-	  $(LIMITED) -o cache_dir=$(abspath $(BUILD))/pytest --last-failed --last-failed-no-failures none $(1); }; }
+PARALLEL = $(LIMITED) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 4)) $(1)
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
-	$(if $(T),cd tests && $(PYTEST) -p no:cacheprovider $(T),for part in beside punctual alone faults; do $(MAKE) -s check-$$part || exit 1; done)
+	$(if $(T),cd tests && $(PYTEST) $(T),for part in beside punctual alone faults; do $(MAKE) -s check-$$part || exit 1; done)
 # The tests of the shim, with programs of musl, in a folder that has these and links to the rest. Kernel headers are not musl's.
 MUSL     := $(BUILD)/musl
 PROGRAMS := $(filter $(BUILD)/tests/agents/% $(BUILD)/tests/interpose/%,$(AGENTS))
@@ -260,20 +257,20 @@ check-musl: all ## run the tests of the shim with programs that musl-gcc builds 
 	@ln -sfn /usr/include/linux /usr/include/asm-generic /usr/include/$(shell musl-gcc -print-multiarch)/asm $(MUSL)/include
 	@CPPFLAGS="-idirafter $(MUSL)/include -include tests/musl.h" $(MAKE) -s BUILD=$(MUSL) CC=musl-gcc LDFLAGS= programs check-interpose
 check-interpose: programs
-	cd tests && $(LIMITED) -p no:cacheprovider -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(or $(T),interpose)
+	cd tests && $(LIMITED) -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(or $(T),interpose)
 check-beside: all agents
 	cd tests && $(call PARALLEL,-m "not alone and not punctual" --ignore=nemesis)
 check-punctual: all agents
-	cd tests && $(LIMITED) -p no:cacheprovider -n 4 -m punctual
+	cd tests && $(LIMITED) -n 4 -m punctual
 check-alone: all agents
-	cd tests && $(LIMITED) -p no:cacheprovider -m alone --ignore=nemesis
+	cd tests && $(LIMITED) -m alone --ignore=nemesis
 check-faults: all agents
-	cd tests && $(LIMITED) -p no:cacheprovider -n 3 nemesis
+	cd tests && $(LIMITED) -n 3 nemesis
 check-quick: all agents ## run some tests with processes, of the main job and of each command
-	cd tests && $(LIMITED) -p no:cacheprovider -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) -m "not alone and not punctual and not long" interpose \
+	cd tests && $(LIMITED) -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) -m "not alone and not punctual and not long" interpose \
 	  cluster/test_flock.py cluster/test_record.py cluster/test_recall.py cluster/test_keeper_dies.py cli/test_status.py cli/test_who.py cli/test_lock.py cli/test_usage.py
 rules-mutants: all agents ## build the product with one mistake in the rules at a time; tests must find each in Redis and outside of it (store/replay/)
-	cd tests && $(LIMITED) -p no:cacheprovider -n $(or $(JOBS),$(shell nproc)) -m rules harness/test_unit_mistakes.py
+	cd tests && $(LIMITED) -n $(or $(JOBS),$(shell nproc)) -m rules harness/test_unit_mistakes.py
 # A test is shaky if it fails once in ROUNDS (100) at a load of LOAD (8).
 shaky: all agents ## run T="..." ROUNDS (100) times while LOAD (8) processes compute
 	scripts/shaky.sh $(or $(ROUNDS),100) $(or $(LOAD),8) make -s check T="$(T)"
@@ -292,12 +289,12 @@ SERVERS      ?= $(wildcard $(CURDIR)/build-servers/*-server)
 .PHONY: check-stores check-rights check-postgresql check-zookeeper calls-postgresql calls-zookeeper speed-postgresql
 check-stores: all agents ## run the tests of the store with this machine's redis-server, and with SERVERS (scripts/servers.sh build-servers)
 	@for server in redis-server $(SERVERS); do echo "== $$($$server --version)"; export REDIS_SERVER=$$server; \
-	  $(MAKE) -s $(STORE_UNIT:%=run-test_%) && (cd tests && $(PYTEST) -p no:cacheprovider $(STORE_TESTS)) || exit 1; done
+	  $(MAKE) -s $(STORE_UNIT:%=run-test_%) && (cd tests && $(PYTEST) $(STORE_TESTS)) || exit 1; done
 check-rights: all agents ## run tests of hosts as a user with the rights that `dflock doctor --acl` prints
-	cd tests && DFLOCK_TEST_LEAST_RIGHTS=1 $(PYTEST) -p no:cacheprovider $(RIGHTS_TESTS)
+	cd tests && DFLOCK_TEST_LEAST_RIGHTS=1 $(PYTEST) $(RIGHTS_TESTS)
 check-postgresql check-zookeeper: check-%: all agents ## run the tests of hosts with such a store (T="..." runs these); those about Redis itself are skipped
 	export DFLOCK_TEST_STORE=$*; cd tests && $(call PARALLEL,-m "not alone and not punctual" $(or $(T),cluster)) && \
-	  $(if $(T),:,$(LIMITED) -p no:cacheprovider -m "alone or punctual" cluster)
+	  $(if $(T),:,$(LIMITED) -m "alone or punctual" cluster)
 calls-postgresql calls-zookeeper: calls-%: $(BUILD)/unit/test_%_calls ## compare CALLS (100000) random calls of the rules in such a store and in Redis
 	RANDOM_CALLS=$(or $(CALLS),100000) CK_DEFAULT_TIMEOUT=3600 $<
 speed-postgresql: $(BUILD)/unit/test_postgresql_speed ## what a lock in PostgreSQL costs beside a one-row transaction; the server lies in PG_PLACE (/dev/shm)
@@ -309,11 +306,11 @@ model: all agents ## play N (20000) random sequences of lock calls on one kernel
 net-places: all agents ## kill each supervisor of the net at each of its system calls, instead of the few of `make check`
 	DFLOCK_NET_PLACES=1 $(MAKE) check T="faults/test_net_places.py"
 fairness: all agents ## programs of two hosts and a client of each library want one lock, for FAIRNESS_SECONDS (60) each: who gets it how often
-	cd tests && DFLOCK_FAIRNESS_SECONDS=$(or $(FAIRNESS_SECONDS),60) $(PYTEST) -p no:cacheprovider -s clients/test_fairness.py
+	cd tests && DFLOCK_FAIRNESS_SECONDS=$(or $(FAIRNESS_SECONDS),60) $(PYTEST) -s clients/test_fairness.py
 vm: ## run the tests of the net in a virtual machine, with the kernel of RELEASE (bookworm, trixie) and ARCH (amd64, arm64); T="..." runs these; as root
 	scripts/vm.sh $(or $(RELEASE),trixie) $(or $(ARCH),amd64) $(T)
 nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, with three, and with a Redis Cluster: 1.5 hours; as root
-	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -p no:cacheprovider -s nemesis/test_nemesis.py
+	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -s nemesis/test_nemesis.py
 nemesis-postgresql: ## a fault run of NEMESIS_SECONDS with a PostgreSQL; as root
 	DFLOCK_TEST_STORE=postgresql $(MAKE) nemesis
 check-docs: all ## what documentation and sources must agree on; which way files call each other, and their names
