@@ -148,7 +148,7 @@ def test_a_keeper_is_replaced(make_host, program, end):
     assert programs(a) == {program + " (deleted)"}
     end(a)
     a.keeper.wait()
-    wait_until(lambda: not a.keeper_pids(), "both have ended")
+    wait_until(lambda: not a.keeper_pids() and not a.serves(), "both have ended")
     run_keeper(a, program)
     assert programs(a) == {program}
     wait_until(lambda: held(a, token=before["token"], fence=before["fence"], state="held"), "the lease is taken up")

@@ -2,6 +2,7 @@
 A host: a keeper with a runtime directory of its own and lock files of its own (other inodes than those of the
 other hosts, under the same lock names: with one inode the kernel would do the excluding and a test would show nothing).
 """
+import contextlib
 import glob
 import json
 import os
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 
+from .ask import STATUS, ask
 from .postgresql import Postgresql
 from .processes import environ, pids_where, raw
 from .zookeeper import Zookeeper
@@ -144,6 +146,9 @@ class Host:
                               timeout=60, cwd=cwd)
 
     def status(self):
+        if not (self.inside or self.clock):  # these see another machine than this process does
+            with contextlib.suppress(OSError):  # then dflock says why
+                return json.loads(ask(os.path.join(self.runtime, "keeper.sock"), STATUS))
         said = self.cli("status", "--json", check=False)
         assert said.returncode == 0, said.stderr
         return json.loads(said.stdout)
