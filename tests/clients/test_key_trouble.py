@@ -14,9 +14,9 @@ import pytest
 from client import Flocker, format_of, key_of
 from harness import Redis, text_of, wait_until, write_text
 
-from breaking import broken, end
+from breaking import broken
 from hosts import LEASE, SHORT, free, holds, is_busy, owner, rule, token, waits
-from jobs import grows, job, size
+from jobs import end, grows, job, size
 from keepers import held, kill_keeper, opened
 
 ONE_OF_EACH = ("recipe", "redisson")
@@ -99,13 +99,13 @@ def test_a_key_that_is_no_lock(make, redis, kind):
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 @pytest.mark.parametrize("how", ["flushall", "restart"])
 def test_the_store_loses_its_memory(make, make_client, redis, kind, how):
-    """The lease is put back in grace, and its key with it."""
-    host = make(kind, lease=BEATS)
+    """The lease is put back in grace, and its key with it. A keeper connects again within two seconds: then it is still sure."""
+    host = make(kind, lease="ttl_ms = 6000; freeze_margin_ms = 500; probe_ms = 5000;")
     process, path = job(host)
     had = token(host)
     redis.command("FLUSHALL") if how == "flushall" else redis.restart()
     wait_until(lambda: owner(redis, kind) == had, "the key is put back")
-    wait_until(lambda: not host.status()["store"]["grace"], "grace is over", 20)
+    wait_until(lambda: not host.status()["store"]["grace"], "grace is over", 40)
     grows(path)
     client = make_client(kind).say("lock")
     assert client.silent() and owner(redis, kind) == had

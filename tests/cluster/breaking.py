@@ -1,6 +1,4 @@
 """What the tests of dflock break share."""
-import os
-import signal
 import subprocess
 
 from harness import text_of, wait_until, write_text
@@ -21,15 +19,6 @@ def allow(host):
 
 def runs(pid):
     return state(pid) not in ("gone", "Z")
-
-
-def pid_of(path):
-    return int(open(path + ".pid").read().split()[0])
-
-
-def end(process, path):
-    os.kill(pid_of(path), signal.SIGKILL)
-    process.communicate(timeout=20)
 
 
 def taker(host, *how):

@@ -21,6 +21,17 @@ def job(host, *how, out="out"):
     return process, path
 
 
+def pid_of(path):
+    """Of the job that writes there; of the first of several."""
+    return int(open(path + ".pid").read().split()[0])
+
+
+def end(process, path):
+    """Kills the job; what its flock(1) has said on standard error."""
+    os.kill(pid_of(path), signal.SIGKILL)
+    return process.communicate(timeout=20)[1]
+
+
 def size(path):
     try:
         return os.stat(path).st_size

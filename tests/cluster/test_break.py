@@ -10,8 +10,8 @@ import signal
 import pytest
 from harness import wait_until
 
-from breaking import LEASE, allow, broken, end, pid_of, runs, taker, waits
-from jobs import grows, job, size
+from breaking import LEASE, allow, broken, runs, taker, waits
+from jobs import end, grows, job, pid_of, size
 from keepers import LONG, held
 from terminal import terminal
 

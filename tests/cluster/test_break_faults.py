@@ -12,8 +12,8 @@ import pytest
 from harness import BUILD, wait_until
 from harness.host import SHIM
 
-from breaking import breaking, broken, pid_of, runs, taker, waits
-from jobs import grows, job, size
+from breaking import breaking, broken, runs, taker, waits
+from jobs import grows, job, pid_of, size
 from keepers import held, opened, wait_for_another
 
 LEASE = "ttl_ms = 12000; freeze_margin_ms = 3000;"

@@ -10,8 +10,8 @@ import signal
 from harness import wait_until
 from harness.host import CLI
 
-from breaking import end, pid_of, runs, taker
-from jobs import grows, is_frozen, job, state
+from breaking import runs, taker
+from jobs import end, grows, is_frozen, job, pid_of, state
 
 LEASE = "ttl_ms = 3000; freeze_margin_ms = 800;"
 LONG = "ttl_ms = 12000; freeze_margin_ms = 3000;"

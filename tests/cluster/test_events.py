@@ -9,7 +9,7 @@ import pytest
 from harness import text_of, wait_until, write_text
 from harness.processes import pids_where, raw
 
-from jobs import LEASE, SLOW_LEASE, grows, is_frozen, job, size
+from jobs import LEASE, SLOW_LEASE, end, grows, is_frozen, job, pid_of, size
 
 PAST = os.path.join(harness.host.BUILD, "tests/agents/past")
 TELL = '#!/bin/sh\ncat >>"$1"\necho >>"$1"\n'
@@ -73,7 +73,7 @@ def test_the_store_is_away_and_back(make_host, redis, told):
 def test_frozen_and_thawed(make_host, redis, told):
     a = make_host("a", lease=LEASE, top=told.top)
     process, path = job(a)
-    shell = int(open(path + ".pid").read())
+    shell = pid_of(path)
     redis.signal(signal.SIGSTOP)
     frozen, = told.get("holders-frozen")
     assert {process.pid, shell} <= set(frozen["pids"]) and frozen["processes"] >= 2
@@ -94,7 +94,7 @@ def test_frozen_and_thawed(make_host, redis, told):
 def test_lost_and_killed(make_host, redis, told, on_lost):
     a = make_host("a", lease=LEASE + f'on_lost = "{on_lost}";', top=told.top)
     process, path = job(a)
-    shell = int(open(path + ".pid").read())
+    shell = pid_of(path)
     fence = a.status()["leases"][0]["fence"]
     redis.stop()
     wait_until(lambda: a.status()["leases"][0]["state"] == "unsure", "the deadline passes", 20)
@@ -132,7 +132,7 @@ def test_a_keeper_that_was_killed_meanwhile(make_host, redis, told):
     """What the parent did while there was no keeper, the next keeper tells."""
     a = make_host("a", lease=LEASE, top=told.top)
     process, path = job(a)
-    shell = int(open(path + ".pid").read())
+    shell = pid_of(path)
     parent, keeper = a.keeper_pids()
     redis.stop()
     os.kill(keeper, signal.SIGSTOP)  # the parent notices that it hangs, kills it and starts another one; meanwhile it freezes
@@ -299,8 +299,7 @@ def test_a_command_that_hangs(make_host, redis, told, folder):
     assert "on_event: " + hang + " was killed: it had not ended after 10000 ms" in a.log()
     assert process.poll() is None
     grows(path)
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 @pytest.mark.parametrize("kind, said", [

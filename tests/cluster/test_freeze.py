@@ -5,8 +5,7 @@ import signal
 import pytest
 from harness import Redis, wait_until
 
-from breaking import end
-from jobs import JOB, LEASE, grows, is_frozen, job, size, state
+from jobs import JOB, LEASE, end, grows, is_frozen, job, pid_of, size, state
 from keepers import opened
 
 
@@ -17,7 +16,7 @@ def test_frozen_through_an_outage_and_nothing_lost(make_host, redis, how):
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 40)
     assert is_frozen(path)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     assert state(pid) in "tT"
     os.kill(pid, signal.SIGCONT)  # does not wake it
     assert is_frozen(path)
@@ -27,8 +26,7 @@ def test_frozen_through_an_outage_and_nothing_lost(make_host, redis, how):
     grows(path)
     assert process.poll() is None
     assert not a.status()["lost"]
-    os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 @pytest.fixture
@@ -75,7 +73,7 @@ def test_killed_when_another_host_got_it(make_host, redis, proxy):
     proxy.cut()
     other = opened(b)
     assert other.do("flock 0 ex", seconds=20) == "ok"  # after the ttl ...
-    assert state(int(open(path + ".pid").read())) in "tT"  # ... and after a's job was stopped
+    assert state(pid_of(path)) in "tT"  # ... and after a's job was stopped
     last = size(path)
     proxy.accepting = True
     wait_until(lambda: process.poll() is not None, "the job is killed", 20)
@@ -95,8 +93,7 @@ def test_stop_is_refused_while_they_are_frozen(make_host, redis):
     assert stop.returncode != 0 and "not reachable" in stop.stderr
     redis.signal(signal.SIGCONT)
     grows(path)
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 @pytest.mark.parametrize("name", ["setlk 0 ex 0 10", "setlk 0 ex 0 10 ofd"])
@@ -131,7 +128,7 @@ def test_threads_and_inherited_descriptors(make_host, redis):
 def test_a_holder_that_was_stopped_before_stays_so(make_host, redis):
     a = make_host("a", lease=LEASE)
     process, path = job(a)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: state(pid) == "T", "it is stopped")
     redis.signal(signal.SIGSTOP)
@@ -142,8 +139,7 @@ def test_a_holder_that_was_stopped_before_stays_so(make_host, redis):
     assert is_frozen(path)
     os.kill(pid, signal.SIGCONT)
     grows(path)
-    os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 def test_one_of_the_frozen_is_killed(make_host, redis):
@@ -178,8 +174,7 @@ def test_on_lost_warn(make_host, redis):
     wait_until(lambda: a.status()["leases"][0]["state"] == "unsure", "the deadline has passed", 10)
     grows(path)
     redis.signal(signal.SIGCONT)
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 def test_a_keeper_that_dies_while_they_are_frozen(make_host, redis):
@@ -193,8 +188,7 @@ def test_a_keeper_that_dies_while_they_are_frozen(make_host, redis):
     assert is_frozen(path)
     redis.signal(signal.SIGCONT)
     grows(path)
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -216,6 +210,5 @@ def test_told_to_end_while_they_are_frozen(make_host, redis, again):
     redis.signal(signal.SIGCONT)
     grows(path)
     assert a.keeper.poll() is None
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
     assert a.keeper.wait(20) == 0

@@ -5,7 +5,7 @@ import signal
 import pytest
 from harness import BUILD, Job, wait_until
 
-from jobs import LEASE, SLOW_LEASE, grows, is_frozen, job, state
+from jobs import LEASE, SLOW_LEASE, end, grows, is_frozen, job, pid_of, state
 
 
 def without_ptrace(host):
@@ -22,19 +22,18 @@ def test_sigstop_where_ptrace_is_refused(make_host, redis):
     without_ptrace(a)
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: "are frozen" in a.log(), "frozen", 40)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     assert state(pid) == "T" and is_frozen(path)
     redis.signal(signal.SIGCONT)
     grows(path)
-    os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 def test_a_tracer_that_drops_sigstop(make_host, redis):
     """The holder shows as stopped while its tracer looks at the signal. So the tracer is stopped, too, and nothing makes the holder run."""
     a = make_host("a", lease=SLOW_LEASE)
     process, path = job(a)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     tracer = Job(a, os.path.join(BUILD, "tests/agents/nopass"), str(pid))
     assert tracer.line() == "traced"
     redis.signal(signal.SIGSTOP)
@@ -47,8 +46,7 @@ def test_a_tracer_that_drops_sigstop(make_host, redis):
     redis.signal(signal.SIGCONT)
     grows(path)
     assert process.poll() is None and tracer.process.poll() is None
-    os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 def test_a_holder_that_was_stopped_by_a_parent_that_dies_goes_on(make_host, redis):
@@ -58,7 +56,7 @@ def test_a_holder_that_was_stopped_by_a_parent_that_dies_goes_on(make_host, redi
     parent, trace = without_ptrace(a)
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: "are frozen" in a.log(), "frozen", 40)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     assert state(pid) == "T"
     os.kill(parent, signal.SIGKILL)
     trace.communicate(timeout=20)
@@ -67,8 +65,7 @@ def test_a_holder_that_was_stopped_by_a_parent_that_dies_goes_on(make_host, redi
     redis.signal(signal.SIGCONT)
     wait_until(lambda: state(pid) in "SR", "it goes on")
     grows(path)
-    os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 def test_a_parent_that_dies_takes_the_frozen_with_it(make_host, redis):
@@ -91,7 +88,7 @@ def test_a_parent_that_dies_while_it_freezes(make_host, redis, n):
     """The parent dies at its nth system call: the holder is stopped or dead all the same when another host may get the lock."""
     a = make_host("a", lease=LEASE)
     process, path = job(a)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     redis.signal(signal.SIGSTOP)
     parent = a.keeper_pids()[0]
     trace = a.popen("strace", "-qq", "-o", "/dev/null", "-e", f"inject=all:signal=SIGKILL:when={n}", "-p", str(parent))
@@ -102,5 +99,4 @@ def test_a_parent_that_dies_while_it_freezes(make_host, redis, n):
     redis.signal(signal.SIGCONT)
     if state(pid) not in ("Z", "gone"):
         grows(path)
-        os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+        end(process, path)

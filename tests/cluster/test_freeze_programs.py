@@ -7,7 +7,7 @@ import signal
 import pytest
 from harness import BUILD, Job, wait_until, write_text
 
-from jobs import JOB, LEASE, children, grows, outage, size, state
+from jobs import JOB, LEASE, children, grows, outage, pid_of, size, state
 from keepers import held, opened
 
 # --- holders that are hard to find ---
@@ -184,7 +184,7 @@ def test_an_interactive_shell(make_host, redis, line):
     terminal.type(line.format(f=a.path("f"), job=script, out=path))
     wait_until(lambda: size(path) > 3, "the job runs")
     foreground = os.tcgetpgrp(terminal.fd)
-    job = int(open(path + ".pid").read())
+    job = pid_of(path)
     outage(a, redis, [job, *([terminal.pid] if "exec" in line else [])])
     grows(path)
     assert os.tcgetpgrp(terminal.fd) == foreground

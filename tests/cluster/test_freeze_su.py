@@ -12,7 +12,7 @@ from harness import BUILD, wait_until
 from harness.host import SHIM
 from harness.processes import comm, stat
 
-from jobs import JOB, grows, is_frozen, size, state
+from jobs import JOB, end, grows, is_frozen, pid_of, size, state
 from test_freeze_programs import Terminal
 
 LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
@@ -73,15 +73,14 @@ def stop_and_go(host, redis, path, during=lambda: None):
 
 def ends(process, path):
     """The job ends, and all processes that wait for it notice."""
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 @pytest.mark.parametrize("parent", PARENTS)
 def test_they_see_nothing_of_it(make_host, redis, parent):
     a = make_host("a", lease=LEASE)
     process, path = start(a, parent)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     above = looking_after(pid, process.pid)
     stop_and_go(a, redis, path)
     assert not any(state(p) == "T" for p in above)
@@ -92,7 +91,7 @@ def test_they_see_nothing_of_it(make_host, redis, parent):
 def test_they_go_on_with_a_job_that_got_sigstop(make_host, redis, parent):
     a = make_host("a", lease=LEASE, inside=NO_PTRACE)
     process, path = start(a, parent)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     above = [p for p in looking_after(pid, process.pid) if comm(p) in ("su", "sudo")]
 
     def stop():
@@ -108,7 +107,7 @@ def test_one_that_was_stopped_before_stays_so(make_host, redis):
     """Its su was stopped by hand, before the outage."""
     a = make_host("a", lease=LEASE, inside=NO_PTRACE)
     process, path = start(a, "su")
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     su, = [p for p in looking_after(pid, process.pid) if comm(p) == "su"]
     os.kill(su, signal.SIGSTOP)
     wait_until(lambda: state(su) == "T", "it is stopped")
@@ -127,7 +126,7 @@ def test_in_a_terminal(make_host, redis, parent, ptrace):
     terminal = Terminal(a)
     terminal.type(PARENTS[parent].format(script))
     wait_until(lambda: size(path) > 3, "the job runs")
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     above = [p for p in ancestors(pid, terminal.pid) if p != terminal.pid]
     stop_and_go(a, redis, path)
     wait_until(lambda: not any(state(p) == "T" for p in above), "all go on")

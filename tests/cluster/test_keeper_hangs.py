@@ -6,7 +6,7 @@ import signal
 import pytest
 from harness import wait_until
 
-from jobs import job, grows
+from jobs import end, grows, job
 
 pytestmark = pytest.mark.alone  # it is about being in time
 
@@ -29,8 +29,7 @@ def test_the_next_one_renews_in_time(make_host, ttl, margin):
     assert a.keeper_pids()[1] != keeper
     assert "frozen" not in a.log()
     assert process.poll() is None
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
 
 
 def test_one_that_wants_for_a_processor_is_left_alone(make_host):
@@ -45,5 +44,4 @@ def test_one_that_wants_for_a_processor_is_left_alone(make_host):
     wait_until(a.serves, "it serves")
     a.status()
     assert a.keeper_pids()[1] == keeper and "hangs" not in a.log()
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)

@@ -1,5 +1,4 @@
 """The figures of docs/maintenance.md: Redis is away for a part of ttl_ms, and comes back without its memory."""
-import os
 import signal
 import time
 
@@ -7,17 +6,12 @@ import pytest
 from harness import wait_until
 
 from keepers import held
-from jobs import grows, job, size
+from jobs import end, grows, job, size
 
 pytestmark = pytest.mark.punctual
 
 TTL = 18.0      # freeze_margin_ms is the default: a sixth of it
 RECONNECT = 2.0  # a keeper tries again every two seconds at the latest
-
-
-def end(process, path):
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    return process.communicate(timeout=20)[1]
 
 
 def make(make_host):

@@ -1,12 +1,11 @@
 """on_lost by rule, and what a job's own standard error says before it is killed."""
-import os
 import signal
 
 import pytest
 from harness import text_of, wait_until, write_text
 
 from keepers import held
-from jobs import LEASE, SLOW_LEASE, grows, is_frozen, size, state
+from jobs import LEASE, SLOW_LEASE, end, grows, is_frozen, pid_of, size, state
 
 RULES = """{ path = "%s/k*"; name = "k"; on_lost = "kill"; }, { path = "%s/w*"; name = "w"; on_lost = "warn"; },
            { tree = "%s"; name = "t"; }"""
@@ -27,11 +26,6 @@ def holder(host, *files, how=()):
 def words_of(process):
     """What it said on its standard error until its end."""
     return process.communicate(timeout=20)[1]
-
-
-def end(process, path):
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
 
 
 def lose(host, redis):
@@ -100,7 +94,7 @@ def test_locks_under_several_rules(make_host, redis, files, frozen):
     """kill before freeze before warn."""
     a = make_host("a", lease=SLOW_LEASE, rules=RULES)
     process, path = holder(a, *files)
-    pid = int(open(path + ".pid").read())
+    pid = pid_of(path)
     redis.signal(signal.SIGSTOP)
     if frozen:
         wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 20)

@@ -12,7 +12,7 @@ from harness.crowd import Crowd
 from harness.history import overlaps
 
 from failover import attempt, reconnected
-from jobs import grows, job
+from jobs import grows, job, pid_of
 from keepers import held, opened
 
 pytestmark = pytest.mark.of_redis("is about a Redis Cluster")
@@ -121,7 +121,7 @@ def test_the_slot_moves_key_by_key(make_cluster, host_at, first):
     assert other.silent(0.2)
     grows(path)
     assert process.poll() is None and not a.status()["lost"] and "are frozen" not in a.log()
-    os.kill(int(open(path + ".pid").read()), 9)
+    os.kill(pid_of(path), 9)
     process.communicate(timeout=20)
     assert other.heard(30)[0] == "ok"
 
@@ -172,7 +172,7 @@ def test_failover(make_cluster, host_at):
     assert other.silent(0.2)
     grows(path)
     assert process.poll() is None and not a.status()["lost"]
-    os.kill(int(open(path + ".pid").read()), 9)
+    os.kill(pid_of(path), 9)
     process.communicate(timeout=20)
     assert other.heard(30)[0] == "ok"
     assert held(b)[0]["fence"] > lease["fence"]

@@ -6,7 +6,7 @@ import pytest
 from harness import Proxy, Redis, wait_until
 
 from keepers import held, opened
-from jobs import grows, is_frozen, job, size
+from jobs import end, grows, is_frozen, job, pid_of, size
 
 
 def lose(redis, how):
@@ -156,8 +156,7 @@ def test_a_key_is_evicted(make_host, redis, key):
     assert other.silent(0.1)
     assert held(a, token=before["token"], fence=before["fence"]) and not a.status()["lost"]
     grows(path)
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
-    process.communicate(timeout=20)
+    end(process, path)
     assert other.heard()[0] == "ok"
 
 
@@ -176,7 +175,7 @@ def test_the_store_stops_for_longer_than_a_ttl(make_host, redis):
     if process.poll() is None:
         grows(path)
         assert other.silent(0.1)
-        os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
+        os.kill(pid_of(path), signal.SIGKILL)
     last = size(path)
     process.communicate(timeout=20)
     assert other.heard()[0] == "ok"

@@ -4,13 +4,12 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 from harness import Job, text_of, wait_until
 from harness.host import KEEPER, copy_engines
 
-from jobs import grows, job
+from jobs import grows, job, pid_of
 from keepers import held
 
 
@@ -154,6 +153,6 @@ def test_a_keeper_is_replaced(make_host, program, end):
     wait_until(lambda: held(a, token=before["token"], fence=before["fence"], state="held"), "the lease is taken up")
     grows(path)
     assert not locks(b) and not locks(a)
-    os.kill(int(open(path + ".pid").read()), signal.SIGKILL)
+    os.kill(pid_of(path), signal.SIGKILL)
     assert "dflock" not in process.communicate(timeout=20)[1]
     wait_until(lambda: locks(b), "b gets the lock")
