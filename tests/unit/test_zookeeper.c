@@ -105,8 +105,9 @@ TEST_EACH(all_names_are_looked_at, 2)
 	struct zookeeper *zk = a.store->at;
 	make_names();
 	store_open(a.store, STORE_OPEN_NEW, "", on_answer, &opened);
-	wait_until(zk->first && zk->first->lists[ZK_LOCK].loaded);
-	if (_i) { /* while they are loaded a lease is put back, of a name that is there */
+	const struct zk_node *node = NULL;
+	wait_until(zk->first && (node = zk_find(zk, zk->first, ZK_LOCK, "lock 7")) && node->loaded);
+	if (_i) { /* a lease is put back, of a name that has just been looked at */
 		assert_ok(store_reclaim(b.store, "lock 7", w.file, w.token, 5, &w.range, NULL, on_answer, &answer));
 		ck_assert_uint_eq(opened.answers, 0);
 	}
