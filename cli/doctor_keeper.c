@@ -107,52 +107,51 @@ static void check_same_config(struct doctor *d, const json_t *status)
 			    field_text(rules, "why"));
 }
 
-/* The same for what libpq says when it cannot connect. */
-static const char *postgresql_advice(const char *why)
-{
-	static const char *const known[][2] = {
-		{"Connection refused", "start the server there, or correct `postgresql` in the configuration"},
-		{"No such file or directory", "start the server there, or correct `postgresql` in the configuration"},
-		{"could not translate host name",
-		 "correct `postgresql` in the configuration, or the name service of this machine"},
-		{"no password supplied", "write it into a file that password_file names"},
-		{"password authentication failed", "correct the file that password_file names, or the role's password"},
-		{"no pg_hba.conf entry", "let this host in there (pg_hba.conf)"},
-		{"too many c", "each host needs a connection: raise max_connections or the role's limit"},
-		{"role \"", "`dflock doctor --acl` prints what makes the role, and user= names it"},
-		{"database \"", "create the database, or correct dbname= in `postgresql`"},
-		{"certificate", "correct sslmode=, sslrootcert= and so on in `postgresql`"},
-		{"no connection within", "is the server up, and does a firewall drop packets to it?"},
-		{"no answer within", "the server hangs or has too much to do: look at its log"},
-	};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strstr(why, known[i][0]))
-			return known[i][1];
-	return "";
-}
-
 /* Advice for the reasons that do not say what to do; "": none. Reasons that the server itself gives do. */
-static const char *store_advice(const char *why)
+static const char *store_advice(const char *engine, const char *why)
 {
+	static const char way[] = "is the server up, and does a firewall drop packets to it?";
+	static const char hangs[] = "the server hangs or has too much to do: look at its log";
 	static const char *const known[][3] = {
-		{"connection refused", "no such file or directory",
+		{"redis", "connection refused", "start the server there, or correct `server` in the configuration"},
+		{"redis", "no such file or directory",
 		 "start the server there, or correct `server` in the configuration"},
-		{"cannot look up", "cannot look up",
+		{"redis", "cannot look up",
 		 "correct `server` in the configuration, or the name service of this machine"},
-		{"unreachable", "unreachable", "correct `server` in the configuration, or the way there"},
-		{"no connection within", "no connection within",
-		 "is the server up, and does a firewall drop packets to it?"},
-		{"no answer within", "no answer within", "the server hangs or has too much to do: look at its log"},
-		{"closed the connection", "connection reset", "look at the server's log"},
-		{"permission denied", "permission denied",
-		 "let the keeper's user use the socket (unixsocketperm in redis.conf)"},
-		{"not Redis's protocol", "it is no Redis",
+		{"redis", "unreachable", "correct `server` in the configuration, or the way there"},
+		{"redis", "closed the connection", "look at the server's log"},
+		{"redis", "connection reset", "look at the server's log"},
+		{"redis", "permission denied", "let the keeper's user use the socket (unixsocketperm in redis.conf)"},
+		{"redis", "not Redis's protocol",
 		 "correct `server` in the configuration: something else answers there"},
+		{"redis", "it is no Redis", "correct `server` in the configuration: something else answers there"},
+		{"postgresql", "Connection refused",
+		 "start the server there, or correct `postgresql` in the configuration"},
+		{"postgresql", "No such file or directory",
+		 "start the server there, or correct `postgresql` in the configuration"},
+		{"postgresql", "could not translate host name",
+		 "correct `postgresql` in the configuration, or the name service of this machine"},
+		{"postgresql", "no password supplied", "write it into a file that password_file names"},
+		{"postgresql", "password authentication failed",
+		 "correct the file that password_file names, or the role's password"},
+		{"postgresql", "no pg_hba.conf entry", "let this host in there (pg_hba.conf)"},
+		{"postgresql", "too many c", "each host needs a connection: raise max_connections or the role's limit"},
+		{"postgresql", "role \"", "`dflock doctor --acl` prints what makes the role, and user= names it"},
+		{"postgresql", "database \"", "create the database, or correct dbname= in `postgresql`"},
+		{"postgresql", "certificate", "correct sslmode=, sslrootcert= and so on in `postgresql`"},
+		{"zookeeper", "Connection refused",
+		 "start the server there, or correct `zookeeper` in the configuration"},
+		{"zookeeper", "cannot be looked up",
+		 "correct `zookeeper` in the configuration, or the name service of this machine"},
+		{"zookeeper", "connection loss",
+		 "has its ensemble a majority, and is maxClientCnxns large enough? Look at the server's log"},
+		{"zookeeper", "no connection to", way},
+		{"", "no connection within", way},
+		{"", "no answer within", hangs},
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (strstr(why, known[i][0]) || strstr(why, known[i][1]))
+		if ((!*known[i][0] || strcmp(known[i][0], engine) == 0) && strstr(why, known[i][1]))
 			return known[i][2];
 	return "";
 }
@@ -165,10 +164,7 @@ static void check_store(struct doctor *d, const json_t *status)
 	char time[SHOW_TIME_BYTES], other[SHOW_TIME_BYTES];
 
 	if (!field_flag(store, "up")) {
-		const char *why = field_text(store, "error"),
-			   *advice = redis                                                    ? store_advice(why)
-				     : strcmp(field_text(store, "engine"), "postgresql") == 0 ? postgresql_advice(why)
-											      : "";
+		const char *why = field_text(store, "error"), *advice = store_advice(field_text(store, "engine"), why);
 
 		doctor_find(d, FINDING_PROBLEM, "the store %s is not usable, and locks are refused: %s%s%s",
 			    field_text(store, "server"), *why ? why : "it has not answered yet; try again",

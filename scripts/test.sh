@@ -99,6 +99,12 @@ stage musl "the shim in programs of musl" make -s check-musl \
 	T="interpose/test_interpose.py interpose/test_record_calls.py interpose/test_record_undo.py interpose/test_starting.py"
 stage postgresql "some of the tests of hosts, with a PostgreSQL" make -s check-postgresql \
 	T="cluster/test_flock.py cluster/test_recall.py cluster/test_keeper_dies.py cluster/test_store_loss.py cluster/test_break.py cluster/test_once.py"
+if [ -e /usr/share/java/zookeeper.jar ]; then
+	stage zookeeper "some of the tests of hosts, with a ZooKeeper" make -s check-zookeeper \
+		T="cluster/test_zookeeper.py cluster/test_recall.py cluster/test_once.py"
+else
+	echo "skipped: tests of hosts with a ZooKeeper, which is not installed"
+fi
 stage punctual "tests of being in time" make -s check-punctual
 stage alone "tests that need the machine for themselves" make -s check-alone
 stage faults "fault runs in networks of their own" make -s check-faults

@@ -125,7 +125,7 @@ struct store {
 	int64_t ttl_ms;
 	char host[STORE_HOST_BYTES];
 	uint64_t own_seat[2], *seat; /* store_keep_seat() */
-	uint64_t own_seen[2], *seen; /* store_keep_seen(): the engine's */
+	uint64_t own_seen[2], *seen; /* store_keep_seen(): STORE_SEEN_... */
 	struct store_callbacks callbacks;
 	void *arg;
 	const struct store_news *news;
@@ -228,6 +228,12 @@ void query_end_refused(struct store *s);
 
 /* ---- life.c ---- */
 
+/* For engines whose server numbers what it does, also over crashes: the largest number that it has confirmed to this host, and which memory of
+ * the server that was (a hash). One that has come less far was restored from a backup: store_keep_seen(). */
+enum { STORE_SEEN_NUMBER, STORE_SEEN_MEMORY };
+void store_see_number(struct store *s, uint64_t number);
+/* The server has this memory: numbers of another one do not count. */
+void store_see_memory(struct store *s, const char *memory);
 /* A script answered INC: reads the record again. */
 void store_reread_record(struct store *s);
 /* The record is this one now; calls on_incarnation if it is another one than before. */

@@ -266,6 +266,24 @@ void store_keep_seen(struct store *s, uint64_t seen[2])
 	s->seen = seen;
 }
 
+void store_see_number(struct store *s, uint64_t number)
+{
+	if (number > s->seen[STORE_SEEN_NUMBER])
+		__atomic_store_n(&s->seen[STORE_SEEN_NUMBER], number, __ATOMIC_RELEASE);
+}
+
+void store_see_memory(struct store *s, const char *memory)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	for (const char *c = memory; *c; c++)
+		hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+	if (s->seen[STORE_SEEN_MEMORY] == hash)
+		return;
+	__atomic_store_n(&s->seen[STORE_SEEN_NUMBER], 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&s->seen[STORE_SEEN_MEMORY], hash, __ATOMIC_RELEASE);
+}
+
 void store_free(struct store *s)
 {
 	s->state = STORE_FREED;

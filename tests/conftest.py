@@ -118,7 +118,7 @@ def folder():
 @pytest.fixture
 def redis(folder):
     """The server of the store."""
-    make = {"redis": Redis, "postgresql": lambda place: Postgresql(place, forgets=True), "zookeeper": Zookeeper}
+    make = {"redis": Redis, "postgresql": lambda place: Postgresql(place, forgets=True), "zookeeper": lambda place: Zookeeper(place, forgets=True)}
     server = make[STORE](folder)
     yield server
     server.stop()

@@ -172,10 +172,7 @@ static void postgresql_on_applied(struct postgresql *p, const PGresult *result)
 	if (p->lost) {
 		store_fail(p->store, "a wait for a standby was cancelled: what was committed may not be kept");
 	} else if (PQntuples(result) == 1 && !PQgetisnull(result, 0, 0)) {
-		uint64_t xid = (uint64_t)postgresql_number(result, 0, 0), *seen = &p->store->seen[SEEN_TRANSACTION];
-
-		if (xid > *seen)
-			__atomic_store_n(seen, xid, __ATOMIC_RELEASE);
+		store_see_number(p->store, (uint64_t)postgresql_number(result, 0, 0)); /* of the transaction */
 		postgresql_answer(p);
 	} else {
 		postgresql_again(p);

@@ -72,15 +72,8 @@ enum { RECOVERY, FSYNC, PID, SYSTEM, TIMELINE, MEMORY, XIDS };
 
 void postgresql_remember(struct postgresql *p, const char *memory)
 {
-	uint64_t *seen = p->store->seen, hash = 14695981039346656037u;
-
 	snprintf(p->identity, sizeof(p->identity), "%.24s%.32s", p->system, memory);
-	for (const char *c = p->identity; *c; c++)
-		hash = (hash ^ (unsigned char)*c) * 1099511628211u;
-	if (seen[SEEN_MEMORY] == hash)
-		return;
-	__atomic_store_n(&seen[SEEN_TRANSACTION], 0, __ATOMIC_RELEASE);
-	__atomic_store_n(&seen[SEEN_MEMORY], hash, __ATOMIC_RELEASE);
+	store_see_memory(p->store, p->identity);
 }
 
 /* NULL: it will do. */
@@ -111,7 +104,7 @@ static bool greet_on_hello(struct postgresql *p, const PGresult *result)
 	snprintf(p->system, sizeof(p->system), "%.16s%.8s", PQgetvalue(result, 0, SYSTEM),
 		 PQgetvalue(result, 0, TIMELINE));
 	postgresql_remember(p, PQgetvalue(result, 0, MEMORY));
-	if ((uint64_t)postgresql_number(result, 0, XIDS) <= p->store->seen[SEEN_TRANSACTION]) {
+	if ((uint64_t)postgresql_number(result, 0, XIDS) <= p->store->seen[STORE_SEEN_NUMBER]) {
 		postgresql_send(p, STEP_FORGET, "select dflock.forget()", 0, NULL);
 		return false;
 	}

@@ -36,9 +36,6 @@ enum postgresql_step {
 	STEP_UNLOCK,
 };
 
-/* store_keep_seen(): the largest transaction of this host that a memory has confirmed, and which memory (a hash). */
-enum { SEEN_TRANSACTION, SEEN_MEMORY };
-
 struct attempt;
 
 struct postgresql {

@@ -104,6 +104,7 @@ void zk_get(struct zk_call *call, const char *path)
 
 void zk_exists(struct zk_call *call, const char *path)
 {
+	call->path = store_need(strdup(path));
 	zk_called(call, zoo_aexists(call->session->handle, path, 0, zk_on_stat, call));
 }
 

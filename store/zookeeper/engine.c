@@ -111,11 +111,14 @@ static void zk_again(struct zookeeper *zk)
 static void zk_on_committed(struct zk_call *call, int rc, int at, const struct Stat *stat)
 {
 	struct zookeeper *zk = call->zk;
+	const struct zk_node *own = zk_find(zk, call->query, ZK_HOST, zk->store->host);
 	bool changed = rc == ZBADVERSION || rc == ZNODEEXISTS || rc == ZNONODE;
 	bool is_message = call->first_message >= 0 && at >= call->first_message;
 
 	if (stat)
 		zk_saw(zk, stat);
+	if (rc == ZOK && stat && own && own->written)
+		store_see_number(zk->store, (uint64_t)stat->mzxid);
 	if (rc == ZOK)
 		zk_answer(zk);
 	else if (rc == ZNONODE && !is_message && at >= 0 && call->ops[at].type == ZOO_CREATE_OP)
@@ -301,9 +304,18 @@ static void zk_free(struct store *s)
 	uv_close((uv_handle_t *)&zk->mail, zk_on_freed);
 }
 
-static void zk_nothing(struct store *s)
+/* What everybody may change is nobody's lock. */
+static void zk_went_up(struct store *s)
 {
-	(void)s;
+	const struct zookeeper *zk = zk_of(s);
+	bool open = zk->acl.count == 0;
+
+	for (int i = 0; i < zk->acl.count; i++)
+		open = open ||
+		       (strcmp(zk->acl.data[i].id.scheme, "world") == 0 && zk->acl.data[i].perms & ~ZOO_PERM_READ);
+	if (open)
+		snprintf(s->risk, sizeof(s->risk),
+			 "everyone who reaches it may change %s: give that an ACL of your own", zk->root);
 }
 
 /* The client itself asks a server that is silent. */
@@ -325,7 +337,7 @@ ENGINE_SHOWN const struct engine dflock_engine = {
 	.open = zk_open,
 	.connect = zk_engine_connect,
 	.close = zk_close,
-	.up = zk_nothing,
+	.up = zk_went_up,
 	.check = zk_check,
 	.free = zk_free,
 	.ask = zk_ask,

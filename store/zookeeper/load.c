@@ -28,6 +28,7 @@ static bool zk_own_tag(struct zk_query *zq, struct zk_node *node, const struct z
 	if (node->kind == ZK_STORE && strcmp(r->tag, "memory") == 0) {
 		snprintf(node->memory, sizeof(node->memory), "%.*s", (int)r->len, r->value);
 		snprintf(zq->run->identity, sizeof(zq->run->identity), "%s", node->memory);
+		store_see_memory(zq->q.store, node->memory);
 		return true;
 	}
 	if (node->kind == ZK_STORE && strcmp(r->tag, "open") == 0)
@@ -98,6 +99,57 @@ static void zk_on_name(struct zk_call *call, int rc, const char *data, int len, 
 	zk_loaded(call->zk, zq);
 }
 
+/* ---- mailboxes ---- */
+
+/* Below 2^53, and never 0. */
+static uint64_t zk_hash(const char *name)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 1099511628211u;
+	return (hash >> 12) + 1;
+}
+
+static void zk_saw_box(struct zookeeper *zk, const char *host, int rc, const struct Stat *stat)
+{
+	struct zk_box *box = &zk->boxes[zk_hash(host) % ZK_BOXES];
+
+	snprintf(box->host, sizeof(box->host), "%s", rc == ZOK ? host : "");
+	box->children = rc == ZOK ? stat->numChildren : 0;
+}
+
+static void zk_on_box(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
+{
+	char *host = zk_decode(strrchr(call->path, '/') + 1);
+
+	(void)data;
+	(void)len;
+	zk_saw_box(call->zk, host, rc, stat);
+	free(host);
+}
+
+/*
+ * A message does not wait for a look at its mailbox where one was seen to have room: that is looked at anew beside the commit. If the mailbox
+ * is gone, the commit says so, and is tried again with a look.
+ */
+static bool zk_knows_box(struct zookeeper *zk, const struct zk_query *zq, struct zk_node *node)
+{
+	struct zk_box *box = &zk->boxes[zk_hash(node->name) % ZK_BOXES];
+	struct zk_call *call;
+
+	if (zq->tries || strcmp(box->host, node->name) != 0 || box->children >= ZK_MAX_MESSAGES / 2)
+		return false;
+	node->loaded = node->there = true;
+	node->children = box->children++;
+	call = zk_call(zk, NULL);
+	call->on_data = zk_on_box;
+	zk_exists(call, node->path);
+	return true;
+}
+
+/* ---- nodes as they come ---- */
+
 static void zk_on_node(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
 {
 	struct zk_query *zq = call->query;
@@ -111,6 +163,8 @@ static void zk_on_node(struct zk_call *call, int rc, const char *data, int len, 
 	}
 	node->loaded = true;
 	node->there = rc == ZOK;
+	if (node->kind == ZK_MAILBOX)
+		zk_saw_box(call->zk, node->name, rc, stat);
 	if (node->kind == ZK_STORE && !node->there) {
 		zk_half(call->zk);
 		return;
@@ -147,6 +201,8 @@ void zk_need(struct zookeeper *zk, struct zk_query *zq, enum zk_kind kind, const
 	node->path = zk_path(zk->root, kind, name);
 	node->name = store_need(strdup(name));
 	HASH_ADD_KEYPTR(hh, zq->nodes, node->path, strlen(node->path), node);
+	if (kind == ZK_MAILBOX && zk_knows_box(zk, zq, node))
+		return;
 	call = zk_call(zk, zq);
 	call->node = node;
 	call->on_data = zk_on_node;
@@ -158,16 +214,6 @@ void zk_need(struct zookeeper *zk, struct zk_query *zq, enum zk_kind kind, const
 }
 
 /* ---- lists ---- */
-
-/* Below 2^53, and never 0. */
-static uint64_t zk_hash(const char *name)
-{
-	uint64_t hash = 14695981039346656037u;
-
-	for (; *name; name++)
-		hash = (hash ^ (unsigned char)*name) * 1099511628211u;
-	return (hash >> 12) + 1;
-}
 
 static int zk_compare_names(const void *a, const void *b)
 {

@@ -333,9 +333,7 @@ void zk_connect(struct zookeeper *zk)
  */
 void zk_saw(struct zookeeper *zk, const struct Stat *stat)
 {
-	zk->clock = (struct zk_clock){.ms = stat->mtime,
-				      .got_ns = uv_hrtime(),
-				      .zxid = stat->mzxid > zk->clock.zxid ? stat->mzxid : zk->clock.zxid};
+	zk->clock = (struct zk_clock){.ms = stat->mtime, .got_ns = uv_hrtime()};
 }
 
 int64_t zk_now_us(const struct zookeeper *zk)

@@ -236,16 +236,14 @@ static void zk_on_forgotten(struct zk_call *call, int rc, int at, const struct S
 {
 	(void)at;
 	(void)stat;
-	if (rc == ZOK)
-		zk_make_mailbox(call->zk);
-	else if (rc == ZBADVERSION) /* another host has written, perhaps because it saw the same */
+	if (rc == ZOK || rc == ZBADVERSION) /* another host has written, perhaps because it saw the same */
 		zk_start(call->zk);
 	else
 		zk_failed(call->zk, rc, call->kept[0]);
 }
 
 /* Copies what the record has, with another memory. False: dflock did not write it. */
-static bool zk_copy_record(const char *data, int len, char **copy, size_t *copy_len)
+static bool zk_copy_record(struct store *s, const char *data, int len, char **copy, size_t *copy_len)
 {
 	FILE *f = store_need(open_memstream(copy, copy_len));
 	struct zk_reader r;
@@ -254,17 +252,25 @@ static bool zk_copy_record(const char *data, int len, char **copy, size_t *copy_
 
 	zk_write_begin(f);
 	zk_write_memory(f);
-	while (good && (more = zk_read(&r)) > 0)
-		if (strcmp(r.tag, "memory") != 0)
+	while (good && (more = zk_read(&r)) > 0) {
+		char memory[64];
+
+		if (strcmp(r.tag, "memory") != 0) {
 			zk_write(f, r.tag, r.value, r.len);
+			continue;
+		}
+		snprintf(memory, sizeof(memory), "%.*s", (int)r.len, r.value);
+		store_see_memory(s, memory);
+	}
 	if (fclose(f) != 0)
 		store_need(NULL);
 	return good && more == 0;
 }
 
 /*
- * An ensemble that counts less than it did has another memory, though the tree is there: it was restored. Then the memory gets
- * another name, for every host.
+ * Where this host's node was changed last before a change that was confirmed, the ensemble was restored from a backup, and has another memory,
+ * though the tree is there. Then the memory gets another name, for every host. (What the ensemble itself counts proves nothing: the numbers of
+ * a new leader are larger than all before.) If the node is gone, its removal counts.
  */
 static void zk_on_record(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
 {
@@ -277,14 +283,13 @@ static void zk_on_record(struct zk_call *call, int rc, const char *data, int len
 		zk_failed(zk, rc, zk->root);
 		return;
 	}
-	if (!zk_copy_record(data, len, &copy, &copy_len)) {
+	if (!zk_copy_record(zk->store, data, len, &copy, &copy_len)) {
 		free(copy);
 		store_reject(zk->store,
 			     "%s/store was not written by this version of dflock: set another path, or remove the tree "
 			     "(zkCli.sh deleteall %s)",
 			     zk->root, zk->root);
-	} else if (zk->behind) {
-		zk->behind = false;
+	} else if ((uint64_t)zk->number < zk->store->seen[STORE_SEEN_NUMBER]) { /* mutant: zk-behind */
 		forget = zk_call(zk, NULL);
 		zk_op_set(forget, zk_path(zk->root, ZK_STORE, NULL), copy, copy_len, stat->version);
 		zk_multi_of(zk, forget, zk_on_forgotten);
@@ -292,6 +297,26 @@ static void zk_on_record(struct zk_call *call, int rc, const char *data, int len
 		free(copy);
 		zk_make_mailbox(zk);
 	}
+}
+
+static void zk_on_hosts(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
+{
+	(void)data;
+	(void)len;
+	if (rc == ZOK)
+		call->zk->number = call->kind == ZK_HOST ? stat->mzxid : stat->pzxid;
+}
+
+/* Of this host's node; else of the last one that came or went. Answers come in order. */
+static void zk_ask_number(struct zookeeper *zk, const char *host)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+	char *path = zk_path(zk->root, ZK_HOST, host);
+
+	call->kind = host ? ZK_HOST : ZK_STORE;
+	call->on_data = zk_on_hosts;
+	zk_exists(call, path);
+	free(path);
 }
 
 static void zk_on_clock(struct zk_call *call, int rc, int at, const struct Stat *stat)
@@ -305,9 +330,9 @@ static void zk_on_clock(struct zk_call *call, int rc, int at, const struct Stat 
 	} else if (rc != ZOK) {
 		zk_failed(zk, rc, zk->root);
 	} else {
-		zk->behind = stat->mzxid < zk->clock.zxid;
-		zk->clock.zxid = 0;
 		zk_saw(zk, stat);
+		zk_ask_number(zk, NULL);
+		zk_ask_number(zk, zk->store->host);
 		get = zk_call(zk, NULL);
 		path = zk_path(zk->root, ZK_STORE, NULL);
 		get->on_data = zk_on_record;

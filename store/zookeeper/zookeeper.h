@@ -145,7 +145,13 @@ struct zk_session {
 struct zk_clock {
 	int64_t ms;      /* the leader's clock, when it last wrote something for this host */
 	uint64_t got_ns; /* when the answer came */
-	int64_t zxid;    /* the largest of all answers */
+};
+
+#define ZK_BOXES 64
+/* What was seen last of a mailbox. */
+struct zk_box {
+	char host[STORE_HOST_BYTES]; /* "": nothing */
+	int children;
 };
 
 struct zookeeper {
@@ -157,16 +163,17 @@ struct zookeeper {
 	struct zk_lookup *lookup;   /* NULL: no name is looked up */
 	struct zk_session *session; /* NULL: none. It may not be connected */
 	bool up;                    /* queries may be asked */
-	bool behind;                /* start.c: the ensemble has lost what it had */
+	int64_t number;             /* start.c: of the last change of this host's node */
 	struct zk_query *first, **last;
 	uv_timer_t limit, again, mail;
 	bool mail_seen;    /* start.c: on this connection messages were delivered, */
 	int32_t mail_last; /* this is the number of the last one */
 	unsigned timers;   /* that are not closed */
 	struct zk_clock clock;
-	struct ACL_vector acl;  /* the root's: whatever is made here gets it. count 0: not known so far */
-	struct zk_clean *clean; /* NULL: none is under way */
-	uint64_t clean_ns;      /* when the next one begins */
+	struct zk_box boxes[ZK_BOXES]; /* load.c: by a hash of the host */
+	struct ACL_vector acl;         /* the root's: whatever is made here gets it. count 0: not known so far */
+	struct zk_clean *clean;        /* NULL: none is under way */
+	uint64_t clean_ns;             /* when the next one begins */
 	unsigned clean_turn;
 	unsigned cleaned;           /* for tests: that have removed something */
 	char why[REPLY_LINE_BYTES]; /* why the last server of this attempt was no use */
@@ -181,7 +188,7 @@ void zk_soon(struct zk_session *session);
 void zk_wait(struct zookeeper *zk);
 /* An answer that says that the connection is of no use, or the tree: store_fail(), or store_reject() with what to do. */
 void zk_failed(struct zookeeper *zk, int rc, const char *path);
-/* The time of the leader, and its count of changes. */
+/* The time of the leader. */
 void zk_saw(struct zookeeper *zk, const struct Stat *stat);
 int64_t zk_now_us(const struct zookeeper *zk);
 /* Half of the tree is gone: store_reject(). */

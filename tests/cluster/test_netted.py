@@ -217,7 +217,7 @@ def test_a_refusal_is_said_to_the_program(two, redis):
     a = opened(two[0], stderr=subprocess.PIPE)
     redis.stop()
     wait_until(lambda: a.do("flock 0 ex nb") == "ENOLCK" or a.do("flock 0 un") == "ok" and False, "a refusal")
-    assert re.match(rb"dflock: .*(redis|postgresql).*\n", a.process.stderr.readline())
+    assert re.match(rb"dflock: .*(redis|postgresql|zookeeper).*\n", a.process.stderr.readline())
 
 
 def test_an_unprotected_file(two, folder):

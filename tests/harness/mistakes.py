@@ -226,6 +226,8 @@ UNIT = {
     "test_zookeeper::nodes_that_have_nothing_go": {"a clean-up forgets fences": [become("zk-clean-fence", ";")]},
     "test_zookeeper::a_lock_that_somebody_removed_is_found_out": {
         "a lock that somebody removed is a new one": [become("zk-removed", ";")]},
+    "test_zookeeper::folders_from_before_are_another_memory": {
+        "an ensemble that was restored is the same": [condition("zk-behind", "false")]},
     "test_zookeeper::all_names_are_looked_at": {
         "in grace a lock is put back where another host has looked": [put("zk-all", "!(store && store->open)", "!store")]},
     "test_zookeeper::messages_for_a_host_that_is_away_have_an_end": {

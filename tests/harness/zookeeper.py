@@ -3,7 +3,9 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
+import time
 
 import pytest
 
@@ -31,9 +33,105 @@ def free_ports(count):
     return ports
 
 
+class Client:
+    """What a client of ZooKeeper says to one server (jute)."""
+    EXISTS, GET, SET, NAMES, DELETE, MULTI = 3, 4, 5, 8, 2, 14
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.send(struct.pack(">iqiqi16s?", 0, 0, 10000, 0, 16, bytes(16), False))
+        self.receive()
+
+    def send(self, body):
+        self.socket.sendall(struct.pack(">i", len(body)) + body)
+
+    def receive(self):
+        with_length = self.exactly(4)
+        return self.exactly(struct.unpack(">i", with_length)[0])
+
+    def exactly(self, count):
+        got = b""
+        while len(got) < count:
+            piece = self.socket.recv(count - len(got))
+            assert piece, "ZooKeeper closed the connection"
+            got += piece
+        return got
+
+    def ask(self, kind, body):
+        """What it answers; None: there is no such node, or it has changed."""
+        self.send(struct.pack(">ii", 1, kind) + body)
+        answer = self.receive()
+        return None if struct.unpack(">i", answer[12:16])[0] else answer[16:]
+
+    @staticmethod
+    def text(data):
+        return struct.pack(">i", len(data)) + data
+
+    def get(self, path):
+        answer = self.ask(self.GET, self.text(path.encode()) + b"\0")
+        return None if answer is None else answer[4:4 + struct.unpack(">i", answer[:4])[0]]
+
+    def set(self, path, data):
+        return self.ask(self.SET, self.text(path.encode()) + self.text(data) + struct.pack(">i", -1)) is not None
+
+    def names(self, path):
+        answer = self.ask(self.NAMES, self.text(path.encode()) + b"\0")
+        found, at = [], 4
+        for _ in range(struct.unpack(">i", answer[:4])[0] if answer else 0):
+            length = struct.unpack(">i", answer[at:at + 4])[0]
+            found.append(answer[at + 4:at + 4 + length].decode())
+            at += 4 + length
+        return found
+
+    def all_below(self, path):
+        return [node for name in self.names(path) for node in (*self.all_below(f"{path}/{name}"), f"{path}/{name}")]
+
+    def remove_all(self, paths):
+        """In one step, or not at all."""
+        body = b"".join(struct.pack(">i?i", self.DELETE, False, -1) + self.text(path.encode()) + struct.pack(">i", -1) for path in paths)
+        answer = self.ask(self.MULTI, body + struct.pack(">i?i", -1, True, -1))
+        return answer is not None
+
+    def close(self):
+        self.socket.close()
+
+
+def node_of(key, field=""):
+    """Where dflock has what a Redis has in `field` of the hash `key`, or in the key: a node below the root, and a tag in it."""
+    def encode(name):
+        plain = "".join(c if c.isalnum() and c.isascii() or c in "_-:@,=+ ." else "".join("%%%02x" % b for b in c.encode()) for c in name)
+        return "%2e" + plain[1:] if plain.startswith(".") else plain
+
+    prefix, _, rest = key.partition("dflock:{0}:")[2].partition(":")
+    if prefix == "lock":
+        return f"locks/{encode(rest)}", "lock"
+    if prefix == "rests":
+        space, _, name = field.removeprefix("dflock:{0}:rest:").partition(":")
+        return f"locks/{encode(name)}", "rest-" + space
+    if prefix == "hosts":
+        return f"hosts/{encode(field)}", "beat"
+    if prefix == "store" and field.split(":")[0] in ("inc", "open", "ttl_ms"):
+        return "store", field
+    return pytest.skip(f"asks Redis itself: {key} {field}")
+
+
+def cells(data):
+    """What a node has: tag -> value."""
+    found, at = {}, data.find(b"\n") + 1
+    while data and at < len(data):
+        tag, length = data[at:data.index(b"\n", at)].split()
+        at = data.index(b"\n", at) + 1
+        found[tag.decode()] = data[at:at + int(length)]
+        at += int(length) + 1
+    return found
+
+
 class Zookeeper:
-    def __init__(self, folder, servers=1):
+    def __init__(self, folder, servers=1, forgets=False):
+        """forgets: as a Redis that saves nothing, when it is stopped and started."""
+        self.forgets = forgets
         self.folder = os.path.join(folder, "zookeeper")
+        self.socket = self.folder  # what other users must be let in to, where it has one
         self.ports = free_ports(servers)
         self.peers = free_ports(2 * servers)
         self.processes = [None] * servers
@@ -83,15 +181,34 @@ class Zookeeper:
         return 'zookeeper = "%s/dflock";' % ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     def command(self, *words):
-        """What tests ask a Redis that is their store."""
+        """What tests ask a Redis that is their store, as far as there is the like here."""
         match words:
             case ["FLUSHALL"]:
-                self.stop()
-                for n in range(len(self.ports)):
-                    shutil.rmtree(os.path.join(self.folder, str(n), "version-2"))
-                return self.start()
+                return self.forget()
+            case ["TIME"]:
+                return divmod(time.time_ns() // 1000, 1000000)
+            case ["EXISTS" | "DEL", _] | ["HGET" | "HDEL", _, _]:
+                return self.cell(*words)
             case _:
                 return pytest.skip(f"asks Redis itself: {words[0]}")
+
+    def cell(self, what, *where):
+        node, tag = node_of(*where)
+        client = Client(self.ports[0])
+        data = client.get("/dflock/" + node) or b""
+        has = cells(data)
+        there = tag in has
+        if what in ("DEL", "HDEL") and there:
+            del has[tag]
+            there = client.set("/dflock/" + node, b"dflock 1\n" + b"".join(b"%s %d\n%s\n" % (t.encode(), len(v), v) for t, v in has.items()))
+        client.close()
+        return int(there) if what != "HGET" else has[tag].decode() if there else None
+
+    def forget(self):
+        """All that dflock has there goes at once: the first host that comes makes a new tree."""
+        client = Client(self.ports[0])
+        wait_until(lambda: client.remove_all(client.all_below("/dflock")), "the tree is removed")
+        client.close()
 
     def commands_processed(self):
         pytest.skip("counts Redis' commands")
@@ -111,6 +228,9 @@ class Zookeeper:
             self.processes[n] = None
 
     def start(self):
+        if self.forgets:
+            for n in range(len(self.ports)):
+                shutil.rmtree(os.path.join(self.folder, str(n), "version-2"), ignore_errors=True)
         for n in range(len(self.ports)):
             self.start_server(n)
         wait_until(self.answers, "ZooKeeper answers", 60)
