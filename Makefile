@@ -292,7 +292,7 @@ check-stores: all agents ## run the tests of the store with this machine's redis
 	  $(MAKE) -s $(STORE_UNIT:%=run-test_%) && (cd tests && $(PYTEST) $(STORE_TESTS)) || exit 1; done
 check-rights: all agents ## run tests of hosts as a user with the rights that `dflock doctor --acl` prints
 	cd tests && DFLOCK_TEST_LEAST_RIGHTS=1 $(PYTEST) $(RIGHTS_TESTS)
-check-postgresql check-zookeeper: check-%: all agents ## run the tests of hosts with such a store (T="..." runs these); those about Redis itself are skipped
+check-postgresql check-zookeeper: check-%: all agents ## run tests/cluster with such a store (T="..." runs these), but what is about Redis alone: Sentinel, Cluster, replicas, TLS, redis_key, the early release, its commands, and the proxy, which speaks its protocol
 	export DFLOCK_TEST_STORE=$*; cd tests && $(call PARALLEL,-m "not alone and not punctual" $(or $(T),cluster)) && \
 	  $(if $(T),:,$(LIMITED) -m "alone or punctual" cluster)
 calls-postgresql calls-zookeeper: calls-%: $(BUILD)/unit/test_%_calls ## compare CALLS (100000) random calls of the rules in such a store and in Redis

@@ -65,7 +65,8 @@ static inline struct postgresql *postgresql_of(const struct store *s)
 
 /* Of what libpq says, the first line. `answers`: store_reject(). */
 void postgresql_fail(struct postgresql *p, bool answers, const char *what, const char *said);
-/* Sends one statement with text parameters; the answer is binary. Without parameters (count -1) several of them, in text. Nothing is under way.
+/* Sends one statement; the answer is binary. With parameters, which are text: one that greet.c has prepared, by its name. count -1: several
+ * statements, and the answer is text. Nothing is under way.
  * The time limit runs from here if it does not run already. */
 void postgresql_send(struct postgresql *p, enum postgresql_step step, const char *sql, int count,
 		     const char *const *values);

@@ -39,6 +39,8 @@ void postgresql_send(struct postgresql *p, enum postgresql_step step, const char
 	p->lost = false;
 	if (count < 0)
 		sent = PQsendQuery(p->conn, sql);
+	else if (count > 0)
+		sent = PQsendQueryPrepared(p->conn, sql, count, values, NULL, NULL, 1);
 	else
 		sent = PQsendQueryParams(p->conn, sql, count, NULL, values, NULL, NULL, 1);
 	if (!sent || PQflush(p->conn) < 0) {
@@ -164,7 +166,7 @@ void postgresql_load(struct postgresql *p)
 		pq->alone = true;
 	}
 	pq->loads++;
-	postgresql_send(p, STEP_LOAD, "select * from dflock.load($1::bytea[], $2::bytea[], $3::boolean, $4::bigint)", 4,
+	postgresql_send(p, STEP_LOAD, "dflock_load", 4,
 			(const char *const[]){keys.bytes, names.bytes, postgresql_takes_fence(&pq->q) ? "t" : "f",
 					      *alone ? alone : NULL});
 	free(keys.bytes);
@@ -268,9 +270,7 @@ void postgresql_apply(struct postgresql *p)
 	for (int i = 0; i < ARRAYS; i++)
 		array_close(&arrays[i]);
 	postgresql_send(p, STEP_APPLY,
-			"select dflock.apply($1, $2::bytea[], $3::bytea[], $4::bigint[], $5::boolean[], $6::bytea[], "
-			"$7::bigint, $8::text[], $9::text[], $10::bigint[], $11::boolean[])",
-			11,
+			"dflock_apply", 11,
 			(const char *const[]){*pq->was ? pq->was : NULL, arrays[KEYS].bytes, arrays[NAMES].bytes,
 					      arrays[VERSIONS].bytes, arrays[WRITES].bytes, arrays[VALUES].bytes, fence,
 					      arrays[CHANNELS].bytes, arrays[TEXTS].bytes, arrays[LOCKS].bytes,

@@ -73,16 +73,16 @@ static void on_timed(void *arg, const struct store_reply *reply)
 static unsigned loads, applies;
 
 /* In place of libpq's. */
-int PQsendQueryParams(PGconn *conn, const char *text, int count, const Oid *types, const char *const *values, const int *lengths,
-		      const int *formats, int format)
+int PQsendQueryPrepared(PGconn *conn, const char *name, int count, const char *const *values, const int *lengths, const int *formats,
+			int format)
 {
-	static __typeof__(&PQsendQueryParams) next;
+	static __typeof__(&PQsendQueryPrepared) next;
 
 	if (!next)
-		next = (__typeof__(next))(uintptr_t)dlsym(RTLD_NEXT, "PQsendQueryParams");
-	loads += strstr(text, "dflock.load(") != NULL;
-	applies += strstr(text, "dflock.apply(") != NULL;
-	return next(conn, text, count, types, values, lengths, formats, format);
+		next = (__typeof__(next))(uintptr_t)dlsym(RTLD_NEXT, "PQsendQueryPrepared");
+	loads += strcmp(name, "dflock_load") == 0;
+	applies += strcmp(name, "dflock_apply") == 0;
+	return next(conn, name, count, values, lengths, formats, format);
 }
 
 /* Of transactions that have written something, which is what waits for the disk. */
@@ -235,7 +235,10 @@ TEST(a_lock_beside_a_transaction)
 	choose_rounds();
 	start_both();
 	plain_open();
-	time_all(getenv("PG_PLACE") ? getenv("PG_PLACE") : "/dev/shm");
+	char where[SUITE_PATH_BYTES];
+
+	snprintf(where, sizeof(where), "%.*s", (int)(strrchr(pg.dir, '/') - pg.dir), pg.dir);
+	time_all(where);
 	plain_close();
 }
 
