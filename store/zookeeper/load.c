@@ -21,14 +21,14 @@ struct zk_node *zk_find(const struct zookeeper *zk, const struct zk_query *zq, e
 }
 
 /* What a node has for the engine itself. */
-static bool zk_own_tag(struct zk_query *zq, struct zk_node *node, const struct zk_reader *r)
+static bool zk_own_tag(const struct zookeeper *zk, struct zk_query *zq, struct zk_node *node, const struct zk_reader *r)
 {
 	bool is_fence = strcmp(r->tag, "fence") == 0;
 
 	if (node->kind == ZK_STORE && strcmp(r->tag, "memory") == 0) {
 		snprintf(node->memory, sizeof(node->memory), "%.*s", (int)r->len, r->value);
 		snprintf(zq->run->identity, sizeof(zq->run->identity), "%s", node->memory);
-		store_see_memory(zq->q.store, node->memory);
+		zk_see_memory(zk, node->memory);
 		return true;
 	}
 	if (node->kind == ZK_STORE && strcmp(r->tag, "open") == 0)
@@ -49,7 +49,7 @@ static void zk_parse(const struct zookeeper *zk, struct zk_query *zq, struct zk_
 	int more = 0;
 
 	while (good && (more = zk_read(&r)) > 0) {
-		if (zk_own_tag(zq, node, &r))
+		if (zk_own_tag(zk, zq, node, &r))
 			continue;
 		good = zk_cell(node->kind, node->name, r.tag, &key, &cell);
 		if (!good)

@@ -336,6 +336,14 @@ void zk_saw(struct zookeeper *zk, const struct Stat *stat)
 	zk->clock = (struct zk_clock){.ms = stat->mtime, .got_ns = uv_hrtime()};
 }
 
+void zk_see_memory(const struct zookeeper *zk, const char *memory)
+{
+	char known[64 + STORE_HOST_BYTES];
+
+	snprintf(known, sizeof(known), "%s %s", memory, zk->store->host);
+	store_see_memory(zk->store, known);
+}
+
 int64_t zk_now_us(const struct zookeeper *zk)
 {
 	return zk->clock.ms * 1000 + (int64_t)(uv_hrtime() - zk->clock.got_ns) / 1000;

@@ -243,7 +243,7 @@ static void zk_on_forgotten(struct zk_call *call, int rc, int at, const struct S
 }
 
 /* Copies what the record has, with another memory. False: dflock did not write it. */
-static bool zk_copy_record(struct store *s, const char *data, int len, char **copy, size_t *copy_len)
+static bool zk_copy_record(const struct zookeeper *zk, const char *data, int len, char **copy, size_t *copy_len)
 {
 	FILE *f = store_need(open_memstream(copy, copy_len));
 	struct zk_reader r;
@@ -260,7 +260,7 @@ static bool zk_copy_record(struct store *s, const char *data, int len, char **co
 			continue;
 		}
 		snprintf(memory, sizeof(memory), "%.*s", (int)r.len, r.value);
-		store_see_memory(s, memory);
+		zk_see_memory(zk, memory);
 	}
 	if (fclose(f) != 0)
 		store_need(NULL);
@@ -283,7 +283,7 @@ static void zk_on_record(struct zk_call *call, int rc, const char *data, int len
 		zk_failed(zk, rc, zk->root);
 		return;
 	}
-	if (!zk_copy_record(zk->store, data, len, &copy, &copy_len)) {
+	if (!zk_copy_record(zk, data, len, &copy, &copy_len)) {
 		free(copy);
 		store_reject(zk->store,
 			     "%s/store was not written by this version of dflock: set another path, or remove the tree "

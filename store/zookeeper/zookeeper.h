@@ -191,6 +191,8 @@ void zk_failed(struct zookeeper *zk, int rc, const char *path);
 /* The time of the leader. */
 void zk_saw(struct zookeeper *zk, const struct Stat *stat);
 int64_t zk_now_us(const struct zookeeper *zk);
+/* store_see_memory(), for the node of this host: another id has another node. */
+void zk_see_memory(const struct zookeeper *zk, const char *memory);
 /* Half of the tree is gone: store_reject(). */
 void zk_half(struct zookeeper *zk);
 

@@ -320,6 +320,19 @@ TEST_EACH(folders_from_before_are_another_memory, ROWS(copies))
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
 }
 
+TEST(another_id_of_a_host_has_seen_nothing)
+{
+	start_kept();
+	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+	for (unsigned i = 0; i < 3; i++)
+		ck_assert_int_eq(beat(&a), STORE_OK);
+	stop(&a);
+	start(&a, "host-c");
+	store_keep_seen(a.store, kept[0].seen);
+	wait_until(a.ups == 1);
+	ck_assert(!store_in_grace(a.store));
+}
+
 TEST(a_tree_that_somebody_removed_is_another_memory)
 {
 	start_both();
