@@ -3,9 +3,9 @@ A mount namespace of the test's own with an empty /dev/shm and /run, where runti
 root. delete() ends everything that runs in it, and with that it is gone.
 """
 import os
-import signal
 import subprocess
 
+from .host import Host
 from .processes import pids_where
 from .wait import wait_until
 
@@ -45,14 +45,7 @@ class Apart:
 
     def delete(self):
         def killed():
-            pids = [pid for pid in self.pids() if pid != self.process.pid]
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for pid in pids:
-                    try:
-                        os.kill(pid, number)
-                    except ProcessLookupError:
-                        pass
-            return not pids
+            return Host.kill([pid for pid in self.pids() if pid != self.process.pid])
         try:
             wait_until(killed, "all in the mount namespace have ended")
         finally:
