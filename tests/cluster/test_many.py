@@ -40,6 +40,7 @@ class Way:
             self.redis.command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 
 
+@pytest.mark.of_redis("the way to the store is a socket of Redis")
 def test_many_are_stopped_before_another_host_has_one(make_host, redis, folder):
     """Host a cannot renew anything any more. When b gets one of a's locks, none of the processes on a may run."""
     way = Way(redis, folder)
@@ -58,6 +59,7 @@ def test_many_are_stopped_before_another_host_has_one(make_host, redis, folder):
     assert not late, f"ran for so many ms after another host had the lock: {late}"
 
 
+@pytest.mark.of_redis("the way to the store is a socket of Redis")
 def test_many_go_on_after_an_outage(make_host, redis, folder):
     """All leases have to be confirmed before the processes go on. The beats, without which the leases run out again, must not wait until
     the last of them is."""
