@@ -286,7 +286,7 @@ STORE_UNIT   := store store_nonsense store_record store_refusals store_rests sto
 STORE_TESTS  ?= cluster/test_flock.py cluster/test_recall.py cluster/test_store_loss.py cluster/test_redis_cluster.py cli/test_doctor_acl.py
 RIGHTS_TESTS ?= cluster/test_flock.py cluster/test_recall.py cluster/test_once.py cluster/test_redis_key.py cluster/test_break.py cluster/test_store_loss.py cli/test_who.py
 SERVERS      ?= $(wildcard $(CURDIR)/build-servers/*-server)
-.PHONY: check-stores check-rights check-postgresql check-zookeeper calls-postgresql calls-zookeeper speed-postgresql
+.PHONY: check-stores check-rights check-postgresql check-zookeeper calls-postgresql calls-zookeeper speed-postgresql speed-zookeeper
 check-stores: all agents ## run the tests of the store with this machine's redis-server, and with SERVERS (scripts/servers.sh build-servers)
 	@for server in redis-server $(SERVERS); do echo "== $$($$server --version)"; export REDIS_SERVER=$$server; \
 	  $(MAKE) -s $(STORE_UNIT:%=run-test_%) && (cd tests && $(PYTEST) $(STORE_TESTS)) || exit 1; done
@@ -297,7 +297,7 @@ check-postgresql check-zookeeper: check-%: all agents ## run tests/cluster with 
 	  $(if $(T),:,$(LIMITED) -m "alone or punctual" cluster)
 calls-postgresql calls-zookeeper: calls-%: $(BUILD)/unit/test_%_calls ## compare CALLS (100000) random calls of the rules in such a store and in Redis
 	RANDOM_CALLS=$(or $(CALLS),100000) CK_DEFAULT_TIMEOUT=3600 $<
-speed-postgresql: $(BUILD)/unit/test_postgresql_speed ## what a lock in PostgreSQL costs beside a one-row transaction; the server lies in PG_PLACE (/dev/shm)
+speed-postgresql speed-zookeeper: speed-%: $(BUILD)/unit/test_%_speed ## what a lock in such a store costs beside a plain client's transaction; PG_PLACE (/dev/shm): where the PostgreSQL lies
 	SPEED=1 CK_DEFAULT_TIMEOUT=600 $<
 stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECONDS, keepers and the store in trouble
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
