@@ -37,7 +37,7 @@ struct config_tls {
 
 #define CONFIG_MAX_SENTINELS 16
 #define CONFIG_MAX_REPLICAS  64
-#define CONFIG_MAX_MEMBERS   32 /* the shards of all stores */
+#define CONFIG_MAX_MEMBERS   32 /* stores of a configuration */
 #define CONFIG_STORE_BYTES   33 /* of a store's name, and NUL */
 #define CONFIG_GROUP_BYTES   (CONFIG_STORE_BYTES + 7)
 
@@ -45,7 +45,6 @@ struct config_tls {
  * numbers in these comments are the defaults. */
 struct config_store {
 	const char *name;        /* the setting's in `stores`; "": the default, `store` */
-	unsigned shards;         /* 1: over how many lock tables the names are spread */
 	struct config_t *parsed; /* libconfig's; of stores[0], owns the strings of all stores but hosts and passwords */
 	const char *postgresql;  /* libpq's connection string; NULL: none. Without both the store is Redis */
 	const char *zookeeper;   /* "h1:2181,h2:2181/dflock"; NULL: none */

@@ -298,7 +298,6 @@ static int check_keys(const struct config_reading *r, struct config *config)
 		struct config_store *store = &config->stores[rule->store];
 		const char *wrong = config_engine(store) ? "not Redis"
 				    : store->cluster     ? "a Redis Cluster, whose scripts cannot use keys of two slots"
-				    : store->shards > 1  ? "in shards, whose scripts cannot use keys of two"
 							 : NULL;
 		char group[CONFIG_GROUP_BYTES];
 
@@ -306,7 +305,7 @@ static int check_keys(const struct config_reading *r, struct config *config)
 		if (rule->redis_key && wrong)
 			return reading_fail(r, rule->line,
 					    "redis_key is set for %.200s, and %s is %s; expected a single server or "
-					    "sentinels, without shards",
+					    "sentinels",
 					    rule->pattern, config_store_group(store, group), wrong);
 	}
 	return check_twins(r, config, true);

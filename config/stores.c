@@ -14,7 +14,7 @@ struct config_store *stores_add(struct config *config, const char *name)
 	if (!stores)
 		return NULL;
 	config->stores = stores;
-	stores[config->store_count] = (struct config_store){.name = name, .shards = 1};
+	stores[config->store_count] = (struct config_store){.name = name};
 	return &stores[config->store_count++];
 }
 
@@ -55,21 +55,18 @@ static bool stores_are_one(const struct config_store *a, const struct config_sto
 static int stores_check(const struct config_reading *r, int line, const struct config *config)
 {
 	const struct config_store *last = &config->stores[config->store_count - 1];
-	unsigned shards = last->shards;
 	char group[CONFIG_GROUP_BYTES];
 
-	for (const struct config_store *s = config->stores; s < last; s++) {
-		shards += s->shards;
+	for (const struct config_store *s = config->stores; s < last; s++)
 		if (stores_are_one(s, last))
 			return reading_fail(
 				r, line,
 				"stores.%s has the server and database of %s, so that one lock would be two; "
 				"expected a store of its own",
 				last->name, config_store_group(s, group));
-	}
-	if (shards > CONFIG_MAX_MEMBERS)
-		return reading_fail(r, line, "the stores up to stores.%s have %u shards; expected at most %d in all",
-				    last->name, shards, CONFIG_MAX_MEMBERS);
+	if (config->store_count > CONFIG_MAX_MEMBERS)
+		return reading_fail(r, line, "stores.%s is one too many; expected at most %d stores in all", last->name,
+				    CONFIG_MAX_MEMBERS);
 	return 0;
 }
 

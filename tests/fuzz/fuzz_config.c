@@ -36,8 +36,7 @@ static void ask(const struct config *config)
 
 		check(!store->address.host + !store->socket + !store->sentinel_count + !config_engine(store) == 3,
 		      "no server, or two");
-		check(store->shards >= 1 && !*store->name == !i && strlen(store->name) < CONFIG_STORE_BYTES,
-		      "a bad store");
+		check(!*store->name == !i && strlen(store->name) < CONFIG_STORE_BYTES, "a bad store");
 	}
 	for (size_t i = 0; i < config->rule_count; i++) {
 		const struct rule *rule = &config->rules[i];

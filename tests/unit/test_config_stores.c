@@ -1,11 +1,11 @@
-/* Several stores in a configuration, and shards: what is read, which rule has which, what is refused. */
+/* Several stores in a configuration: what is read, which rule has which, what is refused. */
 #include "tests/unit/config_file.h"
 
 #define S(settings) "stores = {\n a = { " settings " };\n"
 #define TWO(a, b)   "stores = {\n a = { " a " };\n b = { " b " }; };"
 #define THREE                                                                                                          \
 	"store = { server = \"d\"; };\n"                                                                               \
-	"stores = { pay_1 = { postgresql = \"dbname=d\"; }; Hot-2 = { server = \"h:7000\"; shards = 16; }; };\n"
+	"stores = { pay_1 = { postgresql = \"dbname=d\"; }; Hot-2 = { server = \"h:7000\"; }; };\n"
 #define ONE_LOCK ", so that one lock would be two; expected a store of its own"
 
 static const struct refusal {
@@ -30,15 +30,6 @@ static const struct refusal {
 	{S("server = \"x\";\nuser = \"u\";") "};", 3, "stores.a.user is there without stores.a.password_file"},
 	{S("server = \"x\";\npassword_file = \"/no/such\";") "};", 3,
 	 "stores.a.password_file /no/such cannot be read: No such file"},
-	/* Shards. */
-	{"store = {\nshards = 0; };", 2, "store.shards is 0; expected 1 to 32"},
-	{"store = {\nshards = 33; };", 2, "store.shards is 33; expected 1 to 32"},
-	{"store = { postgresql = \"dbname=d\";\nshards = 2; };", 2,
-	 "store.shards is there beside store.postgresql, and is not for it"},
-	{S("zookeeper = \"z/d\";\nshards = 1;") "};", 3,
-	 "stores.a.shards is there beside stores.a.zookeeper, and is not for it"},
-	{TWO("server = \"x\"; shards = 16;", "server = \"y\"; shards = 16;"), 3,
-	 "the stores up to stores.b have 33 shards; expected at most 32 in all"},
 	/* One server, one database. */
 	{S("server = \"127.0.0.1:6379\";") "};", 2, "stores.a has the server and database of store" ONE_LOCK},
 	{TWO("server = \"x\";", "server = \"rediss://x:6379\";"), 3,
@@ -57,11 +48,7 @@ static const struct refusal {
 	{THREE "protect = ( { path = \"/a\";\nstore = \"pay\"; } );", 4, "store is \"pay\"; expected a name in stores"},
 	{THREE "protect = ( { path = \"/a\";\nstore = \"\"; } );", 4, "store is empty; expected text"},
 	{THREE "protect = ( { path = \"/a\"; store = \"pay_1\";\nredis_key = \"k\"; } );", 3,
-	 "redis_key is set for /a, and stores.pay_1 is not Redis; expected a single server or sentinels, without shards"},
-	{THREE "protect = (\n{ path = \"/a\"; store = \"Hot-2\"; redis_key = \"k\"; } );", 4,
-	 "redis_key is set for /a, and stores.Hot-2 is in shards, whose scripts cannot use keys of two; expected a single"},
-	{"store = { shards = 2; };\nprotect = ( { path = \"/a\"; redis_key = \"k\"; } );", 2,
-	 "redis_key is set for /a, and store is in shards"},
+	 "redis_key is set for /a, and stores.pay_1 is not Redis; expected a single server or sentinels"},
 	{S("cluster = ( \"x\" ); replicas = 1;") "};\nprotect = ( { path = \"/a\"; store = \"a\"; redis_key = \"k\"; } );",
 	 4, "redis_key is set for /a, and stores.a is a Redis Cluster, whose scripts"},
 	{S("server = \"x\";") "};\nprotect = ( { path = \"/a\"; store = \"a\"; redis_key = \"k\"; },\n"
@@ -78,23 +65,18 @@ TEST(what_is_read)
 	read_ok("");
 	ck_assert_uint_eq(config->store_count, 1);
 	ck_assert_str_eq(config->stores[0].name, "");
-	ck_assert_uint_eq(config->stores[0].shards, 1);
 	read_ok(THREE);
 	ck_assert_uint_eq(config->store_count, 3);
 	ck_assert_str_eq(config->stores[0].name, "");
 	ck_assert_str_eq(config->stores[0].address.host, "d");
 	ck_assert_str_eq(config->stores[1].name, "pay_1");
 	ck_assert_str_eq(config_engine(&config->stores[1]), "postgresql");
-	ck_assert_uint_eq(config->stores[1].shards, 1);
 	ck_assert_str_eq(config->stores[2].name, "Hot-2");
 	ck_assert_int_eq(config->stores[2].address.port, 7000);
-	ck_assert_uint_eq(config->stores[2].shards, 16);
 	ck_assert_int_eq(config->stores[2].connect_ms, 5000);
-	read_ok("store = { cluster = ( \"x\" ); replicas = 0; shards = 32; };\nstores = { };");
-	ck_assert_uint_eq(config->stores[0].shards, 32);
+	read_ok("store = { cluster = ( \"x\" ); replicas = 0; };\nstores = { };");
 	ck_assert_uint_eq(config->store_count, 1);
 	/* As many as there can be. */
-	read_ok("store = { shards = 16; };\n" S("server = \"x\"; shards = 16;") "};");
 	/* Not one server. */
 	read_ok(TWO("server = \"x\"; database = 1;", "server = \"x\"; database = 2;"));
 	read_ok(TWO("server = \"x\";", "server = \"x:6380\";"));
@@ -175,13 +157,13 @@ TEST(same_store)
 	ck_assert(!same_as("store = { server = \"d\"; };\n"));
 	ck_assert(!same_as("store = { server = \"d\"; };\n"
 			   "stores = { pay_2 = { postgresql = \"dbname=d\"; };\n"
-			   "Hot-2 = { server = \"h:7000\"; shards = 16; }; };\n"));
+			   "Hot-2 = { server = \"h:7000\"; }; };\n"));
 	ck_assert(!same_as("store = { server = \"d\"; };\n"
 			   "stores = { pay_1 = { postgresql = \"dbname=e\"; };\n"
-			   "Hot-2 = { server = \"h:7000\"; shards = 16; }; };\n"));
+			   "Hot-2 = { server = \"h:7000\"; }; };\n"));
 	ck_assert(!same_as("store = { server = \"d\"; };\n"
 			   "stores = { pay_1 = { postgresql = \"dbname=d\"; };\n"
-			   "Hot-2 = { server = \"h:7000\"; shards = 15; }; };\n"));
+			   "Hot-2 = { server = \"h:7001\"; }; };\n"));
 }
 
 static void expect_follows(const char *stores, const char *rules, const char *expected)
