@@ -103,8 +103,7 @@ static int load_config(struct keeper *k, const struct keeper_options *o)
 		return -EINVAL;
 	}
 	leasepage_reset(k->page);
-	if (configfile_load(k, o->config, why, sizeof(why)) < 0 ||
-	    !store_engine(&k->config->stores[0], why, sizeof(why))) {
+	if (configfile_load(k, o->config, why, sizeof(why)) < 0 || host_prepare(k, why, sizeof(why)) < 0) {
 		keeper_cannot_start(o, "%s", why);
 		return -EINVAL;
 	}
@@ -174,9 +173,8 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 
 	table_host(k->table, k->host);
 	log_set_host(k->host);
-	k->deadline.at_ns = k->table->head->deadline_ns;
+	host_takeup(k);
 	k->old_pins.until_ns = table_pins_until(k->table, now + PIN_MAX_MS * NS_PER_MS); /* mutant: old-pins */
-	snprintf(k->grace.taken_incarnation, sizeof(k->grace.taken_incarnation), "%s", table_incarnation(k->table));
 	ret = table_take_up(k->table, takeup_entry, k, &damaged);
 	if (ret < 0) {
 		keeper_cannot_start(o, "%s: the table of leases cannot be opened: %s%s", o->runtime_dir, strerror(-ret),
@@ -186,10 +184,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	lose_damaged(k, o, damaged);
 	learn_numbers(k);
 	ages_takeup(k);
-	if (k->deadline.at_ns)
-		deadline_set(k, k->deadline.at_ns);
-	if (!k->leases)
-		k->grace.taken_incarnation[0] = '\0';
+	host_took_up(k);
 	if (!k->leases)
 		k->old_pins.until_ns = 0;
 	else if (k->old_pins.until_ns > now)
@@ -197,7 +192,7 @@ static int take_up(struct keeper *k, const struct keeper_options *o)
 	return 0;
 }
 
-/* The leases have ceased to be sure. A process that is still in a lock call has not been told that it holds a lock. */
+/* Leases that have ceased to be sure: a process that is still in a lock call has not been told that it holds a lock. */
 static void note_callers(struct keeper *k)
 {
 	const struct session *s;
@@ -205,13 +200,14 @@ static void note_callers(struct keeper *k)
 	DL_FOREACH (k->sessions->all, s) {
 		const struct lock *lock = s->waiter.lock;
 
-		if (!lock ||
+		if (!lock || !member_is_past(lock->file->member) ||
 		    (s->behalf.thread && s->waiter.pin_until_ns)) /* a call under way needs no further answer */
 			continue;
 		if (s->waiter.rests && session_has_hung_up(s)) /* it has its answer */
 			continue;
 		table_add_caller(k->table, &(struct table_caller){.pid = s->peer.pid,
 								  .space = lock->space,
+								  .member = member_number(lock->file->member),
 								  .dev = lock->file->key.dev,
 								  .ino = lock->file->key.ino});
 	}
@@ -228,13 +224,13 @@ static void on_alive(uv_timer_t *timer)
 	struct keeper *k = &life->k;
 
 	mounts_covered(k->mounts, k->config, on_covered, k->page);
-	leasepage_refresh(k, deadline_sure_until(k));
+	deadline_notice(k);
+	leasepage_refresh(k);
 	table_alive(k->table);
 	host_tick(k);
 	event_take_deeds(k);
 	log_tick();
-	if (k->leases && k->deadline.at_ns && clock_now_ns() >= k->table->head->freeze_at_ns)
-		note_callers(k);
+	note_callers(k);
 	queue_settle(k);
 }
 
@@ -243,7 +239,8 @@ static void on_left(void *arg, const struct store_reply *reply)
 	struct keeper *k = arg;
 
 	(void)reply; /* with or without success: a beat that stays is swept later */
-	uv_stop(k->loop);
+	if (!--k->leaves)
+		uv_stop(k->loop);
 }
 
 /* See ending.h. */
@@ -261,13 +258,19 @@ static void keeper_end(struct keeper *k, const char *why)
 	listener_stop(k);
 	if (!had_leases)
 		table_forget_twin(k->table);
-	if (had_leases || !store_is_up(k->store)) {
+	for (unsigned i = 0; !had_leases && i < k->member_count; i++)
+		k->leaves += store_is_up(k->members[i].store);
+	if (!k->leaves) {
 		uv_stop(k->loop);
 		return;
 	}
 	/* A beat that the server executes after this would give the host a seat of long ago: the next keeper would count as its copy. */
 	table_forget_host(k->table);
-	store_leave(k->store, on_left, k);
+	for (unsigned i = 0, leaves = k->leaves; leaves; i++)
+		if (store_is_up(k->members[i].store)) {
+			leaves--;
+			store_leave(k->members[i].store, on_left, k);
+		}
 }
 
 /* What needs only the loop and the configuration. */

@@ -23,8 +23,8 @@ def number(path, pattern):
 
 
 DEADLINE = "keeper/leases/deadline.c"
-up, down = number(DEADLINE, r"int64_t deadline = sent_ns \+ deadline_ttl_ns\(k\) \* (\d+) / (\d+);")
-beats, = number(DEADLINE, r"int64_t third = k->config->lease\.ttl_ms / (\d+);")
+up, down = number(DEADLINE, r"int64_t deadline = sent_ns \+ deadline_ttl_ns\(m->keeper\) \* (\d+) / (\d+);")
+beats, = number(DEADLINE, r"int64_t third = m->keeper->config->lease\.ttl_ms / (\d+);")
 asks, most_ms = number(DEADLINE, r"lease\.ttl_ms / (\d+);\n\n\treturn ms < 50 \? 50 : ms > (\d+)")
 pings, = number("store/life.c", r"\(uint64_t\)s->ttl_ms / (\d+);")
 margin, = number("config/config.c", r"lease->freeze_margin_ms = lease->ttl_ms / (\d+);")

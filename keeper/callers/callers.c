@@ -158,7 +158,7 @@ static void caller_long_wait_why(const struct session *s, char holder[CALLER_HOS
 
 	caller_long_wait_hosts(lease, holder);
 	if (s->away_ns)
-		deadline_trouble(s->keeper, why, WIRE_REASON_BYTES);
+		deadline_trouble(waiter_member(&s->waiter), why, WIRE_REASON_BYTES);
 	else if (s->state == SESSION_PINNED)
 		snprintf(why, WIRE_REASON_BYTES, "a process of this host has it");
 	else if (s->waiter.roomless)

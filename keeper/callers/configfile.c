@@ -154,7 +154,8 @@ static void configfile_take_over(struct keeper *k, struct configfile_look *look)
 	c->seen = k->config->id;
 	c->in_force_since = time(NULL);
 	configfile_enter(k, CONFIGFILE_SAME, "%s", "");
-	posting_send(k);
+	for (unsigned i = 0; i < k->member_count; i++)
+		posting_send(&k->members[i]);
 }
 
 /* The contents are at rest. */

@@ -20,36 +20,39 @@
 #include "keeper/leases/queue.h"
 #include "keeper/log.h"
 
-static void fit_tell(struct session *s, const struct store_reply *reply)
+static void fit_tell(struct session *s, const struct member *m, const struct store_reply *reply)
 {
-	struct keeper *k = s->keeper;
 	char why[WIRE_REASON_BYTES];
 
-	if (reply->status == STORE_OK && store_in_grace(k->store)) {
+	if (reply->status == STORE_OK && store_in_grace(m->store)) {
 		session_refuse(s, "the store %s is in grace and grants no new locks: wait, or see `dflock init`",
-			       store_server(k->store));
+			       store_server(m->store));
 	} else if (reply->status == STORE_OK) {
 		session_reply(s, WIRE_OK, NULL, -1);
 	} else if (reply->status == STORE_UNREACHABLE) {
-		deadline_trouble(k, why, sizeof(why));
+		deadline_trouble(m, why, sizeof(why));
 		session_reply(s, WIRE_WOULD_BLOCK, why, -1);
 	} else {
-		session_refuse(s, "the store %s takes no new locks: %s", store_server(k->store),
+		session_refuse(s, "the store %s takes no new locks: %s", store_server(m->store),
 			       reply->error ? reply->error : "it does not say why");
 	}
 }
 
-/* Answers all that wait: one answer of the store is as good as another. So one question to it is under way at a time, however
- * many jobs start, and however often a user asks and hangs up. */
+/*
+ * Answers all that wait: one answer of the store is as good as another. So one question to it is under way at a time, however
+ * many jobs start, and however often a user asks and hangs up. Of several stores one that takes locks is enough: which of them
+ * a job needs is not known, and jobs of one team need not wait for the store of another.
+ */
 static void on_fit_tried(void *arg, const struct store_reply *reply)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
+	struct keeper *k = m->keeper;
 	struct session *s, *next;
+	bool last = --k->sessions->fit_asked == 0, fit = reply->status == STORE_OK && !store_in_grace(m->store);
 
-	k->sessions->fit_asked = false;
 	DL_FOREACH_SAFE (k->sessions->all, s, next)
-		if (s->state == SESSION_FIT)
-			fit_tell(s, reply);
+		if (s->state == SESSION_FIT && (fit || last))
+			fit_tell(s, m, reply);
 	queue_settle(k);
 }
 
@@ -57,6 +60,7 @@ static void fit_ask_store(struct session *s)
 {
 	struct keeper *k = s->keeper;
 	const struct configfile *file = k->configfile;
+	bool up = false;
 
 	/* A change that was seen once is mostly taken over in the next second. */
 	if (file->state != CONFIGFILE_SAME && file->state != CONFIGFILE_CHANGED) {
@@ -67,15 +71,18 @@ static void fit_ask_store(struct session *s)
 		session_refuse(s, "the keeper ends");
 		return;
 	}
-	if (!store_is_up(k->store)) {
-		fit_tell(s, &(struct store_reply){.status = STORE_UNREACHABLE});
+	for (unsigned i = 0; i < k->member_count; i++)
+		up = up || store_is_up(k->members[i].store);
+	if (!up) {
+		fit_tell(s, &k->members[0], &(struct store_reply){.status = STORE_UNREACHABLE});
 		return;
 	}
 	session_enter(s, SESSION_FIT);
 	if (k->sessions->fit_asked)
 		return;
-	k->sessions->fit_asked = true;
-	store_try_write(k->store, on_fit_tried, k);
+	k->sessions->fit_asked = k->member_count;
+	for (unsigned i = 0; i < k->member_count; i++)
+		store_try_write(k->members[i].store, on_fit_tried, &k->members[i]);
 }
 
 static void control_fit(struct session *s)
@@ -107,29 +114,39 @@ static bool is_forced(const struct session *s)
 	return s->request.flags & WIRE_F_FORCE;
 }
 
-static void refuse_init(struct session *s, const char *known)
+static void refuse_init(struct session *s, const struct member *m, const char *known)
 {
 	session_refuse(
 		s,
 		"the store was not opened: %s. Hosts may hold locks of that memory; it opens by itself in %lld s. "
 		"`dflock init --force` opens it now: a host that holds such a lock and the next one that gets it "
 		"then run at the same time",
-		known, (long long)grace_left_ms(s->keeper) / 1000 + 1);
+		known, (long long)grace_left_ms(m) / 1000 + 1);
 }
 
 static void control_init(struct session *s);
 
-static void init_answered(struct keeper *k, const struct store_reply *reply, bool forced)
+/* One store after the other. */
+static void init_next(struct session *s)
 {
+	if (++s->store == s->keeper->member_count)
+		session_reply(s, WIRE_OK, NULL, -1);
+	else
+		control_init(s);
+}
+
+static void init_answered(struct member *m, const struct store_reply *reply, bool forced)
+{
+	struct keeper *k = m->keeper;
 	struct session *s, *next;
 	char why[WIRE_REASON_BYTES];
 
-	deadline_trouble(k, why, sizeof(why));
+	deadline_trouble(m, why, sizeof(why));
 	DL_FOREACH_SAFE (k->sessions->all, s, next) {
-		if (s->state != SESSION_INIT || is_forced(s) != forced)
+		if (s->state != SESSION_INIT || &k->members[s->store] != m || is_forced(s) != forced)
 			continue;
 		if (reply->status == STORE_OK)
-			session_reply(s, WIRE_OK, NULL, -1);
+			init_next(s);
 		else if (reply->status == STORE_UNREACHABLE)
 			session_refuse(s, "%s", why);
 		else if (reply->status == STORE_INCARNATION && !forced)
@@ -138,10 +155,10 @@ static void init_answered(struct keeper *k, const struct store_reply *reply, boo
 			session_refuse(s, "the store was not opened: %s",
 				       reply->error ? reply->error : "it changed meanwhile");
 		else
-			refuse_init(s, reply->error);
+			refuse_init(s, m, reply->error);
 	}
 	if (reply->status == STORE_OK)
-		queue_raise_all(k, LEASE_CUE_UP);
+		queue_raise_all(m, LEASE_CUE_UP);
 	queue_settle(k);
 }
 
@@ -155,43 +172,49 @@ static void on_forced_init(void *arg, const struct store_reply *reply)
 	init_answered(arg, reply, true);
 }
 
-static void init_new(struct session *s)
+static void init_new(struct session *s, struct member *m)
 {
-	struct keeper *k = s->keeper;
-	int64_t left = store_in_grace(k->store) && !*k->grace.earlier_incarnation ? grace_beat_left_ms(k) : 0;
+	int64_t left = store_in_grace(m->store) && !*m->grace.earlier_incarnation ? grace_beat_left_ms(m) : 0;
 
 	if (left > 0)
 		session_expect(s, left, control_init);
 	else /* names an earlier incarnation: the answer then lists what was put back so far */
-		store_open(k->store, STORE_OPEN_NEW, k->grace.earlier_incarnation, on_init, k);
+		store_open(m->store, STORE_OPEN_NEW, m->grace.earlier_incarnation, on_init, m);
 }
 
 static void control_init(struct session *s)
 {
-	struct keeper *k = s->keeper;
+	struct member *m = &s->keeper->members[s->store];
 	char why[WIRE_REASON_BYTES];
 
 	session_enter(s, SESSION_INIT);
-	if (!k->host_in_store.tried)
+	if (!m->tried)
 		return;     /* the keeper has only just started; control_store_tried() goes on */
 	if (is_forced(s)) { /* this also opens a store that is down because its record has another ttl_ms */
 		log_event(LINE_STORE_OPENED,
-			  "the store is opened on request, whatever is known of an earlier memory of it");
-		store_open(k->store, STORE_OPEN_FORCED, "", on_forced_init, k);
-	} else if (!store_is_up(k->store)) {
-		deadline_trouble(k, why, sizeof(why));
+			  "the store %s is opened on request, whatever is known of an earlier memory of it",
+			  store_server(m->store));
+		store_open(m->store, STORE_OPEN_FORCED, "", on_forced_init, m);
+	} else if (!store_is_up(m->store)) {
+		deadline_trouble(m, why, sizeof(why));
 		session_refuse(s, "%s", why);
 	} else {
-		init_new(s);
+		init_new(s, m);
 	}
 }
 
-void control_store_tried(struct keeper *k)
+static void init_begin(struct session *s)
+{
+	s->store = 0;
+	control_init(s);
+}
+
+void control_store_tried(struct member *m)
 {
 	struct session *s, *next;
 
-	DL_FOREACH_SAFE (k->sessions->all, s, next)
-		if (s->state == SESSION_INIT)
+	DL_FOREACH_SAFE (m->keeper->sessions->all, s, next)
+		if (s->state == SESSION_INIT && &m->keeper->members[s->store] == m)
 			control_init(s);
 }
 
@@ -277,7 +300,7 @@ void control_question(struct session *s, const char *text)
 		control_stop(s);
 		return;
 	case WIRE_INIT:
-		control_init(s);
+		init_begin(s);
 		return;
 	case WIRE_BREAK:
 	case WIRE_END_REST:

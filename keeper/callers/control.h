@@ -12,6 +12,7 @@
 #include "store/store.h"
 
 struct keeper;
+struct member;
 struct lease;
 struct session;
 
@@ -19,7 +20,7 @@ struct session;
 void control_question(struct session *s, const char *text);
 
 /* News for sessions that wait for `dflock init`: the store is reachable for the first time since the start, or is not. */
-void control_store_tried(struct keeper *k);
+void control_store_tried(struct member *m);
 
 /*
  * --- control_stop.c ---

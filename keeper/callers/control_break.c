@@ -30,6 +30,8 @@
 
 struct control_break {
 	struct keeper *keeper;
+	struct member *member;   /* of the store that has the leases of the name; WIRE_GIVE_UP: one after the other */
+	bool known;              /* WIRE_GIVE_UP: one of the stores knew the host */
 	struct session *session; /* NULL: it has its answer, or is gone */
 	enum wire_op op;
 	unsigned pending; /* answers of the store that will still come */
@@ -84,6 +86,8 @@ control_break_say(struct control_break *b, enum wire_verdict verdict, const char
 		session_reply(b->session, verdict, why, -1);
 }
 
+static void control_break_next_host(struct control_break *b);
+
 static void control_break_done(struct control_break *b)
 {
 	if (b->session)
@@ -96,7 +100,7 @@ static void control_break_trouble(struct control_break *b, enum store_status sta
 	char why[WIRE_REASON_BYTES];
 
 	if (status == STORE_UNREACHABLE || !error)
-		deadline_trouble(b->keeper, why, sizeof(why));
+		deadline_trouble(b->member, why, sizeof(why));
 	else
 		snprintf(why, sizeof(why), "the store refused: %s", error);
 	control_break_say(b, WIRE_REFUSED, "%s", why);
@@ -162,7 +166,9 @@ static void control_break_on_done(void *arg, const struct store_reply *reply)
 	if (reply->status == STORE_OK && b->op == WIRE_GIVE_UP)
 		log_about(LINE_HOST_GIVEN_UP, &(struct log_about){.subject = b->text},
 			  "host %s was given up on request: what it had in the store is released", b->text);
-	if (reply->status == STORE_OK)
+	if (reply->status == STORE_OK && b->op == WIRE_GIVE_UP)
+		b->known = true, control_break_next_host(b);
+	else if (reply->status == STORE_OK)
 		control_break_done(b);
 	else if (reply->status == STORE_GONE && b->op == WIRE_END_REST)
 		control_break_say(b, WIRE_WOULD_BLOCK, "that rest is over");
@@ -198,7 +204,7 @@ static void control_break_ask_host(struct session *s)
 		if (strlen(b->text) < sizeof(m.name)) /* else it is no lock's name, and nothing is sent */
 			strcpy(m.name, b->text);
 		snprintf(m.token, sizeof(m.token), "%s", b->token);
-		store_tell(s->keeper->store, b->host, &m);
+		store_tell(b->member->store, b->host, &m);
 		session_expect(s, CONTROL_BREAK_AGAIN_MS, control_break_ask_host);
 	}
 }
@@ -217,7 +223,7 @@ static void control_break_entry(struct control_break *b, const struct store_entr
 		control_break_tell(b, "this host", STORE_BROKEN_UNSURE, 0); /* its holders still have to end */
 	} else { /* a keeper before this one had it, and no process relies on it (lost_give_back()) */
 		b->pending++;
-		store_release(k->store, b->text, b->token, true, control_break_on_done, b);
+		store_release(b->member->store, b->text, b->token, true, control_break_on_done, b);
 	}
 }
 
@@ -246,9 +252,9 @@ static void control_break_lease(struct control_break *b, bool trusted)
 	struct session *s = b->session;
 	uint64_t fence = (uint64_t)s->request.from;
 
-	if (breaking_knows(b->keeper, fence)) {
+	if (breaking_knows(b->member, b->text, fence)) {
 		b->number = ++b->keeper->breakings.last;
-		if (!breaking_start(b->keeper, fence, (uint64_t)s->request.to,
+		if (!breaking_start(b->member, b->text, fence, (uint64_t)s->request.to,
 				    &(struct breaking_asker){.uid = s->peer.uid, .question = b->number}))
 			control_break_say(b, WIRE_REFUSED, "the keeper is busy with others: try again");
 	} else if (!trusted) {
@@ -257,7 +263,7 @@ static void control_break_lease(struct control_break *b, bool trusted)
 				  "other hosts have");
 	} else {
 		b->pending++;
-		store_entries(b->keeper->store, b->text, NULL, control_break_on_entries, b);
+		store_entries(b->member->store, b->text, NULL, control_break_on_entries, b);
 	}
 }
 
@@ -268,7 +274,7 @@ static void control_break_rest(struct control_break *b)
 	const struct wire_request *r = &b->session->request;
 
 	b->pending++;
-	store_end_rest(b->keeper->store, b->text, r->space, (uint64_t)r->to, control_break_on_done, b);
+	store_end_rest(b->member->store, b->text, r->space, (uint64_t)r->to, control_break_on_done, b);
 }
 
 /* --- a host --- */
@@ -276,14 +282,15 @@ static void control_break_rest(struct control_break *b)
 static void control_break_give_up(struct control_break *b, const struct store_blocker *host)
 {
 	b->pending++;
-	store_give_up(b->keeper->store, host, control_break_on_done, b);
+	store_give_up(b->member->store, host, control_break_on_done, b);
 }
 
 /* Since when this keeper has seen this very beat. */
-static int64_t control_break_silent_since(const struct keeper *k, const struct store_blocker *host)
+static int64_t control_break_silent_since(const struct member *m, const struct store_blocker *host)
 {
-	int64_t dead = watch_dead_at(k->watch, host->host, host->beat);
-	int64_t swept = watch_dead_at(k->host_in_store.sweeping, host->host, host->beat);
+	const struct keeper *k = m->keeper;
+	int64_t dead = watch_dead_at(m->watch, host->host, host->beat);
+	int64_t swept = watch_dead_at(m->sweeping, host->host, host->beat);
 	int64_t since = dead - deadline_ttl_ns(k);
 
 	if (swept != INT64_MAX && swept - k->config->lease.sweep_ms * NS_PER_MS < since)
@@ -310,8 +317,8 @@ static void control_break_judge_host(struct control_break *b, const struct store
 			"%lld ms (ttl_ms); --force does it now, and its programs may run beside the next "
 			"holders for up to a third of that",
 			b->text, (long long)host->age_ms, (long long)ttl_ms);
-	watch_see(k->watch, host, now);
-	left = control_break_silent_since(k, host) + deadline_ttl_ns(k) - now;
+	watch_see(b->member->watch, host, now);
+	left = control_break_silent_since(b->member, host) + deadline_ttl_ns(k) - now;
 	if (left <= 0) /* mutant: give-up-watched */
 		return control_break_give_up(b, host);
 	b->silent = *host;
@@ -332,7 +339,7 @@ static void control_break_on_hosts(void *arg, enum store_status status, const st
 		if (i < count)
 			control_break_judge_host(b, &hosts[i]);
 		else
-			control_break_say(b, WIRE_WOULD_BLOCK, "the store knows no host %s", b->text);
+			control_break_next_host(b);
 	}
 	control_break_answered(b);
 }
@@ -346,7 +353,21 @@ static void control_break_host(struct session *s)
 		return;
 	}
 	b->pending++;
-	store_hosts(b->keeper->store, control_break_on_hosts, b);
+	store_hosts(b->member->store, control_break_on_hosts, b);
+}
+
+/* In the present store it has nothing any more. */
+static void control_break_next_host(struct control_break *b)
+{
+	b->watched = false;
+	if (!b->session)
+		return;
+	if (++b->member < b->keeper->members + b->keeper->member_count)
+		control_break_host(b->session);
+	else if (b->known)
+		control_break_done(b);
+	else
+		control_break_say(b, WIRE_WOULD_BLOCK, "the store knows no host %s", b->text);
 }
 
 /* --- from outside --- */
@@ -365,13 +386,14 @@ void control_break(struct session *s, const char *text)
 	b->session = s;
 	b->op = s->request.op;
 	snprintf(b->text, sizeof(b->text), "%s", text);
+	b->member = b->op == WIRE_GIVE_UP ? &k->members[0] : member_of_name(k, text);
 	s->breaking = b;
 	session_enter(s, SESSION_BREAKING);
 	s->leave = control_break_leave;
 	if (k->leaving) {
 		control_break_say(b, WIRE_REFUSED, "the keeper ends");
-	} else if (!store_is_up(k->store)) {
-		deadline_trouble(k, why, sizeof(why));
+	} else if (!store_is_up(b->member->store)) {
+		deadline_trouble(b->member, why, sizeof(why));
 		control_break_say(b, WIRE_REFUSED, "%s", why);
 	} else if (b->op == WIRE_BREAK) {
 		control_break_lease(b, s->peer.uid == 0 || s->peer.uid == geteuid());

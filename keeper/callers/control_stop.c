@@ -30,12 +30,12 @@ static bool is_stopping(const struct keeper *k)
 	return false;
 }
 
-static void refuse_stop_unreachable(struct keeper *k)
+static void refuse_stop_unreachable(struct keeper *k, const struct member *m)
 {
 	struct session *s, *next;
 	char why[WIRE_REASON_BYTES];
 
-	deadline_trouble(k, why, sizeof(why));
+	deadline_trouble(m, why, sizeof(why));
 	FOR_STOPPERS (k, s, next)
 		session_refuse(s, "leases cannot be given back: %s", why);
 }
@@ -45,8 +45,8 @@ void control_stop_in_use(const struct lease *lease)
 	const struct file *file = lease->lock->file;
 	struct session *s, *next;
 
-	if (!store_is_up(file->keeper->store)) {
-		refuse_stop_unreachable(file->keeper);
+	if (!store_is_up(file->member->store)) {
+		refuse_stop_unreachable(file->keeper, file->member);
 		return;
 	}
 	FOR_STOPPERS (file->keeper, s, next)
@@ -115,22 +115,25 @@ static struct lease *find_in_use(const struct keeper *k)
 	return NULL;
 }
 
-/* Does a lease need an answer of the store before the keeper knows whether it may be given back? Pins end without one. */
-static bool store_is_needed(const struct keeper *k)
+/* A store that is away, and that must answer before the keeper knows whether a lease may be given back; NULL: there is none. Pins end without one. */
+static const struct member *stop_misses(const struct keeper *k)
 {
 	struct lease *lease, *next;
 
 	HASH_ITER (hh, k->leases, lease, next)
-		if ((lease->state == LEASE_ASKING || lease_is_unsure(lease->state)) && !is_unsure_and_pinned(lease) &&
+		if (!store_is_up(lease_member(lease)->store) &&
+		    (lease->state == LEASE_ASKING || lease_is_unsure(lease->state)) && !is_unsure_and_pinned(lease) &&
 		    may_be_in_use(lease))
-			return true;
-	return false;
+			return lease_member(lease);
+	return NULL;
 }
 
 void control_stop_store_down(struct keeper *k)
 {
-	if (is_stopping(k) && store_is_needed(k))
-		refuse_stop_unreachable(k);
+	const struct member *away = is_stopping(k) ? stop_misses(k) : NULL;
+
+	if (away)
+		refuse_stop_unreachable(k, away);
 }
 
 static void refuse_stop_late(struct session *s, const struct lease *lease)
@@ -189,8 +192,7 @@ static void control_stop_look(struct session *s)
 	struct keeper *k = s->keeper;
 	const struct lease *used;
 
-	if (!store_is_up(k->store))
-		control_stop_store_down(k);
+	control_stop_store_down(k);
 	if (s->state != SESSION_STOPPING)
 		return;
 	used = find_in_use(k);

@@ -89,14 +89,13 @@ bool deadlock_possible(const struct session *s)
 
 static void deadlock_send_on(const struct lease *asking, const struct store_chase *chase)
 {
-	struct keeper *k = asking->lock->file->keeper;
 	struct store_message m = {.kind = STORE_MSG_CHASE, .chase = *chase};
 
 	snprintf(m.name, sizeof(m.name), "%s", asking->lock->file->name);
 	m.chase.range = asking->range;
 	for (size_t i = 0; i < asking->asking.blocker_count; i++)
 		if (!asking->asking.blockers[i].waiter) /* this host's own: another file of the name, or at_least_ms */
-			store_tell(k->store, asking->asking.blockers[i].host, &m);
+			store_tell(lease_member(asking)->store, asking->asking.blockers[i].host, &m);
 }
 
 void deadlock_chase(struct session *s)

@@ -215,13 +215,13 @@ const struct fronts_news dispatch_fronts_news = {
 
 /* --- news from leases/ --- */
 
-static void dispatch_on_store(struct keeper *k, enum queue_store what)
+static void dispatch_on_store(struct member *m, enum queue_store what)
 {
 	if (what == QUEUE_STORE_TRIED) {
-		control_store_tried(k);
-		who_store_tried(k);
+		control_store_tried(m);
+		who_store_tried(m);
 	} else {
-		control_stop_store_down(k);
+		control_stop_store_down(m->keeper);
 	}
 }
 

@@ -136,7 +136,7 @@ static void end_at_once(struct keeper *k)
 	if (count)
 		log_event(LINE_KEEPER_ENDS,
 			  "%u leases are in use; the next keeper takes them up if it starts within %lld ms", count,
-			  (long long)((k->deadline.at_ns - clock_now_ns()) / NS_PER_MS));
+			  (long long)((host_deadline_ns(k) - clock_now_ns()) / NS_PER_MS));
 	if (frozen)
 		log_event(LINE_KEEPER_ENDS, "%u processes are frozen and end with the keeper's parent", frozen);
 	ending_now(k, "terminated");

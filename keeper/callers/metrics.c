@@ -95,6 +95,16 @@ static void set_callers(json_t *doc, const struct keeper *k)
 	set_number(doc, "connections_accepted_total", s->accepted);
 }
 
+/* In all stores. */
+static unsigned count_leases(const struct keeper *k, int space, int state)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < k->member_count; i++)
+		count += k->members[i].states.count[space][state];
+	return count;
+}
+
 static void set_leases(json_t *doc, const struct keeper *k)
 {
 	static const char *const whys[TABLE_WHYS] = {[TABLE_WHY_UNKNOWN] = "damaged",
@@ -103,15 +113,19 @@ static void set_leases(json_t *doc, const struct keeper *k)
 						     [TABLE_WHY_BROKEN] = "broken",
 						     [TABLE_WHY_KEY] = "key"};
 	json_t *group = set_group(doc, "leases");
+	unsigned shown = 0;
+
+	for (unsigned i = 0; i < k->member_count; i++)
+		shown += k->members[i].shown;
 
 	for (int space = 0; space < WIRE_SPACES; space++) {
 		json_t *states = set_group(group, picture_space(space));
 
 		for (int i = 0; i < LEASE_ENDED; i++)
-			set_number(states, lease_state_name((enum lease_state)i), k->lease_states.count[space][i]);
+			set_number(states, lease_state_name((enum lease_state)i), count_leases(k, space, i));
 	}
 	set_number(doc, "leases_max", k->room.limit);
-	set_number(doc, "page_leases", k->shown);
+	set_number(doc, "page_leases", shown);
 	set_by_space(doc, "lease_grants_total", k->act.granted);
 	set_histograms(doc, "lease_hold_seconds", k->act.held);
 	set_histograms(doc, "lease_recall_seconds", k->act.recalled);
@@ -131,23 +145,23 @@ static void set_past(json_t *doc, const struct keeper *k)
 	set_number(doc, "taken_past_total", k->past.reported);
 }
 
-static void set_deadline(json_t *doc, const struct keeper *k)
+static void set_deadline(json_t *doc, const struct member *m)
 {
 	static const char *const results[DEADLINE_BEATS] = {[DEADLINE_BEAT_COUNTED] = "counted",
 							    [DEADLINE_BEAT_GIVEN_UP] = "given_up",
 							    [DEADLINE_BEAT_REFUSED] = "refused",
 							    [DEADLINE_BEAT_UNANSWERED] = "unanswered"};
-	int64_t left = k->deadline.at_ns - clock_now_ns();
+	int64_t left = m->deadline.at_ns - clock_now_ns();
 
-	set_counts(doc, "beats_total", results, k->deadline.beats, DEADLINE_BEATS);
+	set_counts(doc, "beats_total", results, m->deadline.beats, DEADLINE_BEATS);
 	json_object_set_new(doc, "deadline_left_seconds",
-			    json_real(k->deadline.expired || left < 0 ? 0 : seconds(left)));
-	json_object_set_new(doc, "ttl_seconds", json_real(seconds(deadline_ttl_ns(k))));
+			    json_real(m->deadline.expired || left < 0 ? 0 : seconds(left)));
+	json_object_set_new(doc, "ttl_seconds", json_real(seconds(deadline_ttl_ns(m->keeper))));
 }
 
-static void set_store(json_t *doc, const struct keeper *k)
+static void set_store(json_t *doc, const struct member *m)
 {
-	const struct store_counts *counts = store_counts(k->store);
+	const struct store_counts *counts = store_counts(m->store);
 	json_t *group = set_group(doc, "store_requests_total");
 
 	for (size_t i = 0; i < STORE_OPERATIONS; i++)
@@ -156,16 +170,38 @@ static void set_store(json_t *doc, const struct keeper *k)
 	set_number(group, "error", counts->errors);
 	set_number(group, "unanswered", counts->unanswered);
 	json_object_set_new(doc, "store_request_seconds", histogram_json(&counts->took));
-	set_number(doc, "store_up", store_is_up(k->store));
-	set_number(doc, "store_grace", store_is_up(k->store) && store_in_grace(k->store));
+	set_number(doc, "store_up", store_is_up(m->store));
+	set_number(doc, "store_grace", store_is_up(m->store) && store_in_grace(m->store));
 	set_number(doc, "store_connects_total", counts->connected);
 	set_number(doc, "store_disconnects_total", counts->broken);
-	set_number(doc, "store_memory_losses_total", k->grace.losses);
+	set_number(doc, "store_memory_losses_total", m->grace.losses);
+}
+
+/* Of each store, by its name. */
+static void set_stores(json_t *doc, const struct keeper *k)
+{
+	json_t *up = set_group(doc, "stores_up"), *grace = set_group(doc, "stores_grace");
+	json_t *left = set_group(doc, "stores_deadline_left_seconds"), *leases = set_group(doc, "stores_leases");
+
+	for (unsigned i = 0; i < k->member_count; i++) {
+		const struct member *m = &k->members[i];
+		const char *name = *m->config->name ? m->config->name : "default";
+		int64_t left_ns = m->deadline.at_ns - clock_now_ns();
+		unsigned count = 0;
+
+		for (int space = 0; space < WIRE_SPACES; space++)
+			for (int state = 0; state < LEASE_ENDED; state++)
+				count += m->states.count[space][state];
+		set_number(up, name, store_is_up(m->store));
+		set_number(grace, name, store_is_up(m->store) && store_in_grace(m->store));
+		json_object_set_new(left, name, json_real(m->deadline.expired || left_ns < 0 ? 0 : seconds(left_ns)));
+		set_number(leases, name, count);
+	}
 }
 
 static void set_rules(json_t *doc, const struct keeper *k)
 {
-	const struct posting *p = &k->posting;
+	const struct posting *p = &k->members[0].posting;
 	json_t *group = set_group(doc, "rules_hosts");
 
 	set_number(group, "same", p->compared.same);
@@ -216,8 +252,9 @@ json_t *metrics_json(const struct keeper *k)
 	set_leases(doc, k);
 	set_callers(doc, k);
 	set_past(doc, k);
-	set_deadline(doc, k);
-	set_store(doc, k);
+	set_deadline(doc, &k->members[0]);
+	set_store(doc, &k->members[0]);
+	set_stores(doc, k);
 	set_rules(doc, k);
 	set_parent(doc, k);
 	return doc;
@@ -240,7 +277,8 @@ static void metrics_answer_all(struct session *asker)
 			picture_answer(s, fd, "metrics", error);
 	if (fd >= 0)
 		close(fd);
-	posting_compare(k);
+	for (unsigned i = 0; i < k->member_count; i++)
+		posting_compare(&k->members[i]);
 }
 
 void metrics_answer(struct session *s)

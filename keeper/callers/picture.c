@@ -230,8 +230,9 @@ static const char *lease_note(const struct lease *lease, char made[PICTURE_NOTE_
 					      : "being asked for";
 	if (table_is_hidden(lease->lock->file->keeper->table, lease->slot))
 		return "cannot be renewed; held, but no holder can be stopped";
-	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE)
-		return clock_now_ns() < lease->lock->file->keeper->deadline.at_ns
+	if (table_frozen(lease->lock->file->keeper->table) && on_lost_of(lease) == ON_LOST_FREEZE &&
+	    member_is_past(lease_member(lease)))
+		return clock_now_ns() < lease_member(lease)->deadline.at_ns
 			       ? "cannot be renewed: its holders are frozen until the store answers"
 			       : "ran out: its holders are frozen; they go on if the store still has it, and are "
 				 "killed if another host has had it or the store comes back without its memory";
@@ -273,12 +274,12 @@ json_t *picture_lease(const struct lease *lease, bool all)
 {
 	const struct file *file = lease->lock->file;
 	char made[PICTURE_NOTE_BYTES];
-	json_t *row = json_pack("{s:o,s:o,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:[],s:o,s:o}", "name", picture_text(file->name),
-				"path", picture_text(file->path), "inode", file->inode, "token",
-				all ? lease->token : "", "fence", (json_int_t)lease->fence, "state", lease_word(lease),
-				"since", (json_int_t)lease->held_at, "note", lease_note(lease, made), "on_lost",
-				on_lost_name(on_lost_of(lease)), "holders", "waiting", waiting_json(lease), "calls",
-				calls_json(lease));
+	json_t *row = json_pack(
+		"{s:o,s:o,s:s,s:s,s:s,s:I,s:s,s:I,s:s,s:s,s:[],s:o,s:o}", "name", picture_text(file->name), "path",
+		picture_text(file->path), "store", file->member->config->name, "inode", file->inode, "token",
+		all ? lease->token : "", "fence", (json_int_t)lease->fence, "state", lease_word(lease), "since",
+		(json_int_t)lease->held_at, "note", lease_note(lease, made), "on_lost", on_lost_name(on_lost_of(lease)),
+		"holders", "waiting", waiting_json(lease), "calls", calls_json(lease));
 
 	picture_add_range(row, &lease->range);
 	return row;
@@ -332,18 +333,18 @@ void picture_add_since(const json_t *grants, pid_t locker, json_t *holder)
 
 /* --- the keeper --- */
 
-static json_t *store_json(struct keeper *k)
+static json_t *store_json(const struct member *m)
 {
-	const struct config_lease *lease = &k->config->lease;
-	int64_t left = (k->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
-	bool grace = store_in_grace(k->store);
+	const struct config_lease *lease = &m->keeper->config->lease;
+	int64_t left = (m->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
+	bool grace = store_in_grace(m->store);
 
-	return json_pack("{s:s,s:o,s:b,s:s,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "engine", store_engine_name(k->store),
-			 "server", picture_text(store_server(k->store)), "up", store_is_up(k->store), "trouble",
-			 store_is_up(k->store) ? "" : store_trouble(k->store), "error",
-			 picture_text(store_last_error(k->store)), "version", store_version(k->store), "incarnation",
-			 store_incarnation(k->store), "grace", grace, "grace_left_ms",
-			 (json_int_t)(grace ? grace_left_ms(k) : 0), "deadline_left_ms",
+	return json_pack("{s:s,s:o,s:b,s:s,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "engine", store_engine_name(m->store),
+			 "server", picture_text(store_server(m->store)), "up", store_is_up(m->store), "trouble",
+			 store_is_up(m->store) ? "" : store_trouble(m->store), "error",
+			 picture_text(store_last_error(m->store)), "version", store_version(m->store), "incarnation",
+			 store_incarnation(m->store), "grace", grace, "grace_left_ms",
+			 (json_int_t)(grace ? grace_left_ms(m) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
 			 "on_lost", on_lost_name(lease->on_lost), "ttl_ms", (json_int_t)lease->ttl_ms);
 }
@@ -420,16 +421,27 @@ static json_t *looks_json(const struct keeper *k)
 			 (json_int_t)(p->took_ns / 1000));
 }
 
+/* The stores with a name. */
+static json_t *stores_json(const struct keeper *k)
+{
+	json_t *list = json_array();
+
+	for (unsigned i = 1; i < k->member_count; i++)
+		json_array_append_new(list, json_pack("{s:s,s:o}", "name", k->members[i].config->name, "store",
+						      store_json(&k->members[i])));
+	return list;
+}
+
 json_t *picture_keeper(struct keeper *k)
 {
-	return json_pack("{s:i,s:s,s:i,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:[],s:[],s:o,s:o,s:o,s:o}",
+	return json_pack("{s:i,s:s,s:i,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:[],s:[],s:o,s:o,s:o,s:o}",
 			 "schema", PICTURE_SCHEMA, "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
-			 (int)geteuid(), "host", k->host, "twin", k->host_in_store.twin, "config",
-			 picture_text(k->config->path), "rules", rules_json(k), "runtime_dir",
-			 picture_text(k->runtime_dir), "started", (json_int_t)k->started, "frozen",
-			 (int)table_frozen(k->table), "unsupervised", k->unsupervised, "ending", ending_waits(k),
-			 "store", store_json(k), "leases", "lost", "too_long", too_long_json(k), "taken_past",
-			 past_json(k), "past_looks", looks_json(k), "log", log_json());
+			 (int)geteuid(), "host", k->host, "twin", k->twin, "config", picture_text(k->config->path),
+			 "rules", rules_json(k), "runtime_dir", picture_text(k->runtime_dir), "started",
+			 (json_int_t)k->started, "frozen", (int)table_frozen(k->table), "unsupervised", k->unsupervised,
+			 "ending", ending_waits(k), "store", store_json(&k->members[0]), "stores", stores_json(k),
+			 "leases", "lost", "too_long", too_long_json(k), "taken_past", past_json(k), "past_looks",
+			 looks_json(k), "log", log_json());
 }
 
 /* --- answers --- */

@@ -229,8 +229,8 @@ static void serve_closed(struct session *s, struct lease *lease, bool needed, in
 static void decide(struct session *s, bool needed)
 {
 	struct store_range range = serve_range(s);
-	struct keeper *k = s->keeper;
-	int64_t sure_until = deadline_sure_until(k);
+	struct member *m = waiter_member(&s->waiter);
+	int64_t sure_until = deadline_sure_until(m);
 	int64_t now = clock_now_ns();
 	bool sure = sure_until - now > DEADLINE_LEAST_NS;
 	struct lease *lease = lock_covering(s->waiter.lock, &range);
@@ -242,14 +242,14 @@ static void decide(struct session *s, bool needed)
 	}
 	if (lease && (!caller_once_may_use(s, lease, needed) || !caller_keyed_may_use(s, lease)))
 		lease = NULL;
-	if (store_is_up(k->store) && !k->deadline.expired)
+	if (store_is_up(m->store) && !m->deadline.expired)
 		waiting_store_is_back(s);
 	if (lost_has_holders(s->waiter.lock))
 		return; /* lost.c serves again */
 	/* mutant: serve-breaking */
 	if (lock_is_breaking(s->waiter.lock))
 		return; /* the lease's end does, or its opening */
-	if (!store_is_up(k->store) && !(lease && sure)) {
+	if (!store_is_up(m->store) && !(lease && sure)) {
 		waiting_for_store(s);
 		return;
 	}

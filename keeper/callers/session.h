@@ -103,6 +103,7 @@ struct session {
 	/* serve.c; waiting, pinned */
 	struct waiter waiter; /* what leases/ know of it */
 
+	unsigned store;                 /* control.c: SESSION_INIT: which of the keeper's stores is opened now */
 	struct control_break *breaking; /* control_break.c: SESSION_BREAKING; else NULL */
 	struct status_job *status;      /* status.c: SESSION_STATUS; else NULL */
 	struct who *who;                /* who.c: SESSION_WHO; else NULL */
@@ -178,7 +179,7 @@ struct sessions {
 	int epoll;             /* of the connections: far cheaper than one libuv handle each */
 	struct quotas quotas;  /* quota.c */
 	int64_t metrics_ns;    /* metrics.c: when the last answer was made; 0: none was */
-	bool fit_asked;        /* control.c: the store is being asked for all sessions in SESSION_FIT */
+	unsigned fit_asked;    /* control.c: so many stores are being asked for all sessions in SESSION_FIT */
 };
 
 /* --- session.c --- */

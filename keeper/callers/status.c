@@ -1,7 +1,7 @@
 /*
  * See control.h. In five steps: what the keeper knows, when a search begins (in the loop); which processes hold the kernel locks
- * (survey.h); whether the store takes new leases; by which rules other hosts go; what the store has (its scripts). The
- * session may be gone by then.
+ * (survey.h); then of each store, one after the other: whether it takes new leases; by which rules other hosts go, the first time; what it
+ * has (its scripts). The session may be gone by then.
  */
 #include "keeper/callers/control.h"
 
@@ -30,6 +30,7 @@ struct status_job {
 	json_t *rows;   /* of the leases, those that were lost, too */
 	json_t *grants; /* picture_ages() of each */
 	struct elsewhere *elsewhere;
+	unsigned store; /* which of the keeper's is asked now */
 	int error;
 	int fd; /* the answer */
 };
@@ -139,11 +140,22 @@ static void status_written(uv_work_t *req, int status)
 	status_job_free(job);
 }
 
+static struct member *status_member(const struct status_job *job)
+{
+	return &job->keeper->members[job->store];
+}
+
+/* Where the answers of that store go: "store", "cluster" and "cluster_error" of the document, or of its entry in "stores". */
+static json_t *status_place(const struct status_job *job)
+{
+	return job->store ? json_array_get(json_object_get(job->doc, "stores"), job->store - 1) : job->doc;
+}
+
 static void status_on_record(void *arg, const struct store_picture *record)
 {
 	struct status_job *job = arg;
 
-	picture_add_record(json_object_get(job->doc, "cluster"), record);
+	picture_add_record(json_object_get(status_place(job), "cluster"), record);
 }
 
 static void status_on_name(void *arg, const char *name, const struct store_entry *entries, size_t count,
@@ -151,44 +163,63 @@ static void status_on_name(void *arg, const char *name, const struct store_entry
 {
 	struct status_job *job = arg;
 
-	picture_add_name(json_object_get(job->doc, "cluster"), name, entries, count, aside);
+	picture_add_name(json_object_get(status_place(job), "cluster"), name, entries, count, aside);
 }
+
+static void status_ask_store(struct status_job *job);
 
 static void status_on_dumped(void *arg, const char *error)
 {
 	struct status_job *job = arg;
+	json_t *place = status_place(job);
 
 	if (error)
-		json_object_set_new(job->doc, "cluster", json_null());
+		json_object_set_new(place, "cluster", json_null());
 	else
-		picture_close(json_object_get(job->doc, "cluster"));
-	json_object_set_new(job->doc, "cluster_error", picture_text(error ? error : ""));
-	if (uv_queue_work(job->keeper->loop, &job->work, status_write, status_written) != 0)
+		picture_close(json_object_get(place, "cluster"));
+	json_object_set_new(place, "cluster_error", picture_text(error ? error : ""));
+	if (!job->keeper->leaving && ++job->store < job->keeper->member_count)
+		status_ask_store(job);
+	else if (uv_queue_work(job->keeper->loop, &job->work, status_write, status_written) != 0)
 		status_job_free(job);
+}
+
+static void status_dump(struct status_job *job)
+{
+	static const struct store_dump to = {status_on_record, status_on_name, status_on_dumped};
+
+	json_object_set_new(status_place(job), "cluster", json_object());
+	store_dump(status_member(job)->store, &to, job);
 }
 
 static void status_on_rules(void *arg, const struct store_rules *rules, const char *error)
 {
-	static const struct store_dump to = {status_on_record, status_on_name, status_on_dumped};
 	struct status_job *job = arg;
 
 	elsewhere_take(job->elsewhere, rules, error);
-	json_object_set_new(job->doc, "cluster", json_object());
-	store_dump(job->keeper->store, &to, job);
+	status_dump(job);
 }
 
 /* A store may refuse new leases while it answers: an operator wants to know. */
 static void status_on_tried(void *arg, const struct store_reply *reply)
 {
 	struct status_job *job = arg;
+	const struct member *m = status_member(job);
 	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
-	json_t *store = json_object_get(job->doc, "store");
-	const char *risk = store_risk(job->keeper->store);
+	json_t *store = json_object_get(status_place(job), "store");
+	const char *risk = store_risk(m->store);
 
 	json_object_set_new(store, "refuses", picture_text(refused));
 	json_object_set_new(store, "risk", risk ? picture_text(risk) : json_null());
-	store_read_rules(job->keeper->store, job->keeper->posting.place, elsewhere_digest(job->elsewhere),
-			 status_on_rules, job);
+	if (job->store)
+		status_dump(job);
+	else
+		store_read_rules(m->store, m->posting.place, elsewhere_digest(job->elsewhere), status_on_rules, job);
+}
+
+static void status_ask_store(struct status_job *job)
+{
+	store_try_write(status_member(job)->store, status_on_tried, job);
 }
 
 static void status_searched(struct survey *survey)
@@ -201,7 +232,7 @@ static void status_searched(struct survey *survey)
 	if (job->keeper->leaving)
 		status_on_dumped(job, "the keeper ends");
 	else
-		store_try_write(job->keeper->store, status_on_tried, job);
+		status_ask_store(job);
 }
 
 /* The user's share was taken. NULL: no memory; the share was given back. */

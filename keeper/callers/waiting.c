@@ -91,14 +91,15 @@ static void start_away_timer(struct session *s)
 
 void waiting_for_store(struct session *s)
 {
+	struct member *m = waiter_member(&s->waiter);
 	char why[WIRE_REASON_BYTES];
 
-	if (store_is_up(s->keeper->store) && !s->keeper->deadline.expired)
+	if (store_is_up(m->store) && !m->deadline.expired)
 		return; /* a beat is under way; deadline_renewed() serves */
 	if (caller_is_nonblocking(s)) {
-		if (!s->keeper->host_in_store.tried)
+		if (!m->tried)
 			return; /* the keeper has only just started; on_up() or on_down() serves */
-		deadline_trouble(s->keeper, why, sizeof(why));
+		deadline_trouble(m, why, sizeof(why));
 		caller_refuse_for_now(s, REFUSAL_STORE, "%s", why);
 		return;
 	}
@@ -179,16 +180,16 @@ static void tell_why(struct session *s, const char *why)
 
 static void tell_away(struct session *s)
 {
-	const struct keeper *k = s->keeper;
+	const struct member *m = waiter_member(&s->waiter);
 	char why[WIRE_REASON_BYTES];
 
-	if (store_is_up(k->store) && store_in_grace(k->store))
+	if (store_is_up(m->store) && store_in_grace(m->store))
 		snprintf(why, sizeof(why), "the store is in grace: see `dflock status`");
 	else if (s->away_ns)
-		deadline_trouble(k, why, sizeof(why));
+		deadline_trouble(m, why, sizeof(why));
 	else
 		snprintf(why, sizeof(why), "store %s is not reachable: no answer for %d ms; see `dflock doctor`",
-			 store_server(k->store), AWAY_MS);
+			 store_server(m->store), AWAY_MS);
 	tell_why(s, why);
 }
 
@@ -211,7 +212,7 @@ static void wait_timeout(struct session *s)
 	char why[WIRE_REASON_BYTES];
 
 	if (s->away_ns && since_ms(s->away_ns) >= wait_ms && !caller_is_patient(s)) {
-		deadline_trouble(s->keeper, why, sizeof(why));
+		deadline_trouble(waiter_member(&s->waiter), why, sizeof(why));
 		caller_refuse_for_now(s, REFUSAL_STORE, "%s (waited %lld ms)", why, (long long)wait_ms);
 		return;
 	}

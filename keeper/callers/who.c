@@ -37,6 +37,7 @@ struct who_found {
 struct who {
 	struct survey survey; /* the first member; a claim's tag: since when there is the lease, Unix time */
 	struct keeper *keeper;
+	struct member *member; /* of the store that has the leases of this name */
 	char name[LOCK_NAME_BYTES];
 	char token[STORE_TOKEN_BYTES]; /* of the question */
 	char asker[STORE_HOST_BYTES];  /* the host that asks; "": a session, to which the rest belongs */
@@ -243,11 +244,11 @@ static void who_tell_asker(const struct who *who)
 		if (who->found.shown[i].job.pid) {
 			m.range = who->found.shown[i].range;
 			m.job = who->found.shown[i].job;
-			store_tell(k->store, who->asker, &m);
+			store_tell(who->member->store, who->asker, &m);
 		}
 	m.kind = STORE_MSG_HOLDERS;
 	if (!k->leaving && !who->survey.error)
-		store_tell(k->store, who->asker, &m);
+		store_tell(who->member->store, who->asker, &m);
 }
 
 static void who_searched(struct survey *survey)
@@ -295,7 +296,7 @@ static void who_ask_host(struct who *who, const struct store_entry *e, json_t *h
 	memcpy(question.name, who->name, sizeof(question.name));
 	memcpy(question.token, who->token, sizeof(question.token));
 	if (!e->old)
-		store_tell(who->keeper->store, e->host, &question);
+		store_tell(who->member->store, e->host, &question);
 }
 
 static void who_take_entries(void *arg, enum store_status status, const struct store_entry *entries, size_t count,
@@ -348,27 +349,28 @@ static void who_ask_store(struct who *who)
 {
 	who->early = false;
 	who->under++;
-	store_entries(who->keeper->store, who->name, config_redis_key_of(who->keeper->config, who->name),
+	store_entries(who->member->store, who->name, config_redis_key_of(who->keeper->config, who->name),
 		      who_take_entries, who);
 }
 
-void who_store_tried(struct keeper *k)
+void who_store_tried(struct member *m)
 {
 	struct who *who;
 
-	DL_FOREACH (k->whos.all, who)
-		if (who->early)
+	DL_FOREACH (m->keeper->whos.all, who)
+		if (who->early && who->member == m)
 			who_ask_store(who);
 }
 
 /* The question of another host. Without an answer that host's own limit ends it. */
-static void who_asked(struct keeper *k, const struct store_message *m)
+static void who_asked(struct member *member, const struct store_message *m)
 {
 	struct who *who = calloc(1, sizeof(*who));
 
 	if (!who)
 		return;
-	who->keeper = k;
+	who->keeper = member->keeper;
+	who->member = member;
 	memcpy(who->name, m->name, sizeof(who->name));
 	memcpy(who->asker, m->asker, sizeof(who->asker));
 	memcpy(who->token, m->token, sizeof(who->token));
@@ -376,15 +378,15 @@ static void who_asked(struct keeper *k, const struct store_message *m)
 		free(who);
 }
 
-void who_message(struct keeper *k, const struct store_message *m)
+void who_message(struct member *member, const struct store_message *m)
 {
 	struct who *who, *next;
 
 	if (m->kind == STORE_MSG_WHO) {
-		who_asked(k, m);
+		who_asked(member, m);
 		return;
 	}
-	DL_FOREACH_SAFE (k->whos.all, who, next)
+	DL_FOREACH_SAFE (member->keeper->whos.all, who, next)
 		if (strcmp(who->token, m->token) == 0)
 			who_take_answer(who, m);
 }
@@ -418,6 +420,7 @@ static void who_begin(struct session *s, const char *name, bool is_protected, co
 
 	if (who) {
 		who->keeper = k;
+		who->member = member_of_name(k, name);
 		who->uid = s->peer.uid;
 		strcpy(who->name, name);
 		ret = who_fill(who, is_protected, path);
@@ -436,7 +439,7 @@ static void who_begin(struct session *s, const char *name, bool is_protected, co
 	s->who = who;
 	s->leave = who_leave;
 	DL_APPEND(k->whos.all, who);
-	who->early = !store_is_up(k->store) && !k->host_in_store.tried;
+	who->early = !store_is_up(who->member->store) && !who->member->tried;
 	if (!who->early)
 		who_ask_store(who);
 	(void)who_search(who); /* else this host stays "unasked" */

@@ -18,6 +18,7 @@
 
 struct file;
 struct keeper;
+struct member;
 struct session;
 struct store_message;
 
@@ -30,9 +31,9 @@ void who_start(struct session *s, const char *text);
 void who_blocks(struct session *s, const struct file *file);
 
 /* A connection to the store stands, or failed, for the first time. */
-void who_store_tried(struct keeper *k);
+void who_store_tried(struct member *m);
 /* STORE_MSG_WHO, STORE_MSG_HOLDER, STORE_MSG_HOLDERS. */
-void who_message(struct keeper *k, const struct store_message *message);
+void who_message(struct member *member, const struct store_message *message);
 
 /*
  * --- whoreport.c: one line from what is known of the processes that hold a lock on all hosts. Pure, but for the time of day ---

@@ -23,7 +23,7 @@ struct deeds *deeds_new(void)
 }
 
 /* The file of all these slots; false: there is none, or more than one. */
-static bool deeds_file(struct table *table, unsigned which, uint64_t *dev, uint64_t *ino)
+static bool deeds_file(struct table *table, uint64_t which, uint64_t *dev, uint64_t *ino)
 {
 	uint32_t used = table_used(table);
 	bool found = false;
@@ -62,7 +62,7 @@ void deeds_put(struct table *table, struct deed *d, const struct log_about *abou
 	__atomic_store_n(&deeds->written, written + 1, __ATOMIC_RELEASE);
 }
 
-void deeds_add(struct table *table, enum event_kind kind, unsigned which, const struct family *family, size_t processes,
+void deeds_add(struct table *table, enum event_kind kind, uint64_t which, const struct family *family, size_t processes,
 	       const char *format, ...)
 {
 	struct deed d = {.kind = kind, .processes = (uint32_t)processes};

@@ -40,7 +40,7 @@ struct deeds *deeds_new(void);
 
 /* Logs the line, and notes the deed. which: the slots (slots.h) whose locks it is about. family: some of the processes,
  * DEEDS_PIDS of them are enough. Parent only. */
-void deeds_add(struct table *table, enum event_kind kind, unsigned which, const struct family *family, size_t processes,
+void deeds_add(struct table *table, enum event_kind kind, uint64_t which, const struct family *family, size_t processes,
 	       const char *format, ...) __attribute__((format(printf, 6, 7)));
 
 /* The same, with what there is to say already in `deed`, but for the text. */
@@ -152,6 +152,7 @@ struct orders {
 	struct table *table; /* not owned */
 	pid_t keeper;        /* no holder */
 	int64_t looked_ns;
+	int64_t freeze_at_ns; /* freezer.c: no search goes on when this moment has come; INT64_MAX: none is ahead */
 	struct order_work works[ORDERS];
 };
 

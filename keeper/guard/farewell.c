@@ -97,9 +97,13 @@ static const char *farewell_to(const struct table *table, const struct family *f
 	return strdup(line);
 }
 
-int farewell_ms(const struct table *table)
+int farewell_ms(struct table *table)
 {
-	int64_t left = (slots_deadline_ns(table) - clock_now_ns()) / NS_PER_MS / 10;
+	int64_t now = clock_now_ns();
+	struct slots_times times;
+	int64_t left = slots_first(table, slots_stores(table, SLOTS_SURE_UNTIL), now, &times)
+			       ? (times.deadline_ns - now) / NS_PER_MS / 10
+			       : -1;
 
 	return left < 0 || left > LASTWORDS_MS ? LASTWORDS_MS : (int)left;
 }

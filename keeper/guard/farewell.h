@@ -26,6 +26,6 @@ enum farewell_end {
  */
 bool farewell(struct table *table, const struct family *family, enum farewell_end how, bool last);
 /* For how many ms lines may be written: less than LASTWORDS_MS while leases run out. */
-int farewell_ms(const struct table *table);
+int farewell_ms(struct table *table);
 
 #endif

@@ -24,10 +24,8 @@
 #define FREEZE_ASKED_SLOTS   (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL))
 #define FREEZE_ASKED_PARENTS 64 /* ancestors of one process that are looked at */
 #define FREEZE_SLOTS         (SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE))
-/* Most calls under way do not have the lock, also where holders are to end. */
-#define FREEZE_CALLS    (FREEZE_SLOTS | SLOTS_AS(ON_LOST_KILL))
-#define FREEZE_LATE_NS  (10 * NS_PER_MS) /* past the deadline: time for PTRACE_SEIZE to return */
-#define FREEZE_AFTER_NS (50 * NS_PER_MS) /* past the deadline: time in which a process that is found must be stopped */
+#define FREEZE_LATE_NS       (10 * NS_PER_MS) /* past the deadline: time for PTRACE_SEIZE to return */
+#define FREEZE_AFTER_NS      (50 * NS_PER_MS) /* past the deadline: time in which a process that is found must be stopped */
 
 /* --- on_lost = "kill" --- */
 
@@ -38,35 +36,68 @@ void freeze_signal(const struct family *family, int number)
 			kill(family_at(family, i), number);
 }
 
+/* The processes with such locks in these stores get SIGTERM, or SIGKILL. */
+static void freeze_end(struct freeze *f, uint64_t stores, bool ask)
+{
+	const uint64_t which = FREEZE_ASKED_SLOTS | stores;
+	struct family family = {0};
+	size_t count;
+	bool again = (f->killed & stores) == stores; /* one that waits in the kernel is found again and again */
+
+	family_unmark(&f->targets, stores);
+	relying_find(&f->relying, &family, RELYING_UNSHOWN, which, NULL);
+	count = family_count(&family);
+	if (slots_past(f->table, stores, clock_now_ns()) !=
+	    stores) /* the search took long, and the leases are sure again */
+		goto out;
+	if (count && !again)
+		deeds_add(
+			f->table, EVENT_HOLDERS_KILLED, which, &family, count,
+			"the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
+			count, ask ? "SIGTERM" : "SIGKILL");
+	if (!again)
+		deeds_count(f->table, ask ? DEEDS_EXPIRED_TERM : DEEDS_EXPIRED_KILL, count);
+	farewell(f->table, &family, ask ? FAREWELL_ASK : FAREWELL_KILL, true);
+	freeze_signal(&family, ask ? SIGTERM : SIGKILL);
+	for (size_t i = 0; i < count && family_add(&f->targets, family_at(&family, i)) == 0; i++)
+		family_mark(&f->targets, family_at(&family, i), family_marks(&family, family_at(&family, i)));
+	f->asked |= stores;
+	if (!ask)
+		f->killed |= stores;
+out:
+	family_free(&family);
+}
+
+/* Of these stores, those for which half of the margin is over. */
+static uint64_t freeze_late(struct freeze *f, uint64_t stores, int64_t now_ns)
+{
+	uint64_t late = 0;
+
+	for (unsigned i = 0; i < TABLE_MEMBERS; i++) {
+		struct slots_times times;
+
+		if (stores & SLOTS_OF(i) && slots_first(f->table, SLOTS_OF(i), now_ns, &times) &&
+		    now_ns >= times.freeze_at_ns + (times.deadline_ns - times.freeze_at_ns) / 2)
+			late |= SLOTS_OF(i);
+	}
+	return late;
+}
+
 void freeze_ask(struct freeze *f, int64_t now_ns)
 {
-	struct table *t = f->table;
-	int64_t freeze_at = slots_freeze_at_ns(t), half = freeze_at + (slots_deadline_ns(t) - freeze_at) / 2;
-	bool ask = now_ns < half;
+	uint64_t stores = slots_stores(f->table, FREEZE_ASKED_SLOTS | f->relying.due);
+	uint64_t late = freeze_late(f, stores, now_ns), ask = stores & ~late & ~f->asked;
 
-	if (f->asked && ask)
-		return;
-	family_free(&f->targets);
-	relying_find(&f->relying, &f->targets, RELYING_UNSHOWN, FREEZE_ASKED_SLOTS, NULL);
-	if (clock_now_ns() < slots_freeze_at_ns(t)) /* the search took long, and the leases are sure again */
-		return;
-	if (family_count(&f->targets) && !f->killed) /* one that waits in the kernel is found again and again */
-		deeds_add(
-			t, EVENT_HOLDERS_KILLED, FREEZE_ASKED_SLOTS, &f->targets, family_count(&f->targets),
-			"the store has not answered: %zu processes that hold locks, or were started by one that does, get %s",
-			family_count(&f->targets), ask ? "SIGTERM" : "SIGKILL");
-	if (!f->killed)
-		deeds_count(t, ask ? DEEDS_EXPIRED_TERM : DEEDS_EXPIRED_KILL, family_count(&f->targets));
-	farewell(t, &f->targets, ask ? FAREWELL_ASK : FAREWELL_KILL, true);
-	freeze_signal(&f->targets, ask ? SIGTERM : SIGKILL);
-	f->asked = true;
-	f->killed = f->killed || !ask;
+	if (ask)
+		freeze_end(f, ask, true);
+	if (late)
+		freeze_end(f, late, false);
 }
 
 /* ... and is there still time for them to do so? */
 static bool freeze_asks(const struct freeze *f)
 {
-	return f->asked && !f->killed;
+	return f->asked & ~f->killed;
 }
 
 /* Was this process, or one of its ancestors, which may have started it since, asked to end? It must not be stopped, since it could
@@ -75,27 +106,28 @@ static bool freeze_has_asked(const struct freeze *f, pid_t pid)
 {
 	struct procfs_stat stat;
 
-	if (!family_count(&f->targets) || f->killed)
+	if (!family_count(&f->targets) || !freeze_asks(f))
 		return false;
 	for (int i = 0; i < FREEZE_ASKED_PARENTS && pid > 1; i++, pid = stat.parent)
-		if (family_has(&f->targets, pid))
+		if (family_marks(&f->targets, pid) & ~f->killed)
 			return true;
 		else if (!family_stat(pid, &stat))
 			return false;
 	return false;
 }
 
-void freeze_forget_asked(struct freeze *f)
+void freeze_forget_asked(struct freeze *f, uint64_t stores)
 {
-	family_free(&f->targets);
-	f->asked = f->killed = false;
+	family_unmark(&f->targets, stores);
+	f->asked &= ~stores;
+	f->killed &= ~stores;
 }
 
 /* --- on_lost = "freeze" --- */
 
-static void freeze_on_found(void *arg, pid_t pid)
+static void freeze_on_found(void *arg, pid_t pid, uint64_t stores)
 {
-	freeze_process(arg, pid);
+	freeze_process(arg, pid, stores);
 }
 
 void freeze_init(struct freeze *f, struct table *table)
@@ -124,7 +156,7 @@ void freeze_set_keeper(struct freeze *f, pid_t keeper)
 
 void freeze_begin(struct freeze *f, int64_t now_ns)
 {
-	int64_t freeze_at = slots_freeze_at_ns(f->table), deadline = slots_deadline_ns(f->table);
+	int64_t freeze_at = f->times.freeze_at_ns, deadline = f->times.deadline_ns;
 	int64_t margin = deadline - freeze_at;
 	int64_t tenth = now_ns < deadline && margin > 10 * FREEZE_LATE_NS ? margin / 10 : FREEZE_LATE_NS;
 
@@ -136,29 +168,31 @@ void freeze_begin(struct freeze *f, int64_t now_ns)
 	stopped_limit(&f->stopped, tenth);
 }
 
-void freeze_process(struct freeze *f, pid_t pid)
+void freeze_process(struct freeze *f, pid_t pid, uint64_t stores)
 {
 	if (!freeze_has_asked(f, pid)) /* mutant: freeze */
-		stopped_stop(&f->stopped, pid);
+		stopped_stop(&f->stopped, pid, stores);
 }
 
 static void freeze_family(struct freeze *f, const struct family *family)
 {
 	for (size_t i = 0; i < family_count(family); i++)
-		freeze_process(f, family_at(family, i));
+		freeze_process(f, family_at(family, i), family_marks(family, family_at(family, i)));
 	stopped_collect(&f->stopped);
 }
 
 /* One round: stops every process that it finds. True: all are confirmed stopped, and none came or went meanwhile. Where
  * all that are known were stopped before, one search is enough. */
-static bool freeze_round(struct freeze *f, struct family *family, unsigned which)
+static bool freeze_round(struct freeze *f, struct family *family, uint64_t which)
 {
 	struct threads *threads = &f->stopped.threads;
 
 	stopped_collect(&f->stopped);
 	threads->changed = false;
-	/* First the calls: one that takes its lock and is seen out between the two looks is a holder in the second. */
-	relying_find(&f->relying, family, RELYING_CALLS, which == FREEZE_SLOTS ? FREEZE_CALLS : which,
+	/* First the calls: one that takes its lock and is seen out between the two looks is a holder in the second. Most calls under
+	 * way do not have the lock, also where holders are to end. */
+	relying_find(&f->relying, family, RELYING_CALLS,
+		     which & SLOTS_AS(ON_LOST_FREEZE) ? which | SLOTS_AS(ON_LOST_KILL) : which,
 		     &f->found); /* mutant: freeze-calls */
 	if (!threads_count(threads) || !threads_all_stopped(threads)) {
 		relying_find(&f->relying, family, RELYING_SHOWN, which, &f->found);
@@ -172,7 +206,7 @@ static bool freeze_round(struct freeze *f, struct family *family, unsigned which
 }
 
 /* A held process stays so for as long as its mount does not answer. */
-bool freeze_until(struct freeze *f, struct family *family, unsigned which, int64_t patient_ns, int64_t until_ns)
+bool freeze_until(struct freeze *f, struct family *family, uint64_t which, int64_t patient_ns, int64_t until_ns)
 {
 	const struct timespec pause = {.tv_nsec = NS_PER_MS};
 
@@ -238,14 +272,15 @@ static void freeze_kill_rest(struct freeze *f)
  * parent from the others. */
 void freeze_holders(struct freeze *f)
 {
-	int64_t now = clock_now_ns(), left = slots_deadline_ns(f->table) - now;
+	const uint64_t which = FREEZE_SLOTS | f->relying.due;
+	int64_t now = clock_now_ns(), left = f->times.deadline_ns - now;
 	int64_t fourth = left > 0 ? left / 4 : FREEZE_AFTER_NS / 3;
 	struct family family = {0};
 
-	if (!freeze_until(f, &family, FREEZE_SLOTS, f->patient_until, now + 2 * fourth)) {
+	if (!freeze_until(f, &family, which, f->patient_until, now + 2 * fourth)) {
 		threads_watch(&f->stopped.threads);
 		family_free(&family);
-		if (!freeze_until(f, &family, FREEZE_SLOTS, f->patient_until, now + 3 * fourth))
+		if (!freeze_until(f, &family, which, f->patient_until, now + 3 * fourth))
 			freeze_kill_rest(f);
 	}
 	family_free(&family);
@@ -253,19 +288,19 @@ void freeze_holders(struct freeze *f)
 	freeze_say(f);
 }
 
-void freeze_thaw(struct freeze *f)
+void freeze_thaw(struct freeze *f, uint64_t still)
 {
 	struct family family = {0};
 	unsigned count;
 
-	if (f->said)
+	if (f->said && !still)
 		freeze_list_stopped(f, &family);
-	count = stopped_let_go(&f->stopped);
+	count = stopped_let_go(&f->stopped, still);
 	freeze_publish(f);
 	if (count && f->said)
 		deeds_add(f->table, EVENT_HOLDERS_THAWED, SLOTS_SURE_UNTIL, &family, count,
 			  "the leases stand: %u frozen processes go on", count);
 	family_free(&family);
-	f->said = false;
-	freeze_forget_asked(f);
+	f->said = f->said && still;
+	freeze_forget_asked(f, ~still);
 }

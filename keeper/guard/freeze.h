@@ -18,6 +18,7 @@
 #include "keeper/guard/deeds.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/relying.h"
+#include "keeper/guard/slots.h"
 #include "keeper/guard/stopped.h"
 #include "keeper/kernel/family.h"
 
@@ -25,13 +26,14 @@ struct freeze {
 	struct table *table; /* not owned */
 	struct relying relying;
 	/* on_lost = "kill": */
-	bool asked, killed;    /* SIGTERM was sent, and SIGKILL, ... */
-	struct family targets; /* ... to these processes */
+	uint64_t asked, killed; /* SLOTS_OF() of the stores for which SIGTERM was sent, and SIGKILL, ... */
+	struct family targets;  /* ... to these processes; marks: for which stores */
 	struct stopped stopped;
-	struct look_found found; /* stops each process that is found */
-	bool said;               /* the log says that processes are frozen */
-	int64_t limited_for;     /* freeze_at of the freeze for which the limits were set */
-	int64_t patient_until;   /* until then the freeze waits for processes that are inert */
+	struct look_found found;  /* stops each process that is found */
+	bool said;                /* the log says that processes are frozen */
+	struct slots_times times; /* of the store that is due first, as freezer.c found it */
+	int64_t limited_for;      /* freeze_at of the freeze for which the limits were set */
+	int64_t patient_until;    /* until then the freeze waits for processes that are inert */
 	/* freezer.c: */
 	unsigned reprieves; /* how often the kill of holders of broken leases was put off */
 	struct orders orders;
@@ -45,17 +47,17 @@ struct freeze *freeze_new(struct table *table);
 /* keeper: never touched, as the caller itself. */
 void freeze_set_keeper(struct freeze *freeze, pid_t keeper);
 
-/* The freeze is due: sets its limits, if that was not done. */
+/* A freeze is due (relying.due): sets its limits, if that was not done. */
 void freeze_begin(struct freeze *freeze, int64_t now_ns);
-/* Stops a process, unless it was asked to end. */
-void freeze_process(struct freeze *freeze, pid_t pid);
+/* Stops a process for leases in these stores (SLOTS_OF()), unless it was asked to end. */
+void freeze_process(struct freeze *freeze, pid_t pid, uint64_t stores);
 /*
  * on_lost = "kill": asks the holders to end by SIGTERM when the margin begins, and kills them when half of it is over, that is before the
  * leases end; once each. To be called when the margin begins, and at each later look.
  */
 void freeze_ask(struct freeze *freeze, int64_t now_ns);
-/* The leases are sure again. */
-void freeze_forget_asked(struct freeze *freeze);
+/* The leases in these stores are sure again. */
+void freeze_forget_asked(struct freeze *freeze, uint64_t stores);
 /* Sends a signal to each process of the family, but not to the caller itself. */
 void freeze_signal(const struct family *family, int number);
 /* Freezes the holders of locks under leases whose on_lost is "freeze". */
@@ -64,9 +66,10 @@ void freeze_holders(struct freeze *freeze);
  * Stops the processes that rely on locks under such slots (slots.h), and adds them to `family` (begin with {0}). True:
  * all are stopped; past patient_ns: stopped or inert. False: the time is over.
  */
-bool freeze_until(struct freeze *freeze, struct family *family, unsigned which, int64_t patient_ns, int64_t until_ns);
-/* Lets all processes go. Some may not be able to go at once: call it again. */
-void freeze_thaw(struct freeze *freeze);
+bool freeze_until(struct freeze *freeze, struct family *family, uint64_t which, int64_t patient_ns, int64_t until_ns);
+/* Lets all processes go that are not stopped for one of the stores in `still` (SLOTS_OF()). Some may not be able to go at once: call
+ * it again. */
+void freeze_thaw(struct freeze *freeze, uint64_t still);
 /* Tells the keeper how many processes are stopped. */
 void freeze_publish(struct freeze *freeze);
 

@@ -6,9 +6,14 @@
  * and gets SIGKILL when half of the margin is over, that is before the leases end; any other process with a lock under
  * "freeze" is stopped, whatever else it holds.
  *
- * All that are stopped go on together, and only when no lease is unsure, lost or ending. The keeper loses leases one by one,
+ * All that are stopped for one store go on together, and only when no lease in it is unsure, lost or ending. The keeper loses leases one by one,
  * also while the holders of an earlier one are being killed: one that was lost since then is dealt with in the next look,
  * and its holders must not run until then.
+ *
+ * Several stores. Each has its own deadline, and a process goes on when none of the stores whose leases it relies on is due any more.
+ * Which these are is noted with each thread while it is stopped, so what a holder had started stays with it also when that has
+ * ended. While another store is due, processes go on only after a search that saw everything has found no lock of that store in their
+ * hands: nothing that is stopped can get one.
  *
  * Lost leases. First all are stopped. If a process were killed while others run, the kernel would pass its lock on to a local
  * process that waits for it. That process has not been told that it holds the lock, but would be taken for a holder. A
@@ -40,13 +45,6 @@
 #define FREEZER_REPRIEVES 10                /* looks in which holders are only stopped */
 #define FREEZER_SEARCHES  4                 /* a look may search for this part of the time that the leases have left */
 
-/* An outage may last for hours, and a look reads every process of the machine. A process that gets a kernel lock past
- * the deadline was granted nothing: if it is found later, it has done no harm. */
-static bool freezer_is_past(const struct table *table)
-{
-	return clock_now_ns() >= slots_deadline_ns(table);
-}
-
 static int freezer_pause_ms(struct freeze *f, bool quiet, int max_ms)
 {
 	int ms = f->pause_ms * 2;
@@ -57,14 +55,20 @@ static int freezer_pause_ms(struct freeze *f, bool quiet, int max_ms)
 
 /* Finds the processes that held locks when the leases ceased to be sure. Stops each as it is found, so that the next
  * search need not find it again; but not if some of them may have to end. */
-static void freezer_find_first(struct freeze *f, bool due, int64_t freeze_at_ns)
+static void freezer_find_first(struct freeze *f)
 {
-	bool stop = due && !slots_any(f->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL) | SLOTS_AS(ON_LOST_WARN));
+	const uint64_t due = f->relying.due;
+	bool stop =
+		due && !slots_any(f->table, SLOTS_SURE_UNTIL | due | SLOTS_AS(ON_LOST_KILL) | SLOTS_AS(ON_LOST_WARN));
 
-	if (!relying_find_first(&f->relying, due, freeze_at_ns, stop ? &f->found : NULL) || !stop)
+	if (!relying_find_first(&f->relying, stop ? &f->found : NULL) || !stop)
 		return;
-	for (size_t i = 0; i < family_count(&f->relying.first); i++)
-		freeze_process(f, family_at(&f->relying.first, i));
+	for (size_t i = 0; i < family_count(&f->relying.first); i++) {
+		pid_t pid = family_at(&f->relying.first, i);
+
+		if (family_marks(&f->relying.first, pid) & due)
+			freeze_process(f, pid, family_marks(&f->relying.first, pid) & due);
+	}
 }
 
 /* --- leases that are lost --- */
@@ -90,7 +94,7 @@ static void freezer_kill_running(const struct family *family)
 	family_free(&running);
 }
 
-static void freezer_say(struct freeze *f, const struct family *family, unsigned ending)
+static void freezer_say(struct freeze *f, const struct family *family, uint64_t ending)
 {
 	size_t count = family_count(family);
 
@@ -123,7 +127,7 @@ static int freezer_add_held(struct family *held, const struct family *calls)
  * the call: without the lock it goes on with the others, and makes its call anew. One that is only held may still take the lock in
  * the kernel. In this order: a process that was held in the first look may stop with its lock before the second.
  */
-static void freezer_spare_waiting(struct freeze *f, struct family *family, unsigned ending)
+static void freezer_spare_waiting(struct freeze *f, struct family *family, uint64_t ending)
 {
 	struct family calls = {0}, doomed = {0};
 	bool known;
@@ -144,12 +148,12 @@ static void freezer_spare_waiting(struct freeze *f, struct family *family, unsig
 
 void freezer_end_lost(struct freeze *f)
 {
-	const unsigned ending = SLOTS_IN(TABLE_ENDING);
+	const uint64_t ending = SLOTS_IN(TABLE_ENDING);
 	int64_t now = clock_now_ns();
 	struct family family = {0};
 	bool stopped;
 
-	family_free(&f->targets) /* from now on they may be stopped */;
+	family_unmark(&f->targets, slots_stores(f->table, SLOTS_IN(TABLE_LOST))); /* from now on they may be stopped */
 	slots_set(f->table, SLOTS_IN(TABLE_LOST), TABLE_ENDING);
 	stopped_limit(&f->stopped, FREEZER_SEIZE_NS);
 	stopped = freeze_until(f, &family, ending, now, now + FREEZER_STOP_NS);
@@ -180,55 +184,91 @@ out:
 
 /* --- when to look --- */
 
-/* The margin has begun: returns when to look again. */
+/* A margin has begun: returns when to look again. An outage may last for hours, and a look reads every process of the machine. A
+ * process that gets a kernel lock past the deadline was granted nothing: if it is found later, it has done no harm. */
 static int freezer_stop_holders(struct freeze *f, int64_t now_ns, int max_ms)
 {
 	size_t before = threads_count(&f->stopped.threads);
 
-	if (slots_any(f->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)))
+	if (slots_any(f->table, SLOTS_SURE_UNTIL | f->relying.due | SLOTS_AS(ON_LOST_KILL)))
 		freeze_ask(f, now_ns);
-	if (slots_any(f->table, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_FREEZE)) || underway_any(&f->table->underway))
+	if (slots_any(f->table, SLOTS_SURE_UNTIL | f->relying.due | SLOTS_AS(ON_LOST_FREEZE)) ||
+	    underway_any(&f->table->underway))
 		freeze_holders(f);
-	return freezer_pause_ms(f, threads_count(&f->stopped.threads) == before && freezer_is_past(f->table), max_ms);
+	return freezer_pause_ms(
+		f, threads_count(&f->stopped.threads) == before && clock_now_ns() >= f->times.deadline_ns, max_ms);
 }
 
-/* No freeze is due: lets all processes go if the leases are sure. Returns when to look again. leases: there are
- * some. */
-static int freezer_others(struct freeze *f, int64_t now_ns, int64_t freeze_at_ns, bool leases, int max_ms)
+/* Is it known of each process that is stopped whether it relies on leases in these stores? */
+static bool freezer_knows(struct freeze *f, uint64_t stores)
+{
+	const uint64_t which = SLOTS_IN(TABLE_HELD) | SLOTS_DUE | stores;
+	struct family family = {0};
+	bool known;
+
+	relying_find(&f->relying, &family, RELYING_CALLS, which, &f->found);
+	known = !f->relying.blind;
+	relying_find(&f->relying, &family, RELYING_UNSHOWN, which, &f->found);
+	known = known && !f->relying.blind;
+	family_free(&family);
+	return known;
+}
+
+/* Lets the processes go that rely on no lease in a store that is due, or whose leases are not settled. */
+static void freezer_thaw(struct freeze *f)
+{
+	uint64_t still = f->relying.due | slots_stores(f->table, SLOTS_DUE); /* mutant: thaw */
+
+	if (!stopped_may_go(&f->stopped, still))
+		return;
+	if (!still || !(stopped_stores(&f->stopped) & ~still) || freezer_knows(f, still))
+		freeze_thaw(f, still);
+}
+
+static int freezer_until_ms(const struct slots_times *next, int64_t now_ns, int max_ms)
+{
+	int64_t left_ms = (next->freeze_at_ns - now_ns) / NS_PER_MS + 1;
+
+	return left_ms < max_ms ? (int)left_ms : max_ms;
+}
+
+/* No freeze is due. Returns when to look again. */
+static int freezer_others(struct freeze *f, int64_t now_ns, const struct slots_times *next, int max_ms)
 {
 	struct threads *threads = &f->stopped.threads;
-	int64_t left_ms;
 
-	if (threads_count(threads) && !slots_any(f->table, SLOTS_DUE) &&
-	    (now_ns < freeze_at_ns || !leases)) /* mutant: thaw */
-		freeze_thaw(f);
 	/* The remaining processes are held, and wait for their file system: SIGCHLD tells when they have stopped. */
 	if (threads_count(threads) || signalled_continue_kin(&f->stopped.signalled))
 		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
 	f->pause_ms = FREEZER_LOOK_MS;
-	freeze_forget_asked(f);
-	left_ms = leases && freeze_at_ns ? (freeze_at_ns - now_ns) / NS_PER_MS + 1 : max_ms;
-	return left_ms < max_ms ? (int)left_ms : max_ms;
+	freeze_forget_asked(f, ~UINT64_C(0));
+	return next ? freezer_until_ms(next, now_ns, max_ms) : max_ms;
 }
 
 int freezer_look(struct freeze *f, int max_ms)
 {
 	struct table *table = f->table;
-	int64_t now = clock_now_ns(), freeze_at = slots_freeze_at_ns(table), deadline = slots_deadline_ns(table);
-	bool leases = slots_any(table, SLOTS_SURE_UNTIL);
-	bool due = freeze_at && now >= freeze_at && leases, late;
+	int64_t now = clock_now_ns();
+	uint64_t sure = slots_stores(table, SLOTS_SURE_UNTIL), due = slots_past(table, sure, now);
+	struct slots_times next;
+	bool ahead = slots_first(table, sure & ~due, now, &next), late;
 
-	if (due)
-		freeze_begin(f, now);
 	f->relying.due = due;
-	f->relying.until_ns = deadline > now ? now + (deadline - now) / FREEZER_SEARCHES : 0;
-	freezer_find_first(f, due, freeze_at);
+	f->orders.freeze_at_ns = ahead ? next.freeze_at_ns : INT64_MAX;
+	if (due && slots_first(table, due, now, &f->times))
+		freeze_begin(f, now);
+	f->relying.until_ns =
+		due && f->times.deadline_ns > now ? now + (f->times.deadline_ns - now) / FREEZER_SEARCHES : 0;
+	freezer_find_first(f);
 	slots_set(table, SLOTS_IN(TABLE_LOST) | SLOTS_AS(ON_LOST_WARN), TABLE_FREE);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)))
 		freezer_end_lost(f);
 	if (slots_any(table, SLOTS_IN(TABLE_LOST)) && max_ms > FREEZER_LOOK_MS)
 		max_ms = FREEZER_LOOK_MS;
-	max_ms = due ? freezer_stop_holders(f, now, max_ms) : freezer_others(f, now, freeze_at, leases, max_ms);
-	late = orders_obey(&f->orders, now, (freeze_at && now >= freeze_at) || threads_count(&f->stopped.threads));
+	if (due && ahead) /* another store may be due soon */
+		max_ms = freezer_until_ms(&next, now, max_ms);
+	freezer_thaw(f);
+	max_ms = due ? freezer_stop_holders(f, now, max_ms) : freezer_others(f, now, ahead ? &next : NULL, max_ms);
+	late = orders_obey(&f->orders, now, due || threads_count(&f->stopped.threads));
 	return late && max_ms > FREEZER_LATE_MS ? FREEZER_LATE_MS : max_ms;
 }

@@ -61,10 +61,9 @@ static int order_on_holder(void *arg, const struct holder *h)
 static int order_on_turn(void *arg)
 {
 	const struct order_look *look = arg;
-	int64_t freeze_at = slots_freeze_at_ns(look->all->table);
 
 	manager_tick();
-	return freeze_at && clock_now_ns() >= freeze_at ? -ECANCELED : 0;
+	return clock_now_ns() >= look->all->freeze_at_ns ? -ECANCELED : 0;
 }
 
 /* Adds the processes that have the lock of the order. Are there any? */
@@ -93,7 +92,7 @@ static void order_add_targets(struct order_work *l, const struct family *family)
 	}
 }
 
-static void order_speak(const struct table *table, const struct order_work *l)
+static void order_speak(struct table *table, const struct order_work *l)
 {
 	struct lastword words[LASTWORDS_MAX];
 	size_t count = 0;

@@ -19,14 +19,24 @@
 
 /* --- one look --- */
 
-static bool look_relies_on_nothing(const struct look *look, const struct holder *h)
+/* In which store is the lease of this claim? */
+static unsigned look_member(const struct look *look, const struct claim *claim)
+{
+	return table_slot_member(&look->table->slots[slots_tag_slot(claim->tag)]);
+}
+
+static bool look_relies_on_nothing(const struct look *look, const struct holder *h, const struct claim *claim)
 {
 	const struct holders_file *file = &look->claims.files[h->file];
+	const uint64_t store = SLOTS_OF(look_member(look, claim));
 
-	return look->first && !family_has(look->first, h->pid) &&
-	       table_has_caller(
-		       look->table,
-		       &(struct table_caller){.pid = h->pid, .space = h->space, .dev = file->dev, .ino = file->ino});
+	/* mutant: look-first */
+	return look->first_of & store && !(family_marks(look->first, h->pid) & store) &&
+	       table_has_caller(look->table, &(struct table_caller){.pid = h->pid,
+								    .space = h->space,
+								    .member = look_member(look, claim),
+								    .dev = file->dev,
+								    .ino = file->ino});
 }
 
 /*
@@ -56,15 +66,13 @@ static const struct claim *look_counts(const struct look *look, const struct hol
 	return NULL;
 }
 
-/* Adds a process, and tells `found` if it is new. 0 or -ENOMEM. */
-static int look_add(struct look *look, pid_t pid)
+/* Adds a process, and tells `found` if that is news. 0 or -ENOMEM. */
+static int look_add(struct look *look, pid_t pid, uint64_t store)
 {
-	size_t before = family_count(look->family);
 	int ret = family_add(look->family, pid);
 
-	if (ret == 0 && look->found && family_count(look->family) > before)
-		look->found->cb(look->found->arg, pid);
-	look->last = pid;
+	if (ret == 0 && family_mark(look->family, pid, store) && look->found)
+		look->found->cb(look->found->arg, pid, store);
 	return ret;
 }
 
@@ -82,6 +90,7 @@ int look_holder(void *arg, const struct holder *h)
 {
 	struct look *look = arg;
 	const struct claim *claim = NULL;
+	uint64_t store;
 	int ret;
 
 	if (h->pid == 1 && procfs_is_in_first_namespace()) /* mutant: look-init */
@@ -92,11 +101,14 @@ int look_holder(void *arg, const struct holder *h)
 		claim = look_counts(look, h);
 	if (!claim)
 		return 0;
-	if (h->pid == look->last) /* a process's locks come one after the other */
+	store = SLOTS_OF(look_member(look, claim));
+	if (h->pid == look->last &&
+	    family_marks(look->family, h->pid) & store) /* a process's locks come one after the other */
 		return HOLDERS_LATER;
-	if (h->how == HOLDER_SHOWN && look_relies_on_nothing(look, h))
+	if (h->how == HOLDER_SHOWN && look_relies_on_nothing(look, h, claim))
 		return 0;
-	ret = look_add(look, h->pid);
+	look->last = h->pid;
+	ret = look_add(look, h->pid, store);
 	if (ret)
 		return ret;
 	if (h->how == HOLDER_SHOWN)
@@ -114,17 +126,20 @@ void look_end(struct look *look)
  * a lease is lost. */
 static int look_add_kin(struct look *look)
 {
-	size_t count = family_count(look->family);
 	int ret = family_add_descendants(look->family, look->keeper);
 
-	for (; look->found && count < family_count(look->family); count++)
-		look->found->cb(look->found->arg, family_at(look->family, count));
+	for (size_t i = 0; look->found && i < family_count(look->family); i++) {
+		pid_t pid = family_at(look->family, i);
+
+		look->found->cb(look->found->arg, pid, family_marks(look->family, pid));
+	}
 	return ret;
 }
 
 static bool look_is_over(const struct look *look, int64_t now_ns)
 {
-	return look->due && (now_ns < slots_freeze_at_ns(look->table) || (look->until_ns && now_ns > look->until_ns));
+	return look->due &&
+	       (!slots_past(look->table, look->due, now_ns) || (look->until_ns && now_ns > look->until_ns));
 }
 
 /* What is left are processes with so many descriptors that the search may take minutes. */
@@ -194,12 +209,14 @@ static int look_search(struct look *look, bool unshown)
 	return ret;
 }
 
-/* The leases are sure again: takes the marks off all slots. */
-static void look_forget(struct table *table)
+/* The leases in these stores are sure again: takes the marks off their slots. */
+static void look_forget(struct table *table, uint64_t stores)
 {
 	uint32_t used = table_used(table);
 
 	for (uint32_t i = 0; i < used; i++) {
+		if (!(stores & SLOTS_OF(table_slot_member(&table->slots[i]))))
+			continue;
 		if (table->slots[i].hidden_said)
 			table_put64(&table->slots[i].hidden_said, 0);
 		if (table->slots[i].hidden)
@@ -209,17 +226,17 @@ static void look_forget(struct table *table)
 
 /* --- the processes that rely on locks --- */
 
-/* Under which of the slots' claims is this call? */
-static bool relying_is_meant(const struct look *look, const struct underway_call *call)
+/* In which store is the lease under which this call is, of the slots' claims? SLOTS_OF(); 0: under none. */
+static uint64_t relying_is_meant(const struct look *look, const struct underway_call *call)
 {
 	for (size_t i = 0; i < claims_count(&look->claims); i++) {
 		const struct claim *c = claims_at(&look->claims, i);
 
 		if (underway_is_on(call, c->file.dev, c->file.ino, c->space, c->from, c->to) &&
 		    !look_spares(look, c, call->pid))
-			return true;
+			return SLOTS_OF(look_member(look, c));
 	}
-	return false;
+	return 0;
 }
 
 /* A thread that has the number of one that has ended is of another process, which made no such call. */
@@ -228,21 +245,26 @@ static int relying_search_calls(struct look *look)
 	struct underway_call call;
 	int ret = 0;
 
-	for (size_t next = 0; ret == 0 && underway_next(&look->table->underway, &next, &call);)
-		if (call.pid != look->keeper && !family_has_ended(call.thread, call.started) &&
-		    relying_is_meant(look, &call))
-			ret = look_add(look, call.pid);
+	for (size_t next = 0; ret == 0 && underway_next(&look->table->underway, &next, &call);) {
+		uint64_t store = call.pid == look->keeper || family_has_ended(call.thread, call.started)
+					 ? 0
+					 : relying_is_meant(look, &call);
+
+		if (store)
+			ret = look_add(look, call.pid, store);
+	}
 	return ret;
 }
 
-void relying_find(struct relying *r, struct family *family, enum relying_how how, unsigned which,
+void relying_find(struct relying *r, struct family *family, enum relying_how how, uint64_t which,
 		  const struct look_found *found)
 {
 	struct look look = {.table = r->table,
 			    .keeper = r->keeper,
-			    .due = r->due && which & SLOTS_SURE_UNTIL,
+			    .due = which & SLOTS_SURE_UNTIL ? r->due : 0,
 			    .until_ns = r->until_ns,
-			    .first = r->first_known ? &r->first : NULL,
+			    .first = &r->first,
+			    .first_of = r->first_of,
 			    .found = found,
 			    .family = family};
 	int ret = slots_claims(look.table, which, &look.claims), kin = 0;
@@ -259,20 +281,37 @@ void relying_find(struct relying *r, struct family *family, enum relying_how how
 	r->blind = ret < 0;
 }
 
-bool relying_find_first(struct relying *r, bool due, int64_t freeze_at_ns, const struct look_found *found)
+/* The stores for which the first are of another outage. */
+static uint64_t relying_stale(struct relying *r)
 {
-	if (r->first_known &&
-	    ((due && r->first_freeze_at != freeze_at_ns) || !(due || slots_any(r->table, SLOTS_DUE)))) {
-		family_free(&r->first);
-		r->first_known = false;
-		look_forget(r->table);
-	}
-	if (r->first_known || !(due || slots_any(r->table, SLOTS_IN(TABLE_LOST))))
+	uint64_t due = r->first_of ? slots_stores(r->table, SLOTS_DUE) : 0, stale = 0;
+
+	for (unsigned i = 0; i < TABLE_MEMBERS; i++)
+		if (r->first_of & SLOTS_OF(i) &&
+		    (r->due & SLOTS_OF(i) ? r->first_freeze_at[i] != slots_freeze_at_ns(r->table, i)
+					  : !(due & SLOTS_OF(i))))
+			stale |= SLOTS_OF(i);
+	return stale;
+}
+
+bool relying_find_first(struct relying *r, const struct look_found *found)
+{
+	uint64_t stale = relying_stale(r), wanted;
+
+	if (stale)
+		look_forget(r->table, stale);
+	r->first_of &= ~stale;
+	wanted = (r->due | slots_stores(r->table, SLOTS_IN(TABLE_LOST))) & ~r->first_of;
+	family_unmark(&r->first, stale | wanted); /* wanted: of a search that was ended early */
+	if (!wanted)
 		return false;
-	family_free(&r->first); /* of a search that was ended early */
-	relying_find(r, &r->first, RELYING_CALLS, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found); /* mutant: first-calls */
-	relying_find(r, &r->first, RELYING_SHOWN, SLOTS_IN(TABLE_HELD) | SLOTS_DUE, found);
-	r->first_known = !r->blind;
-	r->first_freeze_at = freeze_at_ns;
-	return r->first_known;
+	for (unsigned i = 0; i < TABLE_MEMBERS; i++)
+		if (wanted & SLOTS_OF(i))
+			r->first_freeze_at[i] = slots_freeze_at_ns(r->table, i);
+	relying_find(r, &r->first, RELYING_CALLS, SLOTS_IN(TABLE_HELD) | SLOTS_DUE | wanted,
+		     found); /* mutant: first-calls */
+	relying_find(r, &r->first, RELYING_SHOWN, SLOTS_IN(TABLE_HELD) | SLOTS_DUE | wanted, found);
+	if (!r->blind)
+		r->first_of |= wanted;
+	return !r->blind;
 }

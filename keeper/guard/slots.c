@@ -3,23 +3,27 @@
 
 #include "keeper/guard/table_words.h"
 
+#define SLOTS_STORES  (~UINT64_C(0) << 32)
 #define SLOTS_AS_SOME (SLOTS_AS(ON_LOST_FREEZE) | SLOTS_AS(ON_LOST_KILL) | SLOTS_AS(ON_LOST_WARN))
 
-static bool slots_mean(unsigned which, enum table_state state, enum on_lost on_lost)
+static bool slots_mean(uint64_t which, enum table_state state, enum on_lost on_lost)
 {
 	return which & SLOTS_IN(state) && (!(which & SLOTS_AS_SOME) || which & SLOTS_AS(on_lost));
 }
 
-static bool slot_is_meant(const struct table *table, uint32_t slot, unsigned which)
+static bool slot_is_meant(const struct table *table, uint32_t slot, uint64_t which)
 {
+	uint64_t store = SLOTS_OF(table_slot_member(&table->slots[slot]));
 	bool broken = table_get32(&table->slots[slot].why) == TABLE_WHY_BROKEN;
 
+	if (which & SLOTS_STORES && !(which & store)) /* mutant: slots-store */
+		return false;
 	if (which & (broken ? SLOTS_UNBROKEN : SLOTS_BROKEN))
 		return false;
 	return slots_mean(which, table_state(table, slot), table_on_lost(table, slot));
 }
 
-bool slots_any(struct table *table, unsigned which)
+bool slots_any(struct table *table, uint64_t which)
 {
 	uint32_t used = table_used(table);
 
@@ -29,7 +33,7 @@ bool slots_any(struct table *table, unsigned which)
 	return false;
 }
 
-void slots_set(struct table *table, unsigned which, enum table_state to)
+void slots_set(struct table *table, uint64_t which, enum table_state to)
 {
 	uint32_t used = table_used(table);
 
@@ -47,7 +51,7 @@ static int slot_claim(struct claims *claims, const struct table_view *view, uint
 	return ret;
 }
 
-int slots_claims(struct table *table, unsigned which, struct claims *claims)
+int slots_claims(struct table *table, uint64_t which, struct claims *claims)
 {
 	uint32_t used = table_used(table);
 	int ret = 0;
@@ -64,14 +68,53 @@ int slots_claims(struct table *table, unsigned which, struct claims *claims)
 	return ret == 0 ? claims_build(claims) : ret;
 }
 
-int64_t slots_freeze_at_ns(const struct table *table)
+uint64_t slots_stores(struct table *table, uint64_t which)
 {
-	return table_get_ns(&table->head->freeze_at_ns);
+	uint32_t used = table_used(table);
+	uint64_t stores = 0;
+
+	for (uint32_t i = 0; i < used; i++)
+		if (slot_is_meant(table, i, which))
+			stores |= SLOTS_OF(table_slot_member(&table->slots[i]));
+	return stores;
 }
 
-int64_t slots_deadline_ns(const struct table *table)
+int64_t slots_freeze_at_ns(const struct table *table, unsigned member)
 {
-	return table_get_ns(&table->head->deadline_ns);
+	return table_get_ns(TABLE_OF(table, member, freeze_at_ns));
+}
+
+uint64_t slots_past(const struct table *table, uint64_t stores, int64_t now_ns)
+{
+	uint64_t past = 0;
+
+	for (unsigned i = 0; i < TABLE_MEMBERS && stores; i++) {
+		int64_t freeze_at = stores & SLOTS_OF(i) ? slots_freeze_at_ns(table, i) : 0;
+
+		if (freeze_at && now_ns >= freeze_at)
+			past |= SLOTS_OF(i);
+	}
+	return past;
+}
+
+/* freeze_at is read first: table_notes.c. */
+bool slots_first(const struct table *table, uint64_t stores, int64_t now_ns, struct slots_times *out)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < TABLE_MEMBERS && stores; i++) {
+		struct slots_times times = {.freeze_at_ns = stores & SLOTS_OF(i) ? slots_freeze_at_ns(table, i) : 0};
+
+		if (!times.freeze_at_ns)
+			continue;
+		times.deadline_ns = table_get_ns(TABLE_OF(table, i, deadline_ns));
+		if (!any || (times.deadline_ns > now_ns && out->deadline_ns <= now_ns) ||
+		    ((times.deadline_ns > now_ns) == (out->deadline_ns > now_ns) &&
+		     (times.deadline_ns < out->deadline_ns) == (times.deadline_ns > now_ns)))
+			*out = times;
+		any = true;
+	}
+	return any;
 }
 
 void slots_tell_frozen(struct table *table, unsigned count)

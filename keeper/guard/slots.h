@@ -1,8 +1,9 @@
 /*
  * The parent's side of the table of leases: which slots a step is about, and what they claim.
  *
- * A step names its slots by a mask: SLOTS_IN(STATE) for each state that counts, and SLOTS_AS(ON_LOST) for each on_lost
- * that counts; without any SLOTS_AS() every on_lost counts. Each word is read atomically: the keeper may write it at
+ * A step names its slots by a mask: SLOTS_IN(STATE) for each state that counts, SLOTS_AS(ON_LOST) for each on_lost that
+ * counts, and SLOTS_OF(member) for each of the host's stores whose leases count; without any SLOTS_AS() every on_lost does,
+ * without any SLOTS_OF() every store. Each word is read atomically: the keeper may write it at
  * the same time, and the parent acts on what it sees at that moment.
  *
  * Parent only. None of these blocks.
@@ -16,10 +17,13 @@
 #include "keeper/guard/table.h"
 #include "keeper/kernel/claims.h"
 
-#define SLOTS_IN(state)   (1u << (state))
-#define SLOTS_AS(on_lost) (1u << (8 + (on_lost)))
-#define SLOTS_BROKEN      (1u << 12) /* only leases that an operator takes away, which the store still has */
-#define SLOTS_UNBROKEN    (1u << 13) /* only others */
+#define SLOTS_IN(state)   (UINT64_C(1) << (state))
+#define SLOTS_AS(on_lost) (UINT64_C(1) << (8 + (on_lost)))
+#define SLOTS_OF(member)  (UINT64_C(1) << (32 + (member)))
+#define SLOTS_BROKEN      (UINT64_C(1) << 12) /* only leases that an operator takes away, which the store still has */
+#define SLOTS_UNBROKEN    (UINT64_C(1) << 13) /* only others */
+
+_Static_assert(32 + TABLE_MEMBERS <= 64, "a bit for each store");
 
 /* Leases that end at the deadline. */
 #define SLOTS_SURE_UNTIL (SLOTS_IN(TABLE_HELD) | SLOTS_IN(TABLE_UNSURE))
@@ -42,19 +46,28 @@ static inline uint64_t slots_tag_generation(uint64_t tag)
 }
 
 /* Is there such a slot? */
-bool slots_any(struct table *table, unsigned which);
+bool slots_any(struct table *table, uint64_t which);
 /* Gives all such slots another state. */
-void slots_set(struct table *table, unsigned which, enum table_state to);
+void slots_set(struct table *table, uint64_t which, enum table_state to);
 /*
  * Adds a claim for the range of each such slot, with slots_tag() as tag, and builds the claims. claims: begin with {0};
  * claims_free() also after an error. 0 or -ENOMEM.
  */
-int slots_claims(struct table *table, unsigned which, struct claims *claims);
+int slots_claims(struct table *table, uint64_t which, struct claims *claims);
 
-/* The moment at which holders have to be stopped (0: there was no lease so far), and until when the leases are sure. Both in
- * CLOCK_BOOTTIME. */
-int64_t slots_freeze_at_ns(const struct table *table);
-int64_t slots_deadline_ns(const struct table *table);
+/* In which stores there is such a slot: SLOTS_OF() of each. */
+uint64_t slots_stores(struct table *table, uint64_t which);
+/* Those of these stores whose holders have to be stopped now. */
+uint64_t slots_past(const struct table *table, uint64_t stores, int64_t now_ns);
+/*
+ * Of these stores, the one whose leases end first, of those that are sure still; if none is, the one whose leases ended
+ * last. False: none of them has ever had a lease.
+ */
+struct slots_times {
+	int64_t freeze_at_ns, deadline_ns; /* CLOCK_BOOTTIME */
+};
+bool slots_first(const struct table *table, uint64_t stores, int64_t now_ns, struct slots_times *out);
+int64_t slots_freeze_at_ns(const struct table *table, unsigned member); /* 0: there was no lease so far */
 /* How many processes the parent holds stopped: for the keeper's status. */
 void slots_tell_frozen(struct table *table, unsigned count);
 

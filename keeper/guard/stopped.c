@@ -117,9 +117,12 @@ static int seize_thread(pid_t tid, int64_t limit_ns)
 #define STOPPED_DOUBLES  5 /* then both stay at that: 6.4 and 64 ms */
 #define STOPPED_LIMIT_NS (100 * NS_PER_MS)
 
-static struct thread *stopped_add_traced(struct stopped *s, pid_t pid, pid_t tid)
+#define STOPPED_FOR_ALL UINT64_MAX
+
+static struct thread *stopped_add_traced(struct stopped *s, pid_t pid, pid_t tid, uint64_t stores)
 {
-	return threads_add(&s->threads, &(struct thread){.pid = pid, .tid = tid, .how = THREAD_TRACED});
+	return threads_add(&s->threads,
+			   &(struct thread){.pid = pid, .tid = tid, .how = THREAD_TRACED, .stores = stores});
 }
 
 /* The kernel traces the child of a traced thread from its fork or clone. It may have reported the child's stop before
@@ -135,8 +138,10 @@ static void stopped_add_child(struct stopped *s, const struct thread *parent, in
 	pid = event == PTRACE_EVENT_CLONE ? parent->pid : (pid_t)child;
 	t = threads_find(&s->threads, (pid_t)child);
 	if (!t)
-		stopped_add_traced(s, pid, (pid_t)child);
-	else
+		stopped_add_traced(s, pid, (pid_t)child, parent->stores);
+	else if (t->stores == STOPPED_FOR_ALL)
+		t->stores = parent->stores;
+	if (t)
 		t->pid = pid;
 }
 
@@ -148,7 +153,7 @@ static void stopped_take_stop(struct stopped *s, pid_t tid, int status)
 	int event = status >> 8;
 
 	if (!t)
-		t = stopped_add_traced(s, tid, tid);
+		t = stopped_add_traced(s, tid, tid, STOPPED_FOR_ALL);
 	if (!t) {
 		kill(tid, SIGKILL);
 		return;
@@ -162,9 +167,9 @@ static void stopped_take_stop(struct stopped *s, pid_t tid, int status)
 }
 
 /* SIGSTOP for the whole process, because ptrace is of no use. */
-static void stopped_signal(struct stopped *s, pid_t pid)
+static void stopped_signal(struct stopped *s, pid_t pid, uint64_t stores)
 {
-	struct thread t = {.pid = pid, .tid = pid, .started = family_started(pid)};
+	struct thread t = {.pid = pid, .tid = pid, .started = family_started(pid), .stores = stores};
 	bool sent;
 	int err;
 
@@ -210,7 +215,7 @@ static bool stopped_try(struct stopped *s, struct thread *t)
 	if (ret == -ESRCH || family_state(t->tid) == 'Z')
 		return false;
 	if (ret != -ETIMEDOUT || now - t->asked_ns > s->limit_ns || s->lost_ns > s->limit_ns)
-		stopped_signal(s, t->pid);
+		stopped_signal(s, t->pid, t->stores);
 	return ret == -ETIMEDOUT;
 }
 
@@ -248,12 +253,12 @@ static bool stopped_may_trace(const struct stopped *s, pid_t tracer)
 static int stopped_on_traced(void *arg, pid_t pid, pid_t tid)
 {
 	struct stopped *s = arg;
+	const struct thread *traced = threads_find_process(&s->threads, pid);
 	const pid_t tracer = family_tracer(tid);
 
-	(void)pid;
 	if (stopped_may_trace(s, tracer))
 		return 0;
-	stopped_stop(s, tracer);
+	stopped_stop(s, tracer, traced ? traced->stores : STOPPED_FOR_ALL);
 	return family_threads(tracer, stopped_on_tracing, s);
 }
 
@@ -329,7 +334,8 @@ void stopped_adopt(struct stopped *s, struct table_signalled *noted, size_t room
 			threads_add(&s->threads, &(struct thread){.pid = noted[i].pid,
 								  .tid = noted[i].pid,
 								  .how = THREAD_SIGNALLED,
-								  .started = noted[i].started});
+								  .started = noted[i].started,
+								  .stores = STOPPED_FOR_ALL});
 }
 
 void stopped_limit(struct stopped *s, int64_t limit_ns)
@@ -338,14 +344,26 @@ void stopped_limit(struct stopped *s, int64_t limit_ns)
 	s->lost_ns = 0;
 }
 
+/* One process, and what it is stopped for. */
+struct stopping {
+	struct stopped *stopped;
+	uint64_t stores;
+};
+
 static int stopped_on_thread(void *arg, pid_t pid, pid_t tid)
 {
-	struct stopped *s = arg;
-	struct thread *known = threads_find(&s->threads, tid), t = {.pid = pid, .tid = tid};
+	const struct stopping *stopping = arg;
+	struct stopped *s = stopping->stopped;
+	struct thread *known = threads_find(&s->threads, tid), *process = threads_find_process(&s->threads, pid);
+	struct thread t = {.pid = pid, .tid = tid, .stores = stopping->stores};
 
 	if (known)
 		known->going = false;
-	if (known || threads_find_process(&s->threads, pid) || pid == s->keeper || pid == getpid())
+	if (known)
+		known->stores |= stopping->stores;
+	if (process)
+		process->stores |= stopping->stores;
+	if (known || process || pid == s->keeper || pid == getpid())
 		return 0;
 	t.asked_ns = clock_now_ns();
 	t.started = family_started(tid);
@@ -354,9 +372,18 @@ static int stopped_on_thread(void *arg, pid_t pid, pid_t tid)
 	return 0;
 }
 
-void stopped_stop(struct stopped *s, pid_t pid)
+void stopped_stop(struct stopped *s, pid_t pid, uint64_t stores)
 {
-	family_threads(pid, stopped_on_thread, s);
+	family_threads(pid, stopped_on_thread, &(struct stopping){.stopped = s, .stores = stores});
+}
+
+uint64_t stopped_stores(const struct stopped *s)
+{
+	uint64_t stores = 0;
+
+	for (const struct thread *t = s->threads.all; t; t = t->hh.next)
+		stores |= t->stores;
+	return stores;
 }
 
 /*
@@ -374,33 +401,59 @@ static bool stopped_let_go_thread(struct thread *t)
 	return false;
 }
 
+bool stopped_may_go(const struct stopped *s, uint64_t still)
+{
+	for (const struct thread *t = s->threads.all; t; t = t->hh.next)
+		if (t->stores & ~still || !t->stores)
+			return true;
+	return false;
+}
+
 /* Processes that got SIGSTOP go on before all others: a parent that was stopped, too, then finds its child running. */
-static void stopped_continue_signalled(struct stopped *s)
+static void stopped_continue_signalled(struct stopped *s, const struct family *stay)
 {
 	for (struct thread *t = s->threads.all; t; t = t->hh.next)
-		if (t->how == THREAD_SIGNALLED && !t->before)
+		if (t->how == THREAD_SIGNALLED && !t->before && !family_has(stay, t->pid))
 			signalled_continue(&s->signalled, t->pid);
 	for (struct thread *t = s->threads.all; t; t = t->hh.next) {
 		const struct thread *process = threads_find_process(&s->threads, t->pid);
 
-		if (t->signal == SIGSTOP && process && process->how == THREAD_SIGNALLED && !process->before)
+		if (t->signal == SIGSTOP && process && process->how == THREAD_SIGNALLED && !process->before &&
+		    !family_has(stay, t->pid))
 			t->signal = 0; /* SIGCONT took it out of the queue */
 	}
 }
 
-unsigned stopped_let_go(struct stopped *s)
+/* The processes that stay. Without memory all do. */
+static bool stopped_find_staying(struct stopped *s, uint64_t still, struct family *stay)
 {
+	for (struct thread *t = s->threads.all; t; t = t->hh.next)
+		if (t->stores & still && family_add(stay, t->pid) < 0)
+			return false;
+	for (struct thread *t = s->threads.all; t; t = t->hh.next)
+		t->stores &= still;
+	return true;
+}
+
+unsigned stopped_let_go(struct stopped *s, uint64_t still)
+{
+	struct family stay = {0};
 	struct thread *t, *next;
 	unsigned count;
 
+	if (!stopped_find_staying(s, still, &stay)) {
+		family_free(&stay);
+		return 0;
+	}
 	HASH_ITER (hh, s->threads.all, t, next)
-		if (t->how == THREAD_ASKED) /* nothing of the parent's is left in these */
+		if (t->how == THREAD_ASKED && !family_has(&stay, t->pid)) /* nothing of the parent's is left in these */
 			threads_remove(&s->threads, t);
 	stopped_collect(s);
 	count = threads_processes(&s->threads);
-	stopped_continue_signalled(s);
+	stopped_continue_signalled(s, &stay);
 	HASH_ITER (hh, s->threads.all, t, next)
-		if (stopped_let_go_thread(t))
+		if (!family_has(&stay, t->pid) && !(t->stores & still) && stopped_let_go_thread(t))
 			threads_remove(&s->threads, t);
-	return count;
+	family_free(&stay);
+	return count - threads_processes(&s->threads);
 }

@@ -57,6 +57,7 @@ struct thread {
 	bool killed;      /* it got SIGKILL from the parent, and only has to end */
 	bool going;       /* TRACED: to be let go as soon as its stop is confirmed */
 	unsigned tries;   /* ASKED: how often */
+	uint64_t stores;  /* SLOTS_OF() of the stores for whose leases its process is stopped */
 	int64_t asked_ns; /* ASKED: when first */
 	int64_t again_ns; /* ASKED: not again before this */
 	uint64_t
@@ -164,13 +165,20 @@ struct stopped {
 void stopped_adopt(struct stopped *stopped, struct table_signalled *noted, size_t room);
 /* Another freeze begins, or another limit applies. */
 void stopped_limit(struct stopped *stopped, int64_t limit_ns);
-/* Begins to stop all threads of a process, and what else traces them. Threads that are in the table are left as they are. */
-void stopped_stop(struct stopped *stopped, pid_t pid);
+/* Begins to stop all threads of a process, and what else traces them, for leases in these stores (SLOTS_OF()). Threads that are in the
+ * table are left as they are, but that they are stopped for these stores, too. */
+void stopped_stop(struct stopped *stopped, pid_t pid, uint64_t stores);
+/* For which stores are there stopped threads? */
+uint64_t stopped_stores(const struct stopped *stopped);
+/* Are there threads that are stopped for another store, or that could not go when they were let go? */
+bool stopped_may_go(const struct stopped *stopped, uint64_t still);
 /* Collects the kernel's reports: which threads have stopped, were born, or have ended. Repeats attempts that failed. */
 void stopped_collect(struct stopped *stopped);
 /*
- * Lets all go; returns how many processes there were. Threads that cannot go at once stay in the table: call it again.
+ * Lets all processes go that are not stopped for one of the stores in `still` (SLOTS_OF()): a process as a whole or not at all. Those that
+ * an earlier parent stopped, or whose beginning was missed, count for all stores. Returns how many went. Threads that cannot go
+ * at once stay in the table: call it again.
  */
-unsigned stopped_let_go(struct stopped *stopped);
+unsigned stopped_let_go(struct stopped *stopped, uint64_t still);
 
 #endif

@@ -84,11 +84,6 @@ static uint64_t word_of(const struct table *t, uint32_t slot)
 	return table_get64(&t->slots[slot].word);
 }
 
-static bool is_leased(enum table_state state)
-{
-	return state == TABLE_HELD || state == TABLE_UNSURE || state == TABLE_LOST || state == TABLE_ENDING;
-}
-
 bool table_in_use(struct table *t)
 {
 	uint32_t used = table_used(t);
@@ -99,7 +94,7 @@ bool table_in_use(struct table *t)
 		for (; bits; bits &= bits - 1) {
 			uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits);
 
-			if (i < used && is_leased(table_state(t, i)))
+			if (i < used && table_is_leased(table_state(t, i)))
 				return true;
 		}
 	}
@@ -140,11 +135,11 @@ static void put_file(struct table_slot *s, const struct holders_file *file)
 	table_put64(&s->kernel_ino, file->kernel_ino);
 }
 
-static void put_range(struct table_slot *s, const struct store_range *range)
+static void put_range(struct table_slot *s, const struct store_range *range, unsigned member)
 {
 	table_put_ns(&s->from, range->from);
 	table_put_ns(&s->to, range->to);
-	table_put32(&s->space, range->space);
+	table_put32(&s->space, range->space | member << TABLE_MEMBER_SHIFT);
 }
 
 int table_ask(struct table *t, const struct table_lease *lease, uint32_t *slot)
@@ -170,7 +165,7 @@ int table_ask(struct table *t, const struct table_lease *lease, uint32_t *slot)
 	if (i >= t->head->used)
 		table_put32(&t->head->used, i + 1);
 	put_file(s, &lease->file);
-	put_range(s, &lease->range);
+	put_range(s, &lease->range, lease->member);
 	table_put32(&s->uid, lease->uid);
 	table_put32(&s->on_lost, lease->on_lost);
 	table_put32(&s->why, TABLE_WHY_UNKNOWN);
@@ -211,10 +206,10 @@ void table_grant(struct table *t, uint32_t slot, uint64_t fence, const struct st
 	struct table_slot *s = &t->slots[slot];
 	uint64_t generation = table_word_generation(s->word);
 
-	put_range(s, range); /* mutant: table-granted */
+	put_range(s, range, table_slot_member(s)); /* mutant: table-granted */
 	put_file(s, file);
 	table_put64(&s->fence, fence);
-	table_put64(&s->incarnation, t->head->incarnation);
+	table_put64(&s->incarnation, *TABLE_OF(t, table_slot_member(s), incarnation));
 	table_put64(&s->sum, table_slot_sum(s, generation, t->boot)); /* mutant: table-sum */
 	table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));
 }
@@ -226,8 +221,10 @@ void table_doubt(struct table *t, uint32_t slot)
 
 void table_confirm(struct table *t, uint32_t slot)
 {
-	if (t->slots[slot].incarnation != t->head->incarnation)
-		table_put64(&t->slots[slot].incarnation, t->head->incarnation);
+	uint64_t now = *TABLE_OF(t, table_slot_member(&t->slots[slot]), incarnation);
+
+	if (t->slots[slot].incarnation != now)
+		table_put64(&t->slots[slot].incarnation, now);
 }
 
 void table_hold(struct table *t, uint32_t slot)
@@ -321,7 +318,7 @@ enum on_lost table_on_lost(const struct table *t, uint32_t slot)
 
 static void read_view(const struct table_slot *s, uint64_t word, struct table_view *out)
 {
-	uint32_t space = table_get32(&s->space), why = table_get32(&s->why);
+	uint32_t space = table_slot_space(s), why = table_get32(&s->why);
 
 	out->state = table_word_state(word);
 	out->generation = table_word_generation(word);
@@ -396,7 +393,8 @@ static bool is_there(int dir_fd, const char *name, int fd)
 bool table_is_there(const struct table *t, int dir_fd)
 {
 	return is_there(dir_fd, TABLE_NAME, t->fd) && is_there(dir_fd, TABLE_TEXT_NAME, t->text.fd) &&
-	       faccessat(dir_fd, UNDERWAY_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	       faccessat(dir_fd, UNDERWAY_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       faccessat(dir_fd, TABLE_STORES_NAME, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static int put_file_anew(int dir_fd, const char *name, const void *data, size_t bytes)
@@ -427,6 +425,9 @@ int table_restore(struct table *t, int dir_fd)
 	size_t bytes;
 	const void *calls = underway_bytes(&t->underway, &bytes);
 	int ret = calls ? put_file_anew(dir_fd, UNDERWAY_NAME, calls, bytes) : 0;
+
+	if (ret == 0)
+		ret = put_file_anew(dir_fd, TABLE_STORES_NAME, table_file_stores(t), sizeof(struct table_stores));
 
 	if (ret == 0)
 		ret = put_file_anew(dir_fd, TABLE_TEXT_NAME, t->text.map, t->text.bytes);

@@ -4,7 +4,9 @@
  * reads in it until when the leases are sure, and whose holders it has to stop then (promise 3 of docs/design.md).
  *
  * It is two files in the runtime directory, mode 0600, on a tmpfs: "leases" with the slots, which keeper and parent map,
- * and "leases.text" with token, name and path of each lease, which only keepers map (table_text.h). Both grow by
+ * and "leases.text" with token, name and path of each lease, which only keepers map (table_text.h). What is true of the host in one
+ * of its stores is in the head, for the first store, and in "leases.stores" for the others: so a host with one store has a table that
+ * each keeper of this version can read. Both grow by
  * posix_fallocate() only, so that no store ever meets a full file system. A table of another boot is void.
  *
  * The format's promise, from version 1 on: the table of any version is the file TABLE_NAME, and in it
@@ -36,16 +38,18 @@
 #include "keeper/kernel/claims.h"
 #include "wire/range.h"
 
-#define TABLE_NAME      "leases"
-#define TABLE_TEXT_NAME "leases.text"
-#define TABLE_NEW_NAME  "leases.new" /* until it is whole */
-#define TABLE_BAD_NAME  "leases.bad"
-#define TABLE_MAGIC     0x7365736165666c64ull
-#define TABLE_VERSION   1 /* of the layout: a keeper takes up tables of its own version */
-#define TABLE_SLOTS     65536
-#define TABLE_SIGNALLED 4096
-#define TABLE_CALLERS   1024
-#define TABLE_NO_SLOT   UINT32_MAX
+#define TABLE_NAME        "leases"
+#define TABLE_TEXT_NAME   "leases.text"
+#define TABLE_STORES_NAME "leases.stores"
+#define TABLE_NEW_NAME    "leases.new" /* until it is whole */
+#define TABLE_BAD_NAME    "leases.bad"
+#define TABLE_MAGIC       0x7365736165666c64ull
+#define TABLE_VERSION     1 /* of the layout: a keeper takes up tables of its own version */
+#define TABLE_SLOTS       65536
+#define TABLE_SIGNALLED   4096
+#define TABLE_CALLERS     1024
+#define TABLE_NO_SLOT     UINT32_MAX
+#define TABLE_MEMBERS     CONFIG_MAX_MEMBERS
 
 enum table_state {
 	TABLE_FREE,
@@ -83,10 +87,10 @@ struct table_slot {
 	uint64_t dev, ino;
 	uint64_t kernel_dev, kernel_ino; /* what lock lines show (procfs.h); kernel_ino 0: the same */
 	uint32_t on_lost;                /* enum on_lost: what the rule of its file says */
-	uint32_t space;                  /* enum wire_space; TABLE_ANY_SPACE: all locks on the file, in both */
-	uint64_t fence;                  /* the store's number of the lease; 0: not granted, as far as is known */
+	uint32_t space; /* enum wire_space, or TABLE_ANY_SPACE; << TABLE_MEMBER_SHIFT: in which store */
+	uint64_t fence; /* the store's number of the lease; 0: not granted, as far as is known */
 	int64_t from, to;
-	uint64_t incarnation; /* which of head->incarnation the store last confirmed it under */
+	uint64_t incarnation; /* which `incarnation` of its store last confirmed it */
 	/* The parent's: the generation of the lease for which it saw a lock, and no process that it could stop; and the
 	 * generation for which the log says so. */
 	uint64_t hidden, hidden_said;
@@ -97,7 +101,8 @@ struct table_slot {
 	uint64_t broken_by;          /* of a broken one: only this user's processes are ended (uid + 1); 0: all */
 };
 #define TABLE_SLOT_PROMISED offsetof(struct table_slot, space)
-#define TABLE_ANY_SPACE     UINT32_MAX
+#define TABLE_ANY_SPACE     0xffffu /* all locks on the file, in both */
+#define TABLE_MEMBER_SHIFT  16
 
 enum table_noted {
 	TABLE_OURS,   /* the parent has stopped it by SIGSTOP, which outlives the parent */
@@ -120,7 +125,7 @@ struct table_signalled {
  */
 struct table_caller {
 	int32_t pid;
-	uint32_t space;
+	uint16_t space, member;
 	uint64_t dev, ino;
 };
 
@@ -151,7 +156,7 @@ struct table_head {
 	uint32_t first;                        /* where to begin the search for a free one: a hint */
 	uint32_t frozen_count;                 /* the parent's: how many processes it holds stopped */
 	uint32_t caller_count;
-	int64_t callers_ns;              /* freeze_at_ns when the first of the callers was added */
+	int64_t callers_ns;              /* freeze_at_ns when the first of the callers was added, in this store */
 	uint64_t busy[TABLE_SLOTS / 64]; /* a bit for each slot that is not free, or was not a moment ago */
 	struct table_signalled signalled[TABLE_SIGNALLED]; /* the parent's */
 	struct table_caller callers[TABLE_CALLERS];
@@ -164,13 +169,24 @@ struct table_head {
 };
 #define TABLE_HEAD_PROMISED offsetof(struct table_head, id)
 
+/* Of a store other than the first: as in struct table_head. */
+struct table_member {
+	int64_t freeze_at_ns, deadline_ns, callers_ns;
+	uint64_t incarnation;
+	char incarnations[2][STORE_INC_BYTES];
+	uint64_t seat[2], seen[2];
+};
+/* Where a table has such a field of a store. */
+#define TABLE_OF(table, member, field) ((member) ? &(table)->others[(member)-1].field : &(table)->head->field)
+
 struct deeds;
 
 /* This process's view of the table. Filled by table_open(); a forked keeper uses its copy. */
 struct table {
 	struct table_head *head;
-	struct table_slot *slots; /* after the head */
-	int dir_fd;               /* not owned */
+	struct table_slot *slots;    /* after the head */
+	struct table_member *others; /* of the stores but the first */
+	int dir_fd;                  /* not owned */
 	int fd;
 	uint32_t room;            /* slots that the file has room for, as far as this process knows */
 	uint64_t boot;            /* a number for the present boot */
@@ -193,6 +209,17 @@ static inline uint64_t table_word(enum table_state state, enum wire_mode mode, u
 static inline uint64_t table_word_generation(uint64_t word)
 {
 	return word >> TABLE_GENERATION_SHIFT;
+}
+static inline uint32_t table_slot_space(const struct table_slot *slot)
+{
+	return __atomic_load_n(&slot->space, __ATOMIC_RELAXED) & TABLE_ANY_SPACE;
+}
+/* Of a damaged slot, the first: of another version's, all times are there. */
+static inline unsigned table_slot_member(const struct table_slot *slot)
+{
+	unsigned member = __atomic_load_n(&slot->space, __ATOMIC_RELAXED) >> TABLE_MEMBER_SHIFT;
+
+	return member < TABLE_MEMBERS ? member : 0;
 }
 /* An unknown state counts as a lease that is not sure: its holders are stopped in time, and the next keeper finds the
  * damage. */
@@ -244,6 +271,7 @@ struct table_lease {
 	struct holders_file file;
 	struct store_range range;
 	uid_t uid;
+	unsigned member; /* which of the host's stores has it */
 	enum on_lost on_lost;
 };
 
@@ -311,8 +339,8 @@ bool table_is_hidden(const struct table *table, uint32_t slot);
  * callers rely on nothing, that the parent should look now, and the holders of which leases it still has to kill ---
  */
 
-/* The leases are sure until this deadline. */
-void table_renewed(struct table *table, int64_t freeze_at_ns, int64_t deadline_ns);
+/* The leases in this store are sure until this deadline. */
+void table_renewed(struct table *table, unsigned member, int64_t freeze_at_ns, int64_t deadline_ns);
 /* To be called before a caller is told of its pin: the next keeper gives nothing back before the last pin has ended. */
 void table_pinned(struct table *table, int64_t until_ns);
 /* Until when the pins of an earlier keeper may last, as far as the table knows; not later than `most_ns`. */
@@ -348,6 +376,7 @@ struct table_entry {
 	uint64_t fence;
 	uint64_t dev, ino;
 	uid_t uid;
+	unsigned member;
 };
 /* False: there is no memory for the lease. It is then lost like a damaged one. */
 typedef bool table_entry_cb(void *arg, const struct table_entry *entry);
@@ -371,8 +400,8 @@ void table_disown(struct table *table);
 void table_forget_twin(struct table *table);
 /* The host leaves the store, without leases: the next keeper is another host. */
 void table_forget_host(struct table *table);
-/* The incarnation of the store that the keepers of this table have seen last; "": none. */
-const char *table_incarnation(const struct table *table);
-void table_set_incarnation(struct table *table, const char *incarnation);
+/* The incarnation of this store that the keepers of this table have seen last; "": none. */
+const char *table_incarnation(const struct table *table, unsigned member);
+void table_set_incarnation(struct table *table, unsigned member, const char *incarnation);
 
 #endif

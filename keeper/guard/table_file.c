@@ -15,9 +15,10 @@
 
 #include "keeper/guard/table_words.h"
 
-#define ROOM_STEP  1024 /* slots by which the file grows */
-#define HEAD_BYTES TABLE_HEAD_BYTES
-#define MAP_BYTES  (HEAD_BYTES + TABLE_SLOTS * sizeof(struct table_slot))
+#define ROOM_STEP            1024 /* slots by which the file grows */
+#define TABLE_STORES_VERSION 1
+#define HEAD_BYTES           TABLE_HEAD_BYTES
+#define MAP_BYTES            (HEAD_BYTES + TABLE_SLOTS * sizeof(struct table_slot))
 
 _Static_assert(sizeof(struct table_slot) == 128, "a slot has two cache lines");
 
@@ -185,14 +186,29 @@ int table_file_mmap(struct table *t)
 	return 0;
 }
 
+int table_file_map_stores(struct table *t)
+{
+	struct table_stores *stores;
+	void *map;
+	int ret = table_file_map(t->dir_fd, TABLE_STORES_NAME, TABLE_MAGIC, TABLE_STORES_VERSION, sizeof(*stores), true,
+				 &map);
+
+	stores = ret < 0 ? NULL : map;
+	t->others = stores ? stores->others : NULL;
+	return ret;
+}
+
 void table_file_close(struct table *t)
 {
 	if (t->head)
 		munmap(t->head, MAP_BYTES);
+	if (t->others)
+		munmap(table_file_stores(t), sizeof(struct table_stores));
 	if (t->fd >= 0)
 		close(t->fd);
 	t->fd = -1;
 	t->room = 0;
+	t->others = NULL;
 	t->head = NULL;
 	t->slots = NULL;
 }

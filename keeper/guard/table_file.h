@@ -39,6 +39,24 @@ struct table_file_mark {
  */
 int table_file_map(int dir_fd, const char *name, uint64_t magic, uint64_t version, size_t bytes, bool make, void **map);
 
+/* Is there a lease in a slot of this state, or one whose holders are to be killed? */
+static inline bool table_is_leased(enum table_state state)
+{
+	return state == TABLE_HELD || state == TABLE_UNSURE || state == TABLE_LOST || state == TABLE_ENDING;
+}
+
+/* The file TABLE_STORES_NAME. */
+struct table_stores {
+	struct table_file_mark mark;
+	struct table_member others[TABLE_MEMBERS - 1];
+};
+/* Maps it: table->others. 0 or -errno. */
+int table_file_map_stores(struct table *table);
+static inline struct table_stores *table_file_stores(const struct table *table)
+{
+	return (struct table_stores *)((char *)table->others - offsetof(struct table_stores, others));
+}
+
 /* Sums of what the table says: whether it can be believed. Pure. */
 uint64_t table_sum(const void *data, size_t bytes);
 /* Of what is before head->sum. Promised for every version (table.h). */

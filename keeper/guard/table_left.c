@@ -20,7 +20,7 @@
 
 static bool is_range(const struct table_slot *s)
 {
-	return s->space < WIRE_SPACES && s->from >= 0 && s->to > s->from;
+	return table_slot_space(s) < WIRE_SPACES && s->from >= 0 && s->to > s->from;
 }
 
 static bool is_asked(enum table_state state)
@@ -43,7 +43,7 @@ static bool is_whole(const struct table *t, uint32_t slot, struct table_text *te
 /* Tells of a lease that was asked for: its range may be half written. */
 static bool is_known(const struct table *t, uint32_t slot, struct table_text *text)
 {
-	return t->slots[slot].space < WIRE_SPACES &&
+	return table_slot_space(&t->slots[slot]) < WIRE_SPACES &&
 	       table_text_get(t, slot, table_word_generation(t->slots[slot].word), text);
 }
 
@@ -54,18 +54,20 @@ static bool table_tell_entry(struct table *t, uint32_t slot, const struct table_
 	bool unsure = !is_asked(table_state(t, slot));
 	struct table_entry entry = {.slot = slot,
 				    .unsure = unsure,
-				    .forgotten = unsure && s->incarnation != t->head->incarnation,
+				    .forgotten =
+					    unsure && s->incarnation != *TABLE_OF(t, table_slot_member(s), incarnation),
 				    .token = text->token,
 				    .name = text->name,
 				    .path = text->path,
-				    .range = {.space = s->space,
+				    .range = {.space = table_slot_space(s),
 					      .mode = table_word_mode(s->word),
 					      .from = is_range(s) ? s->from : 0,
 					      .to = is_range(s) ? s->to : WIRE_EOF},
 				    .fence = s->fence,
 				    .dev = s->dev,
 				    .ino = s->ino,
-				    .uid = s->uid};
+				    .uid = s->uid,
+				    .member = table_slot_member(s)};
 
 	return cb(arg, &entry);
 }
@@ -117,7 +119,7 @@ int table_take_up(struct table *t, table_entry_cb *cb, void *arg, unsigned *dama
 /* All locks on the file, in both spaces: it is not known which lock it was. */
 static void lose_whole_file(struct table *t, uint32_t slot)
 {
-	table_put32(&t->slots[slot].space, TABLE_ANY_SPACE);
+	table_put32(&t->slots[slot].space, TABLE_ANY_SPACE | table_slot_member(&t->slots[slot]) << TABLE_MEMBER_SHIFT);
 	table_lose(t, slot, TABLE_WHY_UNKNOWN);
 }
 
@@ -161,8 +163,10 @@ void table_disown(struct table *t)
 		else if (state == TABLE_HELD || state == TABLE_UNSURE)
 			table_put64(&t->slots[i].sum, 0); /* mutant: disown */
 	}
-	table_put_ns(&h->deadline_ns, now);
-	table_put_ns(&h->freeze_at_ns, now);
+	for (unsigned i = 0; i < TABLE_MEMBERS; i++) {
+		table_put_ns(TABLE_OF(t, i, deadline_ns), now);
+		table_put_ns(TABLE_OF(t, i, freeze_at_ns), now);
+	}
 	table_put_bytes(h->twin, h->host, sizeof(h->twin));
 	table_put_bytes(h->host, "", 1);
 }
@@ -177,19 +181,20 @@ void table_forget_host(struct table *t)
 	table_put_bytes(t->head->host, "", 1);
 }
 
-const char *table_incarnation(const struct table *t)
+const char *table_incarnation(const struct table *t, unsigned member)
 {
-	return t->head->incarnations[t->head->incarnation % 2];
+	return (*TABLE_OF(t, member, incarnations))[*TABLE_OF(t, member, incarnation) % 2];
 }
 
-void table_set_incarnation(struct table *t, const char *incarnation)
+void table_set_incarnation(struct table *t, unsigned member, const char *incarnation)
 {
-	uint64_t next = t->head->incarnation + 1;
+	uint64_t next = *TABLE_OF(t, member, incarnation) + 1;
 	char text[STORE_INC_BYTES] = "";
 
-	if (strcmp(incarnation, table_incarnation(t)) == 0)
+	if (strcmp(incarnation, table_incarnation(t, member)) == 0)
 		return;
 	snprintf(text, sizeof(text), "%s", incarnation);
-	table_put_bytes(t->head->incarnations[next % 2], text, sizeof(text)); /* mutant: table-incarnation */
-	table_put64(&t->head->incarnation, next);
+	table_put_bytes((*TABLE_OF(t, member, incarnations))[next % 2], text,
+			sizeof(text)); /* mutant: table-incarnation */
+	table_put64(TABLE_OF(t, member, incarnation), next);
 }

@@ -8,12 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "keeper/guard/table_file.h"
 #include "keeper/guard/table_words.h"
 
-void table_renewed(struct table *t, int64_t freeze_at_ns, int64_t deadline_ns)
+void table_renewed(struct table *t, unsigned member, int64_t freeze_at_ns, int64_t deadline_ns)
 {
-	table_put_ns(&t->head->deadline_ns, deadline_ns);
-	table_put_ns(&t->head->freeze_at_ns, freeze_at_ns);
+	table_put_ns(TABLE_OF(t, member, deadline_ns), deadline_ns);
+	table_put_ns(TABLE_OF(t, member, freeze_at_ns), freeze_at_ns);
 	if (table_frozen(t))
 		table_notify(t);
 }
@@ -44,10 +45,12 @@ bool table_has_caller(const struct table *t, const struct table_caller *caller)
 void table_add_caller(struct table *t, const struct table_caller *caller)
 {
 	struct table_head *h = t->head;
+	int64_t *since_ns = TABLE_OF(t, caller->member, callers_ns),
+		freeze_at_ns = *TABLE_OF(t, caller->member, freeze_at_ns);
 
-	if (h->callers_ns != h->freeze_at_ns)
+	if (*since_ns != freeze_at_ns) /* those of other stores are noted again */
 		table_put32(&h->caller_count, 0);
-	table_put_ns(&h->callers_ns, h->freeze_at_ns);
+	table_put_ns(since_ns, freeze_at_ns);
 	if (h->caller_count >= TABLE_CALLERS || table_has_caller(t, caller))
 		return; /* further callers count as holders */
 	table_put_bytes(&h->callers[h->caller_count], caller, sizeof(*caller));
@@ -91,7 +94,7 @@ bool table_has_lost_on(struct table *t, uint64_t dev, uint64_t ino, enum wire_sp
 		const struct table_slot *s = &t->slots[i];
 
 		found = is_lost(t, i) && s->dev == dev && s->ino == ino &&
-			(s->space == space || s->space >= WIRE_SPACES);
+			(table_slot_space(s) == space || table_slot_space(s) >= WIRE_SPACES);
 	}
 	return found && getppid() == t->head->parent;
 }
@@ -102,9 +105,16 @@ bool table_has_lost_on(struct table *t, uint64_t dev, uint64_t ino, enum wire_sp
 
 int64_t table_patience_ns(struct table *t, int64_t since_ns)
 {
-	int64_t left = table_get_ns(&t->head->freeze_at_ns) - since_ns;
+	uint32_t used = table_used(t);
+	int64_t left = 0;
 
-	if (left <= 0 || !table_in_use(t)) /* nothing to save */
+	for (uint32_t i = 0; i < used; i++) {
+		int64_t own = *TABLE_OF(t, table_slot_member(&t->slots[i]), freeze_at_ns) - since_ns;
+
+		if (table_is_leased(table_state(t, i)) && own > 0 && (!left || own < left))
+			left = own;
+	}
+	if (!left) /* nothing to save */
 		return PATIENCE_NS;
 	left -= left < 2 * RESTART_NS ? left / 2 : RESTART_NS;
 	return left < LEAST_NS ? LEAST_NS : left > PATIENCE_NS ? PATIENCE_NS : left;

@@ -345,24 +345,37 @@ static void check_head(struct table *t)
 		table_put_bytes(h->host, "", 1);
 	if (memchr(h->twin, '\0', sizeof(h->twin)) == NULL)
 		table_put_bytes(h->twin, "", 1);
-	for (int i = 0; i < 2; i++)
-		if (memchr(h->incarnations[i], '\0', sizeof(h->incarnations[i])) == NULL)
-			table_put_bytes(h->incarnations[i], "", 1);
+	for (unsigned i = 0; i < 2 * TABLE_MEMBERS; i++) {
+		char *text = (*TABLE_OF(t, i / 2, incarnations))[i % 2];
+
+		if (memchr(text, '\0', STORE_INC_BYTES) == NULL)
+			table_put_bytes(text, "", 1);
+	}
 }
 
 /* Until when the leases are sure, and when pins end, is not known: as if the leases had run out now. */
 static void doubt_times(struct table *t)
 {
-	table_put_ns(&t->head->freeze_at_ns, clock_now_ns());
-	table_put_ns(&t->head->deadline_ns, t->head->freeze_at_ns);
+	int64_t now = clock_now_ns();
+
+	for (unsigned i = 0; i < TABLE_MEMBERS; i++) {
+		table_put_ns(TABLE_OF(t, i, freeze_at_ns), now);
+		table_put_ns(TABLE_OF(t, i, deadline_ns), now);
+	}
 	table_put_ns(&t->head->pins_until_ns, INT64_MAX);
 }
 
 /* Could a keeper have written them? */
-static bool times_can_be(const struct table_head *h)
+static bool times_can_be(const struct table *t)
 {
-	return h->freeze_at_ns >= 0 && h->freeze_at_ns <= h->deadline_ns &&
-	       h->deadline_ns <= clock_now_ns() + TTL_MAX_NS; /* mutant: table-times */
+	for (unsigned i = 0; i < TABLE_MEMBERS; i++) {
+		int64_t freeze_at = *TABLE_OF(t, i, freeze_at_ns), deadline = *TABLE_OF(t, i, deadline_ns);
+
+		/* mutant: table-times */
+		if (freeze_at < 0 || freeze_at > deadline || deadline > clock_now_ns() + TTL_MAX_NS)
+			return false;
+	}
+	return true;
 }
 
 /*
@@ -374,7 +387,7 @@ static void check_clock(struct table *t)
 	uint64_t dev, ino;
 
 	own_clock(&dev, &ino);
-	if (t->head->time_dev == dev && t->head->time_ino == ino && times_can_be(t->head)) /* mutant: table-clock */
+	if (t->head->time_dev == dev && t->head->time_ino == ino && times_can_be(t)) /* mutant: table-clock */
 		return;
 	doubt_times(t);
 	table_put64(&t->head->time_dev, dev);
@@ -468,15 +481,31 @@ static int table_open_file(struct table *t, char *why, size_t why_size)
 {
 	char boot[CLOCK_BOOT_BYTES] = "";
 	struct table_head old;
-	int ret = clock_boot(boot);
+	int ret = clock_boot(boot), found;
 
 	if (ret < 0)
 		return ret;
 	t->boot = table_sum(boot, CLOCK_BOOT_BYTES); /* slots have it in their sums */
 	ret = find_old(t, boot, &old);
-	if (ret == FOUND_TABLE)
-		return table_file_mmap(t);
-	return ret < 0 ? ret : make_anew(t, boot, ret, &old, why, why_size);
+	found = ret;
+	if (ret >= 0)
+		ret = table_file_map_stores(t);
+	if (ret < 0 || found == FOUND_TABLE)
+		return ret < 0 ? ret : table_file_mmap(t);
+	memset(t->others, 0, sizeof(*t->others) * (TABLE_MEMBERS - 1)); /* of a table that is not taken up */
+	return make_anew(t, boot, found, &old, why, why_size);
+}
+
+/* A lease in a store of which no time is known. */
+static bool has_endless(struct table *t)
+{
+	uint32_t used = table_used(t);
+
+	for (uint32_t i = 0; i < used; i++)
+		if (table_is_leased(table_state(t, i)) &&
+		    !table_get_ns(TABLE_OF(t, table_slot_member(&t->slots[i]), freeze_at_ns)))
+			return true;
+	return false;
 }
 
 int table_open(struct table *t, int dir_fd, char *why, size_t why_size)
@@ -498,7 +527,7 @@ int table_open(struct table *t, int dir_fd, char *why, size_t why_size)
 	table_put32(&t->head->ending, 0);
 	underway_open(&t->underway, dir_fd); /* or not: then no call of the net is granted */
 	table_unsure(t);
-	if (!table_get_ns(&t->head->freeze_at_ns) && table_in_use(t)) /* no lease is sure for ever */
-		doubt_times(t);                                       /* mutant: rescue-times */
+	if (has_endless(t))     /* no lease is sure for ever */
+		doubt_times(t); /* mutant: rescue-times */
 	return 0;
 }

@@ -19,7 +19,7 @@
 struct family_member {
 	pid_t pid;
 	int fd; /* family_show(); else -1 */
-	uint64_t tag;
+	uint64_t tag, marks;
 	bool added;
 	UT_hash_handle hh;
 };
@@ -67,6 +67,23 @@ int family_shown(const struct family *family, pid_t pid, uint64_t *tag)
 	return member->fd;
 }
 
+bool family_mark(struct family *family, pid_t pid, uint64_t marks)
+{
+	struct family_member *member = family_find(family, pid);
+	bool news = member && marks & ~member->marks;
+
+	if (news)
+		member->marks |= marks;
+	return news;
+}
+
+uint64_t family_marks(const struct family *family, pid_t pid)
+{
+	const struct family_member *member = family_find(family, pid);
+
+	return member ? member->marks : 0;
+}
+
 int family_add(struct family *family, pid_t pid)
 {
 	struct family_member *member;
@@ -98,6 +115,27 @@ void family_free(struct family *family)
 	*family = (struct family){0};
 }
 
+void family_unmark(struct family *family, uint64_t marks)
+{
+	struct family left = {0};
+	int ret = 0;
+
+	if (!marks)
+		return;
+	for (size_t i = 0; ret == 0 && i < family_count(family); i++) {
+		const struct family_member *member = family_find(family, family_at(family, i));
+
+		if (member->marks & ~marks)
+			ret = family_add(&left, member->pid);
+		if (member->marks & ~marks && member->fd >= 0)
+			family_show(&left, member->pid, member->fd, member->tag);
+		family_mark(&left, member->pid, member->marks & ~marks);
+	}
+	family_free(ret ? &left : family);
+	if (!ret)
+		*family = left;
+}
+
 static int family_compare_parents(const void *a, const void *b)
 {
 	const struct procfs_stat *x = a, *y = b;
@@ -121,22 +159,36 @@ static size_t family_first_child(const struct procfs_stat *all, size_t count, pi
 	return begin;
 }
 
+static int family_add_children(struct family *family, pid_t parent, pid_t except, const struct procfs_stat *all,
+			       size_t count, bool *again)
+{
+	const uint64_t marks = family_marks(family, parent);
+
+	for (size_t j = family_first_child(all, count, parent); j < count && all[j].parent == parent; j++) {
+		bool known = family_has(family, all[j].pid);
+
+		if (all[j].pid == except)
+			continue;
+		if (family_add(family, all[j].pid) < 0)
+			return -ENOMEM;
+		*again |= family_mark(family, all[j].pid, marks) && known; /* mutant: family-again */
+	}
+	return 0;
+}
+
 int family_add_descendants_of(struct family *family, pid_t except, struct procfs_stat *all, size_t count)
 {
+	bool again = true;
 	int ret = 0;
 
 	if (count)
 		qsort(all, count, sizeof(*all), family_compare_parents);
-	/* Members that are added on the way have children, too. */
-	for (size_t i = 0; ret == 0 && i < family_count(family); i++) {
-		const pid_t parent = family_at(family, i);
-
-		for (size_t j = family_first_child(all, count, parent); ret == 0 && j < count; j++) {
-			if (all[j].parent != parent)
-				break;
-			if (all[j].pid != except)
-				ret = family_add(family, all[j].pid);
-		}
+	/* One that was a member before may get marks after its children were looked at. */
+	while (ret == 0 && again) {
+		again = false;
+		/* Members that are added on the way have children, too. */
+		for (size_t i = 0; ret == 0 && i < family_count(family); i++)
+			ret = family_add_children(family, family_at(family, i), except, all, count, &again);
 	}
 	return ret;
 }

@@ -28,7 +28,12 @@ int family_add(struct family *family, pid_t pid);
 void family_show(struct family *family, pid_t pid, int fd, uint64_t tag);
 /* What was noted: the descriptor. -1: nothing, or it is no member. */
 int family_shown(const struct family *family, pid_t pid, uint64_t *tag);
-/* Adds all descendants of its members, except `except` and its descendants. 0 or -errno. */
+/* What a member was found for: the caller's bits, which are added to those that it has. True: it did not have all of them. */
+bool family_mark(struct family *family, pid_t pid, uint64_t marks);
+uint64_t family_marks(const struct family *family, pid_t pid); /* 0 also if it is no member */
+/* Takes these bits from all members; those that have none then are members no more. Without memory nothing is changed. */
+void family_unmark(struct family *family, uint64_t marks);
+/* Adds all descendants of its members, except `except` and its descendants. They get the marks of those that they descend from. 0 or -errno. */
 int family_add_descendants(struct family *family, pid_t except);
 /* The same where `all` are the processes that there are; sorts them. Pure. */
 int family_add_descendants_of(struct family *family, pid_t except, struct procfs_stat *all, size_t count);

@@ -44,6 +44,7 @@
 struct breaking {
 	struct survey survey; /* the first member: which processes hold the lock */
 	struct keeper *keeper;
+	struct member *member; /* of the lease, and of whoever asks */
 	uint64_t fence, limit;
 	struct breaking_asker asker;
 	char token[STORE_TOKEN_BYTES];
@@ -60,15 +61,15 @@ struct breaking {
 
 /* --- the end --- */
 
-static void breaking_tell(struct keeper *k, const struct breaking_asker *asker, enum store_broken how, pid_t pid)
+static void breaking_tell(struct member *m, const struct breaking_asker *asker, enum store_broken how, pid_t pid)
 {
-	const struct store_message m = {
+	const struct store_message message = {
 		.kind = STORE_MSG_BROKEN, .question = asker->question, .broken = how, .pid = pid > 0 ? pid : 0};
 
 	if (*asker->host)
-		store_tell(k->store, asker->host, &m);
+		store_tell(m->store, asker->host, &message);
 	else
-		k->queue.news->broken(k, &m);
+		m->keeper->queue.news->broken(m->keeper, &message);
 }
 
 static void breaking_free(struct breaking *b)
@@ -79,18 +80,18 @@ static void breaking_free(struct breaking *b)
 	free(b);
 }
 
-static void breaking_end(struct keeper *k, struct breaking *b, enum store_broken how, pid_t pid)
+static void breaking_end(struct breaking *b, enum store_broken how, pid_t pid)
 {
-	breaking_tell(k, &b->asker, how, pid);
+	breaking_tell(b->member, &b->asker, how, pid);
 	breaking_free(b);
 }
 
 /* The lease stays as it was before, unless it is lost for another reason. */
-static void breaking_spare(struct keeper *k, struct breaking *b, struct lease *lease, enum store_broken how, pid_t pid)
+static void breaking_spare(struct breaking *b, struct lease *lease, enum store_broken how, pid_t pid)
 {
 	if (lease->state == LEASE_BREAKING && !lease->key_lost)
 		queue_raise(lease, LEASE_CUE_SPARED);
-	breaking_end(k, b, how, pid);
+	breaking_end(b, how, pid);
 }
 
 /* --- which processes would end: in a worker --- */
@@ -192,17 +193,17 @@ static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *l
 {
 	b->looked = false;
 	if (b->survey.error)
-		return breaking_spare(k, b, lease, STORE_BROKEN_FAILED, 0);
+		return breaking_spare(b, lease, STORE_BROKEN_FAILED, 0);
 	if (b->unstoppable)
-		return breaking_spare(k, b, lease, STORE_BROKEN_UNSTOPPABLE, b->unstoppable);
+		return breaking_spare(b, lease, STORE_BROKEN_UNSTOPPABLE, b->unstoppable);
 	if (b->theirs)
-		return breaking_spare(k, b, lease, STORE_BROKEN_NOT_YOURS, b->theirs);
+		return breaking_spare(b, lease, STORE_BROKEN_NOT_YOURS, b->theirs);
 	if (!b->allowed || lease->state != LEASE_BREAKING) {
 		b->allowed = true;
 		return;
 	}
 	if (breaking_has_younger(b, lease)) /* mutant: break-younger */
-		return breaking_spare(k, b, lease, STORE_BROKEN_YOUNGER, 0);
+		return breaking_spare(b, lease, STORE_BROKEN_YOUNGER, 0);
 	log_about(LINE_LEASE_BROKEN, &(struct log_about){.lock = lease->lock->file->name},
 		  "%s (fence %llu) is taken away on request of %s%s", lease->lock->file->name,
 		  (unsigned long long)lease->fence, *b->asker.host ? "host " : "an operator here", b->asker.host);
@@ -218,15 +219,15 @@ static void breaking_step(struct keeper *k, struct breaking *b)
 	if (b->looking)
 		return;
 	if (!*b->token)
-		return breaking_end(k, b, STORE_BROKEN_GONE, 0);
+		return breaking_end(b, STORE_BROKEN_GONE, 0);
 	if (!lease || lease->fence != b->fence || lease->state == LEASE_ENDED)
-		return breaking_end(k, b, STORE_BROKEN_DONE, 0); /* the kernel may have said that no process has it */
+		return breaking_end(b, STORE_BROKEN_DONE, 0); /* the kernel may have said that no process has it */
 	if (clock_now_ns() > b->until_ns)
-		return breaking_spare(k, b, lease, STORE_BROKEN_LATE, 0);
+		return breaking_spare(b, lease, STORE_BROKEN_LATE, 0);
 	if (lease->state == LEASE_ENDING || lease->state == LEASE_RELEASING) /* by this request or another one */
 		return;
-	if (lease_is_unsure(lease->state) || !store_is_up(k->store))
-		return breaking_spare(k, b, lease, STORE_BROKEN_UNSURE, 0);
+	if (lease_is_unsure(lease->state) || !store_is_up(b->member->store))
+		return breaking_spare(b, lease, STORE_BROKEN_UNSURE, 0);
 	if (b->looked)
 		breaking_judge(k, b, lease);
 	else
@@ -248,19 +249,20 @@ static void breaking_on_timer(uv_timer_t *timer)
 
 /* --- from outside --- */
 
-static struct lease *breaking_find(const struct keeper *k, uint64_t fence)
+static struct lease *breaking_find(const struct member *m, const char *name, uint64_t fence)
 {
 	struct lease *lease, *next;
 
-	HASH_ITER (hh, k->leases, lease, next)
-		if (fence && lease->fence == fence && lease->state != LEASE_ENDED)
+	HASH_ITER (hh, m->keeper->leases, lease, next)
+		if (fence && lease->fence == fence && lease->state != LEASE_ENDED && lease_member(lease) == m &&
+		    strcmp(lease->lock->file->name, name) == 0)
 			return lease;
 	return NULL;
 }
 
-bool breaking_knows(const struct keeper *k, uint64_t fence)
+bool breaking_knows(const struct member *m, const char *name, uint64_t fence)
 {
-	return breaking_find(k, fence) != NULL;
+	return breaking_find(m, name, fence) != NULL;
 }
 
 static bool breaking_has_room(const struct keeper *k, const struct breaking_asker *asker, bool trusted)
@@ -275,15 +277,18 @@ static bool breaking_has_room(const struct keeper *k, const struct breaking_aske
 	return k->breakings.count < BREAKING_MAX / 2 && own < BREAKING_EACH;
 }
 
-bool breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const struct breaking_asker *asker)
+bool breaking_start(struct member *m, const char *name, uint64_t fence, uint64_t limit,
+		    const struct breaking_asker *asker)
 {
-	const struct lease *lease = breaking_find(k, fence);
+	struct keeper *k = m->keeper;
+	const struct lease *lease = breaking_find(m, name, fence);
 	bool trusted = asker->uid == 0 || asker->uid == geteuid();
 	struct breaking *b = breaking_has_room(k, asker, trusted) ? calloc(1, sizeof(*b)) : NULL;
 
 	if (!b)
 		return false;
 	*b = (struct breaking){.keeper = k,
+			       .member = m,
 			       .fence = fence,
 			       .limit = limit,
 			       .asker = *asker,
@@ -310,34 +315,36 @@ static bool breaking_is_asked(const struct keeper *k, const struct store_message
 }
 
 /* What becomes of it without an attempt; STORE_BROKENS: there must be one. */
-static enum store_broken breaking_refuse(struct keeper *k, const struct store_message *m)
+static enum store_broken breaking_refuse(struct member *m, const struct store_message *message)
 {
-	const struct lease *lease = lease_find(k, m->token);
+	const struct keeper *k = m->keeper;
+	const struct lease *lease = lease_find(m->keeper, message->token);
 
-	if (lease && (strcmp(lease->lock->file->name, m->name) != 0 || lease->fence != m->fence))
+	if (lease && (lease_member(lease) != m || strcmp(lease->lock->file->name, message->name) != 0 ||
+		      lease->fence != message->fence))
 		return STORE_BROKEN_GONE;
 	if (!lease) /* a keeper before this one had it */
-		return lost_give_back(k, m->name, m->token, true) ? STORE_BROKEN_DONE : STORE_BROKEN_UNSURE;
+		return lost_give_back(m, message->name, message->token, true) ? STORE_BROKEN_DONE : STORE_BROKEN_UNSURE;
 	if (k->config->allow_break) /* mutant: allow-break */
 		return STORE_BROKENS;
-	log_about(LINE_BREAK_REFUSED, &(struct log_about){.lock = m->name},
-		  "host %s wants to take %s away, which allow_break does not allow", m->asker, m->name);
+	log_about(LINE_BREAK_REFUSED, &(struct log_about){.lock = message->name},
+		  "host %s wants to take %s away, which allow_break does not allow", message->asker, message->name);
 	return STORE_BROKEN_FORBIDDEN;
 }
 
-void breaking_asked(struct keeper *k, const struct store_message *m)
+void breaking_asked(struct member *m, const struct store_message *message)
 {
-	struct breaking_asker asker = {.question = m->question};
+	struct breaking_asker asker = {.question = message->question};
 	enum store_broken how;
 
-	if (breaking_is_asked(k, m))
+	if (breaking_is_asked(m->keeper, message))
 		return; /* the question was repeated */
-	how = breaking_refuse(k, m);
-	memcpy(asker.host, m->asker, sizeof(asker.host));
-	if (how == STORE_BROKENS && !breaking_start(k, m->fence, m->limit, &asker))
+	how = breaking_refuse(m, message);
+	memcpy(asker.host, message->asker, sizeof(asker.host));
+	if (how == STORE_BROKENS && !breaking_start(m, message->name, message->fence, message->limit, &asker))
 		how = STORE_BROKEN_FAILED;
 	if (how != STORE_BROKENS)
-		breaking_tell(k, &asker, how, 0);
+		breaking_tell(m, &asker, how, 0);
 }
 
 void breaking_open(struct keeper *k)

@@ -20,6 +20,7 @@
 #include "store/store.h"
 
 struct keeper;
+struct member;
 
 #define BREAKING_EACH    4     /* of them for each of these users */
 #define BREAKING_MAX     64    /* at once, half of them for users other than root and the keeper's; more are refused */
@@ -46,16 +47,17 @@ void breaking_open(struct keeper *k);
 void breaking_close(struct keeper *k);
 
 /*
- * Begins to take away this host's lease with this fence number. `limit`: the largest fence number that the operator has
+ * Begins to take away this host's lease of this name with this fence number. `limit`: the largest fence number that the operator has
  * seen; if a younger lease of this host is open over a part of it, nothing is broken. The asker is told the end from a later turn
  * of the loop. False: BREAKING_MAX are under way, or no memory.
  */
-bool breaking_start(struct keeper *k, uint64_t fence, uint64_t limit, const struct breaking_asker *asker);
+bool breaking_start(struct member *m, const char *name, uint64_t fence, uint64_t limit,
+		    const struct breaking_asker *asker);
 
 /* A store message: another host wants it. */
-void breaking_asked(struct keeper *k, const struct store_message *m);
+void breaking_asked(struct member *m, const struct store_message *message);
 
-/* Has this host a lease with this fence number, or one that was taken away and is not yet released? */
-bool breaking_knows(const struct keeper *k, uint64_t fence);
+/* Has this host a lease of this name with this fence number, or one that was taken away and is not yet released? */
+bool breaking_knows(const struct member *m, const char *name, uint64_t fence);
 
 #endif

@@ -17,7 +17,7 @@
 
 static void stands(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
-	struct keeper *k = lease_keeper(lease);
+	struct member *m = lease_member(lease);
 	enum lease_cue event = LEASE_CUE_STANDS;
 
 	/* One that was taken up may be of another rule than the one of now. */
@@ -27,15 +27,15 @@ static void stands(struct lease *lease, const struct store_reply *reply, int64_t
 	if (reply->mode != lease->range.mode)
 		event = LEASE_CUE_UNSHRUNK; /* mutant: unshrunk */
 	if (lease_is_ours(lease->state))
-		table_confirm(k->table, lease->slot);
+		table_confirm(m->keeper->table, lease->slot);
 	/* Nothing is renewed while leases are forgotten, and this may be the last of them. Its time has not passed. */
 	if (lease->state == LEASE_FORGOTTEN) {
 		queue_raise(lease, event);
-		queue_settle(k);
-		return deadline_renewed(k, sent_ns);
+		queue_settle(m->keeper);
+		return deadline_renewed(m, sent_ns);
 	}
-	deadline_renewed(k, sent_ns);
-	if (!k->deadline.expired)
+	deadline_renewed(m, sent_ns);
+	if (!m->deadline.expired)
 		queue_raise(lease, event);
 	else if (lease_is_unsure(lease->state)) /* it stood then, but the answer took longer than the host's time */
 		lease_send_confirm(lease);
@@ -57,24 +57,24 @@ static void on_confirm(void *arg, const struct store_reply *reply);
 
 static void send_confirm(struct lease *lease)
 {
-	struct keeper *k = lease_keeper(lease);
+	struct member *m = lease_member(lease);
 	const struct file *file = lease->lock->file;
 
-	k->confirms.sent++;
+	m->confirms.sent++;
 	lease->confirm = CONFIRM_SENT;
 	if (lease->state == LEASE_FORGOTTEN)
-		store_reclaim(k->store, file->name, file->inode, lease->token, lease->fence, &lease->range, lease->key,
+		store_reclaim(m->store, file->name, file->inode, lease->token, lease->fence, &lease->range, lease->key,
 			      on_confirm, awaited_new(lease));
 	else
-		store_confirm(k->store, file->name, lease->token, lease->fence, on_confirm, awaited_new(lease));
+		store_confirm(m->store, file->name, lease->token, lease->fence, on_confirm, awaited_new(lease));
 }
 
-void confirm_send_waiting(struct keeper *k)
+static void confirm_send_member(struct member *m)
 {
-	while (k->confirms.waiting && k->confirms.sent < CONFIRMS_AT_ONCE) {
-		struct lease *lease = k->confirms.waiting;
+	while (m->confirms.waiting && m->confirms.sent < CONFIRMS_AT_ONCE) {
+		struct lease *lease = m->confirms.waiting;
 
-		DL_DELETE2(k->confirms.waiting, lease, confirm_prev, confirm_next);
+		DL_DELETE2(m->confirms.waiting, lease, confirm_prev, confirm_next);
 		lease->confirm = CONFIRM_NONE;
 		lease->requests--;
 		if (lease_is_unsure(lease->state))
@@ -82,40 +82,46 @@ void confirm_send_waiting(struct keeper *k)
 	}
 }
 
+void confirm_send_waiting(struct keeper *k)
+{
+	for (unsigned i = 0; i < k->member_count; i++)
+		confirm_send_member(&k->members[i]);
+}
+
 static void on_confirm(void *arg, const struct store_reply *reply)
 {
 	struct awaited *awaited = arg;
 	struct lease *lease = awaited->lease;
-	struct keeper *k = lease_keeper(lease);
+	struct member *m = lease_member(lease);
 	int64_t sent_ns;
 	bool again;
 
-	deadline_notice(k);
+	deadline_notice(m->keeper);
 	again = lease->confirm == CONFIRM_STALE && lease_is_unsure(lease->state);
 	awaited_end(awaited, &sent_ns);
-	k->confirms.sent--;
+	m->confirms.sent--;
 	lease->confirm = CONFIRM_NONE;
 	if (reply->status == STORE_GIVEN_UP)
-		deadline_given_up(k, reply->arrival);
+		deadline_given_up(m, reply->arrival);
 	if (!again) {
 		take_confirm(lease, reply, sent_ns);
 	} else {
 		if (reply->status == STORE_OK)
-			deadline_renewed(k, sent_ns);
+			deadline_renewed(m, sent_ns);
 		lease_send_confirm(lease);
 	}
-	queue_settle(k);
+	queue_settle(m->keeper);
 }
 
 void lease_send_confirm(struct lease *lease)
 {
-	struct keeper *k = lease_keeper(lease);
+	struct member *m = lease_member(lease);
 
 	switch (lease->confirm) {
 	case CONFIRM_NONE:
 		lease->confirm = CONFIRM_WAITS;
 		lease->requests++;
-		DL_APPEND2(k->confirms.waiting, lease, confirm_prev, confirm_next);
+		DL_APPEND2(m->confirms.waiting, lease, confirm_prev, confirm_next);
 		return;
 	case CONFIRM_SENT:
 		lease->confirm = CONFIRM_STALE;

@@ -8,7 +8,7 @@
 struct keeper;
 struct lease;
 
-/* Part of struct keeper. */
+/* Part of struct member. */
 struct confirms {
 	struct lease *waiting; /* CONFIRM_WAITS */
 	unsigned sent;         /* not answered */

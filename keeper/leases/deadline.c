@@ -22,120 +22,121 @@ int64_t deadline_ttl_ns(const struct keeper *k)
 }
 
 /* Past the deadline no lease is sure, whatever the store says next: each must be confirmed. */
-static void check_deadline(struct keeper *k)
+static void check_deadline(struct member *m)
 {
 	int64_t now = clock_now_ns();
 
-	if (k->deadline.expired || now < k->deadline.at_ns) /* mutant: deadline-passed */
+	if (m->deadline.expired || now < m->deadline.at_ns) /* mutant: deadline-passed */
 		return;
-	k->deadline.expired = true;
-	if (HASH_COUNT(k->leases))
+	m->deadline.expired = true;
+	if (member_has_leases(m))
 		log_event(LINE_LEASES_UNSURE,
 			  "no beat was answered for %lld ms: leases are unsure until the store confirms them",
-			  (long long)((now - k->deadline.at_ns + deadline_ttl_ns(k) * 9 / 10) / NS_PER_MS));
-	queue_raise_all(k, LEASE_CUE_EXPIRED);
+			  (long long)((now - m->deadline.at_ns + deadline_ttl_ns(m->keeper) * 9 / 10) / NS_PER_MS));
+	queue_raise_all(m, LEASE_CUE_EXPIRED);
 }
 
 void deadline_notice(struct keeper *k)
 {
-	check_deadline(k);
+	for (unsigned i = 0; i < k->member_count; i++)
+		check_deadline(&k->members[i]);
 	queue_settle(k);
 }
 
-int64_t deadline_sure_until(struct keeper *k)
+int64_t deadline_sure_until(struct member *m)
 {
-	check_deadline(k);
-	return k->deadline.expired ? 0 : k->deadline.freeze_at_ns;
+	check_deadline(m);
+	return m->deadline.expired ? 0 : m->deadline.freeze_at_ns;
 }
 
-void deadline_set(struct keeper *k, int64_t deadline_ns)
+void deadline_set(struct member *m, int64_t deadline_ns)
 {
-	k->deadline.at_ns = deadline_ns;
-	k->deadline.freeze_at_ns = deadline_ns - k->config->lease.freeze_margin_ms * NS_PER_MS;
-	table_renewed(k->table, k->deadline.freeze_at_ns, deadline_ns);
+	m->deadline.at_ns = deadline_ns;
+	m->deadline.freeze_at_ns = deadline_ns - m->keeper->config->lease.freeze_margin_ms * NS_PER_MS;
+	table_renewed(m->keeper->table, member_number(m), m->deadline.freeze_at_ns, deadline_ns);
 }
 
-static bool holds_something(const struct keeper *k)
+static bool holds_something(const struct member *m)
 {
 	const struct lease *lease, *next;
 
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease_is_ours(lease->state))
+	HASH_ITER (hh, m->keeper->leases, lease, next)
+		if (lease_member(lease) == m && lease_is_ours(lease->state))
 			return true;
 	return false;
 }
 
 static void on_deadline(uv_timer_t *timer)
 {
-	struct keeper *k = timer->data;
+	struct member *m = timer->data;
 	int64_t now = clock_now_ns();
-	int64_t next = now < k->deadline.freeze_at_ns ? k->deadline.freeze_at_ns : k->deadline.at_ns;
+	int64_t next = now < m->deadline.freeze_at_ns ? m->deadline.freeze_at_ns : m->deadline.at_ns;
 	char why[512];
 
-	if (now >= k->deadline.at_ns) {
-		check_deadline(k);
-		waiters_serve_all(k);
-		queue_settle(k);
+	if (now >= m->deadline.at_ns) {
+		check_deadline(m);
+		waiters_serve_all(m->keeper);
+		queue_settle(m->keeper);
 		return;
 	}
-	if (now >= k->deadline.freeze_at_ns && holds_something(k)) {
-		deadline_trouble(k, why, sizeof(why));
+	if (now >= m->deadline.freeze_at_ns && holds_something(m)) {
+		deadline_trouble(m, why, sizeof(why));
 		log_event(LINE_LEASES_RUN_OUT, "leases cannot be renewed and run out in %lld ms: %s",
-			  (long long)((k->deadline.at_ns - now) / NS_PER_MS), why);
+			  (long long)((m->deadline.at_ns - now) / NS_PER_MS), why);
 	}
 	/* The loop's clock is not the keeper's: the timer may be early. */
 	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
 }
 
-static bool is_forgotten(const struct keeper *k)
+static bool is_forgotten(const struct member *m)
 {
-	const struct lease_states *states = &k->lease_states;
+	const struct lease_states *states = &m->states;
 
 	return states->count[WIRE_FLOCK][LEASE_FORGOTTEN] || states->count[WIRE_RECORD][LEASE_FORGOTTEN];
 }
 
-void deadline_renewed(struct keeper *k, int64_t sent_ns)
+void deadline_renewed(struct member *m, int64_t sent_ns)
 {
-	int64_t deadline = sent_ns + deadline_ttl_ns(k) * 9 / 10; /* mutant: deadline */
+	int64_t deadline = sent_ns + deadline_ttl_ns(m->keeper) * 9 / 10; /* mutant: deadline */
 	int64_t now = clock_now_ns();
-	bool was_sure = deadline_sure_until(k) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
+	bool was_sure = deadline_sure_until(m) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
 
-	if (deadline <= k->deadline.at_ns || deadline <= now || is_forgotten(k))
+	if (deadline <= m->deadline.at_ns || deadline <= now || is_forgotten(m))
 		return;
-	deadline_set(k, deadline);
-	k->deadline.expired = false;
-	leasepage_refresh(k, deadline_sure_until(k));
-	uv_timer_start(&k->deadline.passing, on_deadline,
-		       k->deadline.freeze_at_ns > now ? (k->deadline.freeze_at_ns - now) / NS_PER_MS + 1 : 1, 0);
+	deadline_set(m, deadline);
+	m->deadline.expired = false;
+	leasepage_refresh(m->keeper);
+	uv_timer_start(&m->deadline.passing, on_deadline,
+		       m->deadline.freeze_at_ns > now ? (m->deadline.freeze_at_ns - now) / NS_PER_MS + 1 : 1, 0);
 	if (!was_sure)
-		waiters_serve_all(k);
+		waiters_serve_all(m->keeper);
 }
 
 /* --- beats --- */
 
 /* Another host may have the leases by now. As if the deadline had passed: the parent stops the holders at once, and each
  * lease must be confirmed. */
-static void give_up_time(struct keeper *k, uint64_t mark)
+static void give_up_time(struct member *m, uint64_t mark)
 {
 	int64_t now = clock_now_ns();
 
 	log_event(
 		LINE_LEASES_UNSURE,
 		"this host was given up by `dflock break --host`: its leases are unsure until the store confirms them");
-	k->deadline.mark = mark;
-	k->deadline.expired = true;
-	deadline_set(k, now); /* mutant: given-up */
-	leasepage_refresh(k, 0);
-	table_notify(k->table);
-	queue_raise_all(k, LEASE_CUE_EXPIRED);
+	m->deadline.mark = mark;
+	m->deadline.expired = true;
+	deadline_set(m, now); /* mutant: given-up */
+	leasepage_refresh(m->keeper);
+	table_notify(m->keeper->table);
+	queue_raise_all(m, LEASE_CUE_EXPIRED);
 }
 
 /* Answers to questions that were sent before that beat say the same mark once more. */
-void deadline_given_up(struct keeper *k, uint64_t mark)
+void deadline_given_up(struct member *m, uint64_t mark)
 {
-	if (mark != k->deadline.mark)
-		give_up_time(k, mark);
-	deadline_beat(k);
+	if (mark != m->deadline.mark)
+		give_up_time(m, mark);
+	deadline_beat(m);
 }
 
 static enum deadline_beat beat_became(enum store_status status)
@@ -154,95 +155,95 @@ static enum deadline_beat beat_became(enum store_status status)
 
 static void on_beat(void *arg, const struct store_reply *reply)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
-	k->deadline.beat_under_way = false;
-	k->deadline.beats[beat_became(reply->status)]++;
-	k->deadline.keys_named = reply->key_count > 0;
-	deadline_notice(k);
-	keys_heard(k, reply); /* first: holders of a lost lease must not go on because the deadline has moved */
+	m->deadline.beat_under_way = false;
+	m->deadline.beats[beat_became(reply->status)]++;
+	m->deadline.keys_named = reply->key_count > 0;
+	deadline_notice(m->keeper);
+	keys_heard(m, reply); /* first: holders of a lost lease must not go on because the deadline has moved */
 	if (reply->status == STORE_OK)
-		deadline_renewed(k, k->deadline.beat_sent_ns);
+		deadline_renewed(m, m->deadline.beat_sent_ns);
 	else if (reply->status == STORE_GIVEN_UP)
-		deadline_given_up(k, reply->arrival);
+		deadline_given_up(m, reply->arrival);
 	else if (reply->status == STORE_ERROR)
 		log_event(LINE_STORE_REFUSED,
 			  "the store refused a beat: %s; leases run out unless it takes one, see `dflock doctor`",
 			  reply->error);
-	queue_settle(k);
+	queue_settle(m->keeper);
 }
 
-void deadline_beat(struct keeper *k)
+void deadline_beat(struct member *m)
 {
-	if (k->deadline.beat_under_way || !store_is_up(k->store))
+	if (m->deadline.beat_under_way || !store_is_up(m->store))
 		return;
-	k->deadline.beat_under_way = true;
-	k->deadline.beat_sent_ns = clock_now_ns();
-	store_beat(k->store, k->deadline.mark, keys_count(k), on_beat, k);
+	m->deadline.beat_under_way = true;
+	m->deadline.beat_sent_ns = clock_now_ns();
+	store_beat(m->store, m->deadline.mark, keys_count(m), on_beat, m);
 }
 
 static void on_beat_timer(uv_timer_t *timer)
 {
-	struct keeper *k = timer->data;
+	struct member *m = timer->data;
 
 	/* The store still has a lease that an operator takes away, also if the keeper that knew it has died. */
-	if (!k->leases && !k->deadline.keys_named && !k->lost.losing) { /* mutant: beat-losing */
-		uv_timer_stop(timer);                                   /* nothing to renew */
+	if (!member_has_leases(m) && !m->deadline.keys_named && !m->keeper->lost.losing) { /* mutant: beat-losing */
+		uv_timer_stop(timer);                                                      /* nothing to renew */
 		return;
 	}
-	deadline_beat(k);
+	deadline_beat(m);
 }
 
-static void start_beats(struct keeper *k)
+static void start_beats(struct member *m)
 {
-	int64_t third = k->config->lease.ttl_ms / 3;
+	int64_t third = m->keeper->config->lease.ttl_ms / 3;
 
-	uv_timer_start(&k->deadline.beat, on_beat_timer, third, third);
+	uv_timer_start(&m->deadline.beat, on_beat_timer, third, third);
 }
 
-bool deadline_beats(struct keeper *k)
+bool deadline_beats(struct member *m)
 {
-	bool recent = k->deadline.at_ns - clock_now_ns() > deadline_ttl_ns(k) / 2;
+	bool recent = m->deadline.at_ns - clock_now_ns() > deadline_ttl_ns(m->keeper) / 2;
 
-	if (uv_is_active((uv_handle_t *)&k->deadline.beat))
+	if (uv_is_active((uv_handle_t *)&m->deadline.beat))
 		return recent;
-	start_beats(k);
+	start_beats(m);
 	/* mutant: beat-after-pause */
 	return false; /* the last beat may be long ago, and the next is due only in a third of ttl_ms */
 }
 
-static bool owes_answer(const struct keeper *k)
+static bool owes_answer(const struct member *m)
 {
 	const struct lease *lease, *next;
 
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease_is_ours(lease->state) && lease->recalled.asker_count)
+	HASH_ITER (hh, m->keeper->leases, lease, next)
+		if (lease_member(lease) == m && lease_is_ours(lease->state) && lease->recalled.asker_count)
 			return true;
-	return k->inquiries.all != NULL;
+	return m->keeper->inquiries.all != NULL;
 }
 
 static void on_asked_timer(uv_timer_t *timer)
 {
-	struct keeper *k = timer->data;
+	struct member *m = timer->data;
 
-	if (owes_answer(k))
-		deadline_beat(k);
+	if (owes_answer(m))
+		deadline_beat(m);
 }
 
-void deadline_asked(struct keeper *k)
+void deadline_asked(struct member *m)
 {
-	if (!uv_is_active((uv_handle_t *)&k->deadline.asked))
-		uv_timer_start(&k->deadline.asked, on_asked_timer, k->config->lease.probe_ms / 3, 0);
+	if (!uv_is_active((uv_handle_t *)&m->deadline.asked))
+		uv_timer_start(&m->deadline.asked, on_asked_timer, m->keeper->config->lease.probe_ms / 3, 0);
 }
 
 /* --- for others --- */
 
-void deadline_trouble(const struct keeper *k, char *out, size_t size)
+void deadline_trouble(const struct member *m, char *out, size_t size)
 {
-	const char *why = store_last_error(k->store);
+	const char *why = store_last_error(m->store);
 
-	snprintf(out, size, "store %s %s: %s; see `dflock doctor`", store_server(k->store), store_trouble(k->store),
-		 store_is_up(k->store) ? "no beat was answered in time"
+	snprintf(out, size, "store %s %s: %s; see `dflock doctor`", store_server(m->store), store_trouble(m->store),
+		 store_is_up(m->store) ? "no beat was answered in time"
 		 : *why                ? why
 				       : "connecting");
 }
@@ -254,22 +255,22 @@ int64_t deadline_reask_ms(const struct keeper *k)
 	return ms < 50 ? 50 : ms > 3000 ? 3000 : ms;
 }
 
-void deadline_start(struct keeper *k)
+void deadline_start(struct member *m)
 {
-	uv_timer_init(k->loop, &k->deadline.beat);
-	uv_timer_init(k->loop, &k->deadline.passing);
-	uv_timer_init(k->loop, &k->deadline.asked);
-	k->deadline.beat.data = k->deadline.passing.data = k->deadline.asked.data = k;
-	k->deadline.expired = k->deadline.at_ns <= clock_now_ns();
-	if (k->deadline.expired)
-		queue_raise_all(k, LEASE_CUE_EXPIRED);
-	if (k->lost.losing)
-		start_beats(k);
+	uv_timer_init(m->keeper->loop, &m->deadline.beat);
+	uv_timer_init(m->keeper->loop, &m->deadline.passing);
+	uv_timer_init(m->keeper->loop, &m->deadline.asked);
+	m->deadline.beat.data = m->deadline.passing.data = m->deadline.asked.data = m;
+	m->deadline.expired = m->deadline.at_ns <= clock_now_ns();
+	if (m->deadline.expired)
+		queue_raise_all(m, LEASE_CUE_EXPIRED);
+	if (m->keeper->lost.losing)
+		start_beats(m);
 }
 
-void deadline_stop(struct keeper *k)
+void deadline_stop(struct member *m)
 {
-	uv_close((uv_handle_t *)&k->deadline.beat, NULL);
-	uv_close((uv_handle_t *)&k->deadline.passing, NULL);
-	uv_close((uv_handle_t *)&k->deadline.asked, NULL);
+	uv_close((uv_handle_t *)&m->deadline.beat, NULL);
+	uv_close((uv_handle_t *)&m->deadline.passing, NULL);
+	uv_close((uv_handle_t *)&m->deadline.asked, NULL);
 }

@@ -19,6 +19,7 @@
 #include "keeper/clock.h"
 
 struct keeper;
+struct member;
 
 /* What became of a beat that was sent. */
 enum deadline_beat {
@@ -29,7 +30,7 @@ enum deadline_beat {
 	DEADLINE_BEATS
 };
 
-/* Part of struct keeper. Leases are sure until at_ns; callers are granted until freeze_at_ns, which the parent knows. */
+/* Part of struct member. Leases are sure until at_ns; callers are granted until freeze_at_ns, which the parent knows. */
 struct deadline {
 	int64_t at_ns;        /* 0: never renewed */
 	int64_t freeze_at_ns; /* freeze_margin_ms earlier: as the parent was told, not as configured now */
@@ -51,43 +52,43 @@ struct deadline {
 
 int64_t deadline_ttl_ns(const struct keeper *k);
 
-void deadline_start(struct keeper *k);
-void deadline_stop(struct keeper *k);
+void deadline_start(struct member *m);
+void deadline_stop(struct member *m);
 
 /* Until when leases are sure, CLOCK_BOOTTIME ns; in the past: not now. Notices that the deadline has passed: then
  * LEASE_CUE_EXPIRED is raised for all leases. */
-int64_t deadline_sure_until(struct keeper *k);
+int64_t deadline_sure_until(struct member *m);
 /* Handles the passing of the deadline as an input of its own: called before an answer of the store is handled. */
 void deadline_notice(struct keeper *k);
 
 /* Moves the deadline; tells the parent before any caller is granted by it. A changed freeze_margin_ms counts from the
  * next call on. */
-void deadline_set(struct keeper *k, int64_t deadline_ns);
+void deadline_set(struct member *m, int64_t deadline_ns);
 
 /* An answer to a beat, acquire or confirm that was sent at sent_ns has come. The store does not keep leases that it has
  * forgotten, whatever it says of the host: until all of these are put back or lost, no lease gets more time. */
-void deadline_renewed(struct keeper *k, int64_t sent_ns);
+void deadline_renewed(struct member *m, int64_t sent_ns);
 
 /*
  * There is a lease, or one is asked for: makes sure that beats are sent. False: no beats were sent, or none was
  * answered for too long: the request that is sent now should count as a beat.
  */
-bool deadline_beats(struct keeper *k);
+bool deadline_beats(struct member *m);
 /* The store answered a beat, acquire, confirm or reclaim with STORE_GIVEN_UP and this mark: doubts all leases, and says so in a
  * beat. Until the store has that beat it answers so; a question that is asked again after DEADLINE_HEARD_MS comes behind it. */
 #define DEADLINE_HEARD_MS 25
-void deadline_given_up(struct keeper *k, uint64_t mark);
+void deadline_given_up(struct member *m, uint64_t mark);
 /* Sends a beat now, unless one is under way or the store is down. */
-void deadline_beat(struct keeper *k);
+void deadline_beat(struct member *m);
 
 /*
  * Another host asks whether a lease is in use. A host that does not answer in time may be named dead (dead_ms), but
  * pins, or a mount that hangs, may delay this host's answer: so a beat soon shows that it lives.
  */
-void deadline_asked(struct keeper *k);
+void deadline_asked(struct member *m);
 
 /* For refusals: "store SERVER is not reachable (or: cannot be used): why; what to do". */
-void deadline_trouble(const struct keeper *k, char *out, size_t size);
+void deadline_trouble(const struct member *m, char *out, size_t size);
 
 /* How often a request that waits in the store is sent again, ms. */
 int64_t deadline_reask_ms(const struct keeper *k);

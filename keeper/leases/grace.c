@@ -18,7 +18,7 @@ static void on_grace_timer(uv_timer_t *timer);
 
 static void on_open(void *arg, const struct store_reply *reply)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
 	if (reply->status != STORE_OK) {
 		if (reply->status == STORE_ERROR)
@@ -26,74 +26,74 @@ static void on_open(void *arg, const struct store_reply *reply)
 				LINE_STORE_REFUSED,
 				"grace cannot be ended, and no new locks are granted: %s; tried again, see `dflock doctor`",
 				reply->error);
-		uv_timer_start(&k->grace.timer, on_grace_timer, deadline_reask_ms(k), 0);
+		uv_timer_start(&m->grace.timer, on_grace_timer, deadline_reask_ms(m->keeper), 0);
 		return;
 	}
 	log_event(LINE_GRACE_OVER, "grace is over: the store grants leases");
-	queue_raise_all(k, LEASE_CUE_UP);
-	queue_settle(k);
+	queue_raise_all(m, LEASE_CUE_UP);
+	queue_settle(m->keeper);
 }
 
 static void on_grace_timer(uv_timer_t *timer)
 {
-	struct keeper *k = timer->data;
-	int64_t left = grace_left_ms(k);
+	struct member *m = timer->data;
+	int64_t left = grace_left_ms(m);
 
-	if (!store_is_up(k->store) || !store_in_grace(k->store))
+	if (!store_is_up(m->store) || !store_in_grace(m->store))
 		return; /* grace_store_is_up() or grace_begin() starts it again */
 	if (left > 0) {
 		uv_timer_start(timer, on_grace_timer, left + 1, 0);
 		return;
 	}
-	store_open(k->store, STORE_OPEN_WATCHED, "", on_open, k);
+	store_open(m->store, STORE_OPEN_WATCHED, "", on_open, m);
 }
 
-int64_t grace_beat_left_ms(const struct keeper *k)
+int64_t grace_beat_left_ms(const struct member *m)
 {
-	int64_t ttl_ms = k->config->lease.ttl_ms, beat_ms = ttl_ms / 3 + RECONNECT_MS;
-	int64_t left = k->grace.since_ns + (beat_ms < ttl_ms ? beat_ms : ttl_ms) * NS_PER_MS - clock_now_ns();
+	int64_t ttl_ms = m->keeper->config->lease.ttl_ms, beat_ms = ttl_ms / 3 + RECONNECT_MS;
+	int64_t left = m->grace.since_ns + (beat_ms < ttl_ms ? beat_ms : ttl_ms) * NS_PER_MS - clock_now_ns();
 
 	return left < 0 ? 0 : left / NS_PER_MS + 1; /* mutant: grace-beat */
 }
 
-int64_t grace_left_ms(const struct keeper *k)
+int64_t grace_left_ms(const struct member *m)
 {
-	int64_t left = k->grace.since_ns + deadline_ttl_ns(k) - clock_now_ns();
+	int64_t left = m->grace.since_ns + deadline_ttl_ns(m->keeper) - clock_now_ns();
 
 	return left < 0 ? 0 : left / NS_PER_MS; /* mutant: grace-left */
 }
 
-void grace_store_is_up(struct keeper *k)
+void grace_store_is_up(struct member *m)
 {
-	if (store_in_grace(k->store))
-		on_grace_timer(&k->grace.timer);
+	if (store_in_grace(m->store))
+		on_grace_timer(&m->grace.timer);
 }
 
-static void grace_forget(struct keeper *k, const char *old, const char *now)
+static void grace_forget(struct member *m, const char *old, const char *now)
 {
-	k->grace.losses++;
+	m->grace.losses++;
 	log_event(LINE_STORE_MEMORY_LOST,
 		  "the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
 		  "have run out",
 		  now, old,
-		  k->deadline.expired ? "the leases of this host had run out" : "the leases of this host are put back");
-	queue_raise_all(k, LEASE_CUE_FORGOTTEN);
+		  m->deadline.expired ? "the leases of this host had run out" : "the leases of this host are put back");
+	queue_raise_all(m, LEASE_CUE_FORGOTTEN);
 }
 
-void grace_begin(struct keeper *k, const char *old, const char *now)
+void grace_begin(struct member *m, const char *old, const char *now)
 {
-	k->grace.since_ns = clock_now_ns();
+	m->grace.since_ns = clock_now_ns();
 	/* Connections may have survived it: then grace_store_is_up() does not follow. */
 	/* mutant: grace-timer */
-	uv_timer_start(&k->grace.timer, on_grace_timer, deadline_ttl_ns(k) / NS_PER_MS + 1, 0);
-	watch_clear(k->watch);
-	watch_clear(k->host_in_store.sweeping);
+	uv_timer_start(&m->grace.timer, on_grace_timer, deadline_ttl_ns(m->keeper) / NS_PER_MS + 1, 0);
+	watch_clear(m->watch);
+	watch_clear(m->sweeping);
 	if (!*old)
-		old = k->grace.taken_incarnation;
+		old = m->grace.taken_incarnation;
 	if (*old && strcmp(old, now) != 0) {
-		snprintf(k->grace.earlier_incarnation, sizeof(k->grace.earlier_incarnation), "%s", old);
-		grace_forget(k, old, now);
+		snprintf(m->grace.earlier_incarnation, sizeof(m->grace.earlier_incarnation), "%s", old);
+		grace_forget(m, old, now);
 	}
-	k->grace.taken_incarnation[0] = '\0';
-	table_set_incarnation(k->table, now);
+	m->grace.taken_incarnation[0] = '\0';
+	table_set_incarnation(m->keeper->table, member_number(m), now);
 }

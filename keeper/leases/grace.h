@@ -15,9 +15,9 @@
 
 #include "store/store.h"
 
-struct keeper;
+struct member;
 
-/* Part of struct keeper. */
+/* Part of struct member. */
 struct grace {
 	char taken_incarnation[STORE_INC_BYTES];   /* the incarnation of the leases that were taken up; "" after that */
 	char earlier_incarnation[STORE_INC_BYTES]; /* the one that this keeper knew before the present one; "": none */
@@ -28,13 +28,13 @@ struct grace {
 
 /* The store has a new incarnation: puts back the leases whose time has not run out. To be called after
  * deadline_notice(). */
-void grace_begin(struct keeper *k, const char *old, const char *now);
+void grace_begin(struct member *m, const char *old, const char *now);
 /* A connection stands: continues to end the grace, if the store is in grace. */
-void grace_store_is_up(struct keeper *k);
+void grace_store_is_up(struct member *m);
 /* For how much longer the store grants nothing, as this host counts. */
-int64_t grace_left_ms(const struct keeper *k);
+int64_t grace_left_ms(const struct member *m);
 /* How long until every other host that can reach the store has sent a beat since this host saw the incarnation
  * begin. */
-int64_t grace_beat_left_ms(const struct keeper *k);
+int64_t grace_beat_left_ms(const struct member *m);
 
 #endif

@@ -29,78 +29,81 @@
 
 /* --- what the store says --- */
 
-static void store_tried(struct keeper *k)
+static void store_tried(struct member *m)
 {
-	if (k->host_in_store.tried)
+	if (m->tried)
 		return;
-	k->host_in_store.tried = true;
-	queue_tell_store(k, QUEUE_STORE_TRIED);
+	m->tried = true;
+	queue_tell_store(m, QUEUE_STORE_TRIED);
 }
 
-static int64_t store_away_ms(const struct keeper *k)
+static int64_t store_away_ms(const struct member *m)
 {
-	return (clock_now_ns() - k->host_in_store.away_ns) / NS_PER_MS;
+	return (clock_now_ns() - m->away_ns) / NS_PER_MS;
+}
+
+static void member_tick(struct member *m)
+{
+	if (!m->away_ns || m->said_away || store_away_ms(m) < HOST_AWAY_MS)
+		return;
+	m->said_away = true;
+	event_raise(m->keeper,
+		    &(struct event){
+			    .kind = EVENT_STORE_AWAY, .reason = store_last_error(m->store), .for_ms = store_away_ms(m)},
+		    "store %s %s: %s; locks cannot be taken, and leases run out if this lasts; see `dflock doctor`",
+		    store_server(m->store), store_trouble(m->store), store_last_error(m->store));
 }
 
 void host_tick(struct keeper *k)
 {
-	struct host_in_store *h = &k->host_in_store;
-
-	if (!h->away_ns || h->said_away || store_away_ms(k) < HOST_AWAY_MS)
-		return;
-	h->said_away = true;
-	event_raise(k,
-		    &(struct event){
-			    .kind = EVENT_STORE_AWAY, .reason = store_last_error(k->store), .for_ms = store_away_ms(k)},
-		    "store %s %s: %s; locks cannot be taken, and leases run out if this lasts; see `dflock doctor`",
-		    store_server(k->store), store_trouble(k->store), store_last_error(k->store));
+	for (unsigned i = 0; i < k->member_count; i++)
+		member_tick(&k->members[i]);
 }
 
-static void store_is_back(struct keeper *k)
+static void store_is_back(struct member *m)
 {
-	struct host_in_store *h = &k->host_in_store;
-	int64_t ms = store_away_ms(k);
+	int64_t ms = store_away_ms(m);
 
-	if (h->said_away)
-		event_raise(k, &(struct event){.kind = EVENT_STORE_BACK, .for_ms = ms},
-			    "store %s is reachable again, after %lld ms", store_server(k->store), (long long)ms);
-	h->away_ns = 0;
-	h->said_away = false;
+	if (m->said_away)
+		event_raise(m->keeper, &(struct event){.kind = EVENT_STORE_BACK, .for_ms = ms},
+			    "store %s is reachable again, after %lld ms", store_server(m->store), (long long)ms);
+	m->away_ns = 0;
+	m->said_away = false;
 }
 
 static void on_up(void *arg)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
-	store_tried(k);
-	log_event(LINE_STORE_CONNECTED, "store %s is reachable (version %s)%s", store_server(k->store),
-		  store_version(k->store), store_in_grace(k->store) ? ", in grace" : "");
-	store_is_back(k);
-	grace_store_is_up(k);
-	if (k->leases) {
-		deadline_beat(k);
-		deadline_beats(k);
+	store_tried(m);
+	log_event(LINE_STORE_CONNECTED, "store %s is reachable (version %s)%s", store_server(m->store),
+		  store_version(m->store), store_in_grace(m->store) ? ", in grace" : "");
+	store_is_back(m);
+	grace_store_is_up(m);
+	if (member_has_leases(m)) {
+		deadline_beat(m);
+		deadline_beats(m);
 	}
-	queue_raise_all(k, LEASE_CUE_UP);
-	waiters_serve_all(k);
-	queue_settle(k);
-	posting_send(k); /* behind all that leases wait for */
-	if (*k->table->head->twin)
-		store_tell(k->store, k->table->head->twin, &(struct store_message){.kind = STORE_MSG_TWICE});
+	queue_raise_all(m, LEASE_CUE_UP);
+	waiters_serve_all(m->keeper);
+	queue_settle(m->keeper);
+	posting_send(m); /* behind all that leases wait for */
+	if (*m->keeper->table->head->twin)
+		store_tell(m->store, m->keeper->table->head->twin, &(struct store_message){.kind = STORE_MSG_TWICE});
 }
 
 static void on_down(void *arg, const char *why)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
-	store_tried(k);
+	store_tried(m);
 	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why}, "store %s %s: %s",
-		  store_server(k->store), store_trouble(k->store), why);
-	if (!k->host_in_store.away_ns)
-		k->host_in_store.away_ns = clock_now_ns();
-	queue_tell_store(k, QUEUE_STORE_DOWN);
-	waiters_serve_all(k);
-	queue_settle(k);
+		  store_server(m->store), store_trouble(m->store), why);
+	if (!m->away_ns)
+		m->away_ns = clock_now_ns();
+	queue_tell_store(m, QUEUE_STORE_DOWN);
+	waiters_serve_all(m->keeper);
+	queue_settle(m->keeper);
 }
 
 /*
@@ -110,14 +113,14 @@ static void on_down(void *arg, const char *why)
  */
 static void on_twice(void *arg)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
-	log_about(LINE_HOST_TWICE, &(struct log_about){.subject = k->host},
+	log_about(LINE_HOST_TWICE, &(struct log_about){.subject = m->keeper->host},
 		  "another keeper uses the id of this host, %s: this machine or its runtime directory was copied. What "
 		  "this host held is lost, and it goes on as another host",
-		  k->host);
-	table_disown(k->table);
-	table_notify(k->table);
+		  m->keeper->host);
+	table_disown(m->keeper->table);
+	table_notify(m->keeper->table);
 	log_flush();
 	_exit(KEEPER_EXIT_TWICE);
 }
@@ -129,70 +132,71 @@ static void heard_of_twin(struct keeper *k, const char *host)
 		  "the host %s had the id of this host, %s: this machine or its runtime directory was copied. It gave "
 		  "the id up; were it a copy of a running machine, both may have used locks for a third of ttl_ms",
 		  host, k->host);
-	snprintf(k->host_in_store.twin, sizeof(k->host_in_store.twin), "%s", host);
+	snprintf(k->twin, sizeof(k->twin), "%s", host);
 }
 
 static void on_incarnation(void *arg, const char *old, const char *now)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
-	deadline_notice(k);
-	grace_begin(k, old, now);
-	queue_settle(k);
-	posting_send(k);
+	deadline_notice(m->keeper);
+	grace_begin(m, old, now);
+	queue_settle(m->keeper);
+	posting_send(m);
 }
 
-static void on_granted(struct keeper *k, struct lease *lease, const struct store_message *m)
+static void on_granted(struct member *m, struct lease *lease, const struct store_message *message)
 {
 	if (!lease)
-		lost_give_back(k, m->name, m->token, false);
-	else if (lease->state == LEASE_ASKING && (m->provisional || lease->asking.lapsed))
+		lost_give_back(m, message->name, message->token, false);
+	else if (lease->state == LEASE_ASKING && (message->provisional || lease->asking.lapsed))
 		/* Lapsed: the grant may be from before the silence, and another host may have got the lease since. */
 		lease_acquire(lease, NULL, 0);
 	else if (lease->state == LEASE_ASKING)
-		lease_granted(lease, m->fence);
+		lease_granted(lease, message->fence);
 }
 
-static void take_message(struct keeper *k, const struct store_message *m)
+static void take_message(struct member *m, const struct store_message *message)
 {
-	struct lease *lease = lease_find(k, m->token);
+	const struct queue_news *news = m->keeper->queue.news;
+	struct lease *lease = lease_find(m->keeper, message->token);
 
-	if (lease && strcmp(lease->lock->file->name, m->name) != 0)
+	if (lease && (lease_member(lease) != m || strcmp(lease->lock->file->name, message->name) != 0))
 		lease = NULL;
-	switch (m->kind) {
+	switch (message->kind) {
 	case STORE_MSG_RECALL:
 		if (!lease || lease->state == LEASE_ENDED)
-			lost_give_back(k, m->name, m->token, false);
+			lost_give_back(m, message->name, message->token, false);
 		else
-			lease_recall(lease, m);
+			lease_recall(lease, message);
 		return;
 	case STORE_MSG_GRANTED:
-		on_granted(k, lease, m);
+		on_granted(m, lease, message);
 		return;
 	case STORE_MSG_AGAIN:
 		if (lease && lease->state == LEASE_ASKING)
 			lease_acquire(lease, NULL, 0);
 		return;
 	case STORE_MSG_BREAK:
-		breaking_asked(k, m);
+		breaking_asked(m, message);
 		return;
 	case STORE_MSG_TWICE:
-		heard_of_twin(k, m->holder);
+		heard_of_twin(m->keeper, message->holder);
 		return;
 	case STORE_MSG_BROKEN:
-		k->queue.news->broken(k, m);
+		news->broken(m->keeper, message);
 		return;
 	case STORE_MSG_WHO:
 	case STORE_MSG_HOLDER:
 	case STORE_MSG_HOLDERS:
-		k->queue.news->who(k, m);
+		news->who(m, message);
 		return;
 	case STORE_MSG_CHASE:
-		k->queue.news->chase(k, m);
+		news->chase(m->keeper, message);
 		return;
 	case STORE_MSG_IN_USE:
 		if (lease && lease->state == LEASE_ASKING)
-			answers_add(lease, m->holder, &m->range);
+			answers_add(lease, message->holder, &message->range);
 		return;
 	case STORE_MSG_KINDS:
 		return;
@@ -201,24 +205,24 @@ static void take_message(struct keeper *k, const struct store_message *m)
 
 static void on_key(void *arg, const char *key)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
-	if (k->leaving)
+	if (m->keeper->leaving)
 		return;
-	deadline_notice(k);
-	lease_ask_for_key(k, key);
-	queue_settle(k);
+	deadline_notice(m->keeper);
+	lease_ask_for_key(m, key);
+	queue_settle(m->keeper);
 }
 
-static void on_message(void *arg, const struct store_message *m)
+static void on_message(void *arg, const struct store_message *message)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
-	if (k->leaving)
+	if (m->keeper->leaving)
 		return; /* leases in the table belong to the next keeper */
-	deadline_notice(k);
-	take_message(k, m);
-	queue_settle(k);
+	deadline_notice(m->keeper);
+	take_message(m, message);
+	queue_settle(m->keeper);
 }
 
 /* --- what hosts left that are gone for long --- */
@@ -233,32 +237,32 @@ static void on_swept(void *arg, const struct store_reply *reply)
 
 static void on_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 	struct store_blocker silent[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
 
 	if (status != STORE_OK)
 		return;
 	for (size_t i = 0; i < count; i++)
-		if (strcmp(hosts[i].host, k->host) != 0)
-			watch_see(k->host_in_store.sweeping, &hosts[i], now);
-	watch_forget(k->host_in_store.sweeping, now); /* those that are gone from the store */
-	count = watch_dead(k->host_in_store.sweeping, now, silent, STORE_MAX_BLOCKERS);
+		if (strcmp(hosts[i].host, m->keeper->host) != 0)
+			watch_see(m->sweeping, &hosts[i], now);
+	watch_forget(m->sweeping, now); /* those that are gone from the store */
+	count = watch_dead(m->sweeping, now, silent, STORE_MAX_BLOCKERS);
 	for (size_t i = 0; i < count; i++) {
 		log_about(LINE_HOST_SWEPT, &(struct log_about){.subject = silent[i].host},
 			  "host %s has been silent for sweep_ms: what it left in the store is removed", silent[i].host);
-		store_sweep(k->store, &silent[i], on_swept, k);
+		store_sweep(m->store, &silent[i], on_swept, m);
 	}
-	watch_forget(k->watch, now - 10 * deadline_ttl_ns(k));
+	watch_forget(m->watch, now - 10 * deadline_ttl_ns(m->keeper));
 }
 
 static void on_sweep_timer(uv_timer_t *timer)
 {
-	struct keeper *k = timer->data;
+	struct member *m = timer->data;
 
-	if (store_is_up(k->store))
-		store_hosts(k->store, on_hosts, k);
-	posting_send(k);
+	if (store_is_up(m->store))
+		store_hosts(m->store, on_hosts, m);
+	posting_send(m);
 }
 
 /* --- start and end --- */
@@ -266,12 +270,12 @@ static void on_sweep_timer(uv_timer_t *timer)
 /* A message of the store that means nothing: any client that may publish can send such messages. */
 static void on_note(void *arg, const char *line)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 
-	log_event(LINE_STORE_NONSENSE, "store %s: %s", store_server(k->store), line);
+	log_event(LINE_STORE_NONSENSE, "store %s: %s", store_server(m->store), line);
 }
 
-int host_start(struct keeper *k)
+static int member_start(struct member *m)
 {
 	static const struct store_callbacks callbacks = {.on_up = on_up,
 							 .on_down = on_down,
@@ -280,40 +284,92 @@ int host_start(struct keeper *k)
 							 .on_message = on_message,
 							 .on_key = on_key,
 							 .on_note = on_note};
+	struct keeper *k = m->keeper;
 	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
+	uv_timer_t *timers[] = {&m->grace.timer, &m->sweep};
 
-	k->watch = watch_new(deadline_ttl_ns(k));
-	k->host_in_store.sweeping = watch_new(k->config->lease.sweep_ms * NS_PER_MS);
-	k->store = store_new(k->loop, &k->config->stores[0], k->config->lease.ttl_ms, k->host, &callbacks, k);
-	if (!k->watch || !k->host_in_store.sweeping || !k->store)
+	m->watch = watch_new(deadline_ttl_ns(k));
+	m->sweeping = watch_new(k->config->lease.sweep_ms * NS_PER_MS);
+	m->store = store_new(k->loop, m->config, k->config->lease.ttl_ms, k->host, &callbacks, m);
+	if (!m->watch || !m->sweeping || !m->store)
 		return -ENOMEM;
-	store_keep_seat(k->store, k->table->head->seat);
-	store_keep_seen(k->store, k->table->head->seen);
-	snprintf(k->host_in_store.twin, sizeof(k->host_in_store.twin), "%s", k->table->head->twin);
-	uv_timer_t *timers[] = {&k->grace.timer, &k->host_in_store.sweep};
+	store_keep_seat(m->store, *TABLE_OF(k->table, member_number(m), seat));
+	store_keep_seen(m->store, *TABLE_OF(k->table, member_number(m), seen));
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
 		uv_timer_init(k->loop, timers[i]);
-		timers[i]->data = k;
+		timers[i]->data = m;
 	}
-	posting_start(k);
+	posting_start(m);
+	uv_timer_start(&m->sweep, on_sweep_timer, often, often);
+	deadline_start(m);
+	return 0;
+}
+
+int host_prepare(struct keeper *k, char *why, size_t why_size)
+{
+	for (size_t i = 0; i < k->config->store_count; i++) {
+		struct member *m = &k->members[k->member_count++];
+
+		m->keeper = k;
+		m->config = &k->config->stores[i];
+		if (!store_engine(m->config, why, why_size))
+			return -EINVAL;
+	}
+	return 0;
+}
+
+void host_takeup(struct keeper *k)
+{
+	for (unsigned i = 0; i < k->member_count; i++) {
+		struct member *m = &k->members[i];
+
+		m->deadline.at_ns = *TABLE_OF(k->table, i, deadline_ns);
+		snprintf(m->grace.taken_incarnation, sizeof(m->grace.taken_incarnation), "%s",
+			 table_incarnation(k->table, i));
+	}
+}
+
+void host_took_up(struct keeper *k)
+{
+	for (unsigned i = 0; i < k->member_count; i++) {
+		struct member *m = &k->members[i];
+
+		if (m->deadline.at_ns)
+			deadline_set(m, m->deadline.at_ns);
+		if (!member_has_leases(m))
+			m->grace.taken_incarnation[0] = '\0';
+	}
+}
+
+int host_start(struct keeper *k)
+{
+	int ret = 0;
+
+	snprintf(k->twin, sizeof(k->twin), "%s", k->table->head->twin);
 	lost_start(k);
 	breaking_open(k);
 	survey_start(k);
-	uv_timer_start(&k->host_in_store.sweep, on_sweep_timer, often, often);
-	deadline_start(k);
+	for (unsigned i = 0; ret == 0 && i < k->member_count; i++)
+		ret = member_start(&k->members[i]);
 	queue_settle(k);
-	return 0;
+	return ret;
+}
+
+static void member_stop(struct member *m)
+{
+	deadline_stop(m);
+	uv_close((uv_handle_t *)&m->grace.timer, NULL);
+	uv_close((uv_handle_t *)&m->sweep, NULL);
+	store_free(m->store);
+	watch_free(m->watch);
+	watch_free(m->sweeping);
 }
 
 void host_stop(struct keeper *k)
 {
-	survey_stop(k); /* while there is a store: answers go to other hosts */
-	deadline_stop(k);
-	uv_close((uv_handle_t *)&k->grace.timer, NULL);
-	uv_close((uv_handle_t *)&k->host_in_store.sweep, NULL);
-	store_free(k->store);
-	watch_free(k->watch);
-	watch_free(k->host_in_store.sweeping);
+	survey_stop(k); /* while there are stores: answers go to other hosts */
+	for (unsigned i = 0; i < k->member_count; i++)
+		member_stop(&k->members[i]);
 	lost_stop(k);
 	breaking_close(k);
 }

@@ -19,16 +19,12 @@
 #include "keeper/kernel/identity.h"
 #include "keeper/leases/act.h"
 #include "keeper/leases/breaking.h"
-#include "keeper/leases/confirm.h"
-#include "keeper/leases/deadline.h"
-#include "keeper/leases/grace.h"
 #include "keeper/leases/ages.h"
 #include "keeper/leases/host.h"
 #include "keeper/leases/recall.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/lost.h"
 #include "keeper/leases/past.h"
-#include "keeper/leases/posting.h"
 #include "keeper/leases/queue.h"
 #include "keeper/leases/reopen.h"
 #include "keeper/leases/room.h"
@@ -97,9 +93,9 @@ struct keeper {
 	bool foreground; /* does not end when no program needs it */
 	time_t started;
 	struct page *page;
-	unsigned shown; /* pagefile.c: how many leases the page shows */
-	struct store *store;
-	struct watch *watch; /* hosts that were silent for a ttl: dead */
+	struct member members[CONFIG_MAX_MEMBERS]; /* one for each store; constant is how many */
+	unsigned member_count;
+	char twin[STORE_HOST_BYTES]; /* the host that had this one's id, or whose id this one had; "": none is known */
 	struct probes *probes;
 	struct workers *workers;
 	struct fronts *fronts; /* NULL: the keeper serves only its own user */
@@ -109,7 +105,6 @@ struct keeper {
 
 	struct file *files, *files_by_id;
 	struct lease *leases;
-	struct lease_states lease_states;
 	struct given_back given_back[GIVEN_BACK]; /* recall.c */
 	struct act_counts act;
 	struct file *unused; /* files that may be unused */
@@ -117,11 +112,6 @@ struct keeper {
 
 	struct token_bytes token_bytes;
 	struct queue queue;
-	struct deadline deadline;
-	struct host_in_store host_in_store;
-	struct grace grace;
-	struct posting posting;
-	struct confirms confirms;
 	struct lost lost;
 	struct breakings breakings;
 	struct surveys surveys;
@@ -135,7 +125,20 @@ struct keeper {
 	struct seenout seenout;
 	struct inquiries inquiries;
 	struct old_pins old_pins;
-	bool leaving; /* set by keeper_end(): nothing happens to leases and callers any more */
+	unsigned leaves; /* keeper_end(): stores that have still to say that this host left */
+	bool leaving;    /* set by keeper_end(): nothing happens to leases and callers any more */
 };
+
+/* The number of a store, in the table of leases and for the parent. */
+static inline unsigned member_number(const struct member *m)
+{
+	return (unsigned)(m - m->keeper->members);
+}
+
+/* The store that has the leases of the lock that it waits for, or is granted. */
+static inline struct member *waiter_member(const struct waiter *waiter)
+{
+	return waiter->lock->file->member;
+}
 
 #endif

@@ -12,13 +12,14 @@
 #include "keeper/leases/queue.h"
 #include "keeper/log.h"
 
-size_t keys_count(const struct keeper *k)
+size_t keys_count(const struct member *m)
 {
 	const struct lease *lease, *next;
 	size_t count = 0;
 
-	HASH_ITER (hh, k->leases, lease, next)
-		count += lease->key && lease->state != LEASE_ASKING && lease->state != LEASE_ENDED;
+	HASH_ITER (hh, m->keeper->leases, lease, next)
+		count += lease_member(lease) == m && lease->key && lease->state != LEASE_ASKING &&
+			 lease->state != LEASE_ENDED;
 	return count;
 }
 
@@ -90,14 +91,14 @@ static void keys_lost(struct lease *which, enum store_key_state what)
 		}
 }
 
-static void keys_take(struct keeper *k, const struct store_key_news *news)
+static void keys_take(struct member *m, const struct store_key_news *news)
 {
-	struct lease *lease = lease_find(k, news->token);
+	struct lease *lease = lease_find(m->keeper, news->token);
 
 	if (lease && (lease->state == LEASE_ENDED || strcmp(lease->lock->file->name, news->name) != 0))
 		lease = NULL;
 	if (!lease) {
-		lost_give_back(k, news->name, news->token, false); /* mutant: key-unknown */
+		lost_give_back(m, news->name, news->token, false); /* mutant: key-unknown */
 		return;
 	}
 	if (news->state == STORE_KEY_BACK)
@@ -110,10 +111,10 @@ static void keys_take(struct keeper *k, const struct store_key_news *news)
 		keys_lost(lease, news->state);
 }
 
-void keys_heard(struct keeper *k, const struct store_reply *reply)
+void keys_heard(struct member *m, const struct store_reply *reply)
 {
 	for (size_t i = 0; i < reply->key_count; i++)
-		keys_take(k, &reply->keys[i]);
+		keys_take(m, &reply->keys[i]);
 	if (reply->key_count)
-		queue_settle(k);
+		queue_settle(m->keeper);
 }

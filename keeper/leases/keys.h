@@ -20,13 +20,13 @@
 
 #include "store/store.h"
 
-struct keeper;
+struct member;
 struct lease;
 
 /* How many leases with a key the store has of this host, as far as is known. */
-size_t keys_count(const struct keeper *k);
+size_t keys_count(const struct member *m);
 /* The answer to a beat. */
-void keys_heard(struct keeper *k, const struct store_reply *reply);
+void keys_heard(struct member *m, const struct store_reply *reply);
 
 /* --- for people --- */
 

@@ -52,7 +52,7 @@ void file_inode_text(const struct file_key *key, char out[STORE_FILE_BYTES])
 	snprintf(out, STORE_FILE_BYTES, "%llx:%llu", (unsigned long long)key->dev, (unsigned long long)key->ino);
 }
 
-static struct file *file_new(struct keeper *k, const struct file_key *key, bool local, const char *path,
+static struct file *file_new(struct member *m, const struct file_key *key, bool local, const char *path,
 			     const char *name, int fd)
 {
 	struct file *file = calloc(1, sizeof(*file));
@@ -67,7 +67,8 @@ static struct file *file_new(struct keeper *k, const struct file_key *key, bool 
 		free(file);
 		return NULL;
 	}
-	file->keeper = k;
+	file->keeper = m->keeper;
+	file->member = m;
 	file->key = *key;
 	file->id = (struct identity){.dev = key->dev, .ino = key->ino};
 	file->fd = fd;
@@ -75,8 +76,8 @@ static struct file *file_new(struct keeper *k, const struct file_key *key, bool 
 	file_inode_text(key, file->inode);
 	for (int i = 0; i < WIRE_SPACES; i++)
 		file->locks[i] = (struct lock){.file = file, .space = i};
-	HASH_ADD(hh, k->files, key, sizeof(file->key), file);
-	HASH_ADD(by_id, k->files_by_id, id, sizeof(file->id), file);
+	HASH_ADD(hh, m->keeper->files, key, sizeof(file->key), file);
+	HASH_ADD(by_id, m->keeper->files_by_id, id, sizeof(file->id), file);
 	return file;
 }
 
@@ -98,15 +99,16 @@ struct file *file_find_by_id(struct keeper *k, uint64_t dev, uint64_t ino)
 	return file;
 }
 
-int file_get(struct keeper *k, const struct stat *st, bool local, const char *path, const char *name, int fd,
+int file_get(struct member *m, const struct stat *st, bool local, const char *path, const char *name, int fd,
 	     struct file **out)
 {
 	struct file_key key = {.dev = st->st_dev, .ino = st->st_ino};
+	struct keeper *k = m->keeper;
 	struct file *file = file_find(k, key.dev, key.ino);
 	char *copy;
 
 	if (!file) {
-		*out = file_new(k, &key, local, path, name, fd);
+		*out = file_new(m, &key, local, path, name, fd);
 		if (!*out)
 			file_close(k, key.dev, fd, local);
 		return *out ? 0 : -ENOMEM;
@@ -118,7 +120,7 @@ int file_get(struct keeper *k, const struct stat *st, bool local, const char *pa
 		file->fd = fd;
 		file_opened(file);
 	}
-	if (strcmp(file->name, name) != 0)
+	if (file->member != m || strcmp(file->name, name) != 0)
 		return -EEXIST;
 	if (strcmp(file->path, path) != 0 && (copy = strdup(path))) {
 		free(file->path);
@@ -258,7 +260,7 @@ struct lease *lease_take_up(struct lock *lock, const struct store_range *range, 
 	DL_APPEND(lock->leases, lease);
 	HASH_ADD_STR(k->leases, token, lease);
 	lease->uid = uid;
-	k->lease_states.count[range->space][LEASE_ASKING]++;
+	lock->file->member->states.count[range->space][LEASE_ASKING]++;
 	return lease;
 }
 
@@ -293,7 +295,7 @@ void lease_free(struct lease *lease)
 	free(lease->recalled.askers);
 	lease->recalled.askers = NULL;
 	lease->recalled.asker_count = 0;
-	lock->file->keeper->lease_states.count[lease->range.space][lease->state]--;
+	lock->file->member->states.count[lease->range.space][lease->state]--;
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);
 	if (!lock->leases) {
@@ -320,10 +322,10 @@ void lease_start_timer(struct lease *lease, int64_t ms)
 
 void lease_set_state(struct lease *lease, enum lease_state state)
 {
-	struct keeper *k = lease_keeper(lease);
+	struct lease_states *states = &lease_member(lease)->states;
 
-	k->lease_states.count[lease->range.space][lease->state]--;
-	k->lease_states.count[lease->range.space][state]++;
+	states->count[lease->range.space][lease->state]--;
+	states->count[lease->range.space][state]++;
 	lease->state = state;
 }
 

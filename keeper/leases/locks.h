@@ -25,6 +25,7 @@ struct age;
 struct keeper;
 struct leases_slot;
 struct lock;
+struct member;
 struct reopen;
 struct waiter;
 
@@ -45,7 +46,7 @@ enum recall_level { RECALL_NONE, RECALL_LINGER, RECALL_ASK, RECALL_RULE, RECALL_
 /* The question whether a lease stands: confirm.c. */
 enum confirm_state {
 	CONFIRM_NONE,
-	CONFIRM_WAITS, /* to be sent: keeper->confirms.waiting */
+	CONFIRM_WAITS, /* to be sent: member->confirms.waiting */
 	CONFIRM_SENT,
 	CONFIRM_STALE, /* sent, but what it asks about has changed: it is asked again, whatever the answer says */
 };
@@ -141,7 +142,7 @@ struct lease {
 	enum store_key_state key_lost; /* keys.c: why its key is not its own any more, and the lease ends; 0: it is */
 	struct lease_ending ending;    /* act.c */
 	enum confirm_state confirm;
-	struct lease *confirm_prev, *confirm_next; /* keeper->confirms.waiting */
+	struct lease *confirm_prev, *confirm_next; /* member->confirms.waiting */
 	enum unseen_state unseen;
 
 	uv_timer_t timer;                        /* asking: ask again. held: linger. releasing: try again */
@@ -152,7 +153,7 @@ struct lease {
 	struct lease *unused_prev, *unused_next; /* room.unused */
 };
 
-/* Part of struct keeper: how many leases are in each state. */
+/* Part of struct member: how many of its leases are in each state. */
 struct lease_states {
 	unsigned count[WIRE_SPACES][LEASE_STATES];
 };
@@ -187,6 +188,7 @@ struct lock {
 
 struct file {
 	struct keeper *keeper;
+	struct member *member; /* of the store that has its leases; stays, as the name */
 	struct file_key key;
 	struct identity id;           /* the kernel's number: what lock lines in /proc show */
 	char inode[STORE_FILE_BYTES]; /* "DEV:INO" */
@@ -214,11 +216,11 @@ struct file *file_find(struct keeper *k, uint64_t dev, uint64_t ino);
 /* A file with this number of the kernel's, or NULL. On btrfs other files may have the same number (procfs.h). */
 struct file *file_find_by_id(struct keeper *k, uint64_t dev, uint64_t ino);
 /*
- * The file of this inode under this lock name. Takes over fd (closes it if the file is known already); -1 is allowed.
- * local: as mounts_local() says. 0 and *out; -EEXIST: the inode is in use under another name (*out is that file);
+ * The file of this inode under this lock name, whose leases are in this store. Takes over fd (closes it if the file is known already); -1 is allowed.
+ * local: as mounts_local() says. 0 and *out; -EEXIST: the inode is in use under another name, or in another store (*out is that file);
  * -ENOMEM.
  */
-int file_get(struct keeper *k, const struct stat *st, bool local, const char *path, const char *name, int fd,
+int file_get(struct member *m, const struct stat *st, bool local, const char *path, const char *name, int fd,
 	     struct file **out);
 /* A front has a description of the file (fronts.h). If the file has a description already, drops the new one. */
 void file_is_away(struct file *file, struct away *away);
@@ -272,6 +274,11 @@ struct lease *lease_take_up(struct lock *lock, const struct store_range *range, 
 /* Frees it. Nothing may refer to it. */
 void lease_free(struct lease *lease);
 struct lease *lease_find(struct keeper *k, const char *token);
+
+static inline struct member *lease_member(const struct lease *lease)
+{
+	return lease->lock->file->member;
+}
 
 static inline struct keeper *lease_keeper(const struct lease *lease)
 {

@@ -74,12 +74,12 @@ static void lost_given_back(void *arg, const struct store_reply *reply)
 	(void)arg, (void)reply;
 }
 
-bool lost_give_back(struct keeper *k, const char *name, const char *token, bool unused)
+bool lost_give_back(struct member *m, const char *name, const char *token, bool unused)
 {
-	if (k->lost.losing)
+	if (m->keeper->lost.losing)
 		return false;
 	log_debug("%s %.8s: unknown, given back", name, token);
-	store_release(k->store, name, token, unused, lost_given_back, k); /* mutant: unknown-token */
+	store_release(m->store, name, token, unused, lost_given_back, m); /* mutant: unknown-token */
 	return true;
 }
 

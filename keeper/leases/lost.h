@@ -17,6 +17,7 @@
 struct keeper;
 struct lease;
 struct lock;
+struct member;
 
 /* A lease that was lost, for status; the newest LOST_MAX are kept. */
 #define LOST_MAX 32
@@ -59,6 +60,6 @@ bool lost_has_holders(const struct lock *lock);
  * holders of lost leases still have to end, and it may be the token of one of these, which could not be read from the table. If the
  * message is lost, too, the next recall or beat names the token again.
  */
-bool lost_give_back(struct keeper *k, const char *name, const char *token, bool unused);
+bool lost_give_back(struct member *m, const char *name, const char *token, bool unused);
 
 #endif

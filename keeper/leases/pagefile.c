@@ -172,6 +172,15 @@ static struct leases_slot *free_slot(struct page *page, const struct file_key *k
 	return NULL;
 }
 
+/* A program that has read a time of before must not believe it of this lease: the time counts from now on, but for the first lease of
+ * a store that is shown it did not count before. */
+static bool leasepage_may_begin(const struct member *m)
+{
+	/* mutant: page-begin */
+	return m->keeper->member_count == 1 || m->shown ||
+	       m->deadline.freeze_at_ns >= clock_now_ns() + LEASEPAGE_FRESH_MS * NS_PER_MS;
+}
+
 void leasepage_show(struct lease *lease)
 {
 	const struct file *file = lease->lock->file;
@@ -193,9 +202,10 @@ void leasepage_show(struct lease *lease)
 	if (config_rule(lease_keeper(lease)->config, file->path)->refuse_unstoppable || file->at_least_ms ||
 	    file->redis_key || file_is_limited(file)) /* mutant: page-limited */
 		return;
-	if (!lease->shown) {
+	if (!lease->shown && leasepage_may_begin(lease_member(lease))) {
 		lease->shown = free_slot(lease_keeper(lease)->page, &file->key);
-		lease_keeper(lease)->shown += lease->shown != NULL;
+		lease_member(lease)->shown += lease->shown != NULL;
+		leasepage_refresh(lease_keeper(lease)); /* before the lease is shown */
 	}
 	if (lease->shown)
 		write_slot(lease->shown, &entry);
@@ -207,7 +217,7 @@ void leasepage_close(struct lease *lease)
 
 	if (lease->shown) {
 		write_slot(lease->shown, &closed);
-		lease_keeper(lease)->shown--;
+		lease_member(lease)->shown--;
 	}
 	lease->shown = NULL;
 }
@@ -228,13 +238,40 @@ void leasepage_close_all(struct keeper *k)
 		leasepage_close(lease);
 }
 
-void leasepage_refresh(struct keeper *k, int64_t sure_until_ns)
+static void leasepage_close_member(struct member *m)
+{
+	struct lease *lease, *next;
+
+	HASH_ITER (hh, m->keeper->leases, lease, next)
+		if (lease_member(lease) == m)
+			leasepage_close(lease);
+}
+
+/*
+ * There is one time for all leases that are shown. Leases of a store that is away would keep the others from being used: they are closed
+ * when their time is over, and count no more.
+ */
+static int64_t leasepage_sure_until(struct keeper *k, int64_t now_ns)
+{
+	int64_t sure_ns = now_ns + LEASEPAGE_FRESH_MS * NS_PER_MS;
+
+	for (unsigned i = 0; i < k->member_count; i++) {
+		struct member *m = &k->members[i];
+		int64_t until_ns = m->deadline.expired ? 0 : m->deadline.freeze_at_ns;
+
+		if (until_ns <= now_ns && m->shown)
+			leasepage_close_member(m);
+		/* mutant: page-sure-until */
+		if ((m->shown || k->member_count == 1) && until_ns < sure_ns)
+			sure_ns = until_ns;
+	}
+	return sure_ns;
+}
+
+void leasepage_refresh(struct keeper *k)
 {
 	struct leases_clock clock = k->page->leases.clock;
-	int64_t fresh = clock_now_ns() + LEASEPAGE_FRESH_MS * NS_PER_MS;
 
-	clock.sure_until_ns = k->leaving              ? 0
-			      : sure_until_ns < fresh ? sure_until_ns
-						      : fresh; /* mutant: page-sure-until */
+	clock.sure_until_ns = k->leaving ? 0 : leasepage_sure_until(k, clock_now_ns());
 	write_clock(k->page, &clock);
 }

@@ -45,11 +45,11 @@ void leasepage_close_lock(struct lock *lock);
 void leasepage_close_all(struct keeper *k);
 
 /*
- * Writes until when leases are sure (deadline_sure_until()), but at most LEASEPAGE_FRESH_MS from now: if keeper and
+ * Writes until when all leases that are shown are sure (as deadline_sure_until() says), but at most LEASEPAGE_FRESH_MS from now: if keeper and
  * parent are gone, the next call has to ask, and so starts a keeper, which freezes the holders in time. Call it more
  * often than every LEASEPAGE_FRESH_MS, and when the deadline has moved, after the parent was told.
  */
 #define LEASEPAGE_FRESH_MS 1000
-void leasepage_refresh(struct keeper *k, int64_t sure_until_ns);
+void leasepage_refresh(struct keeper *k);
 
 #endif

@@ -268,10 +268,11 @@ static void on_suspects_entries(void *arg, enum store_status status, const struc
 	struct suspects_item *item = arg;
 	struct suspects_batch *batch = item->batch;
 	const struct keeper *k = batch->keeper;
+	const struct member *m = member_of_name(batch->keeper, item->suspect->name);
 
 	(void)aside;
 	/* A store that has lost its memory may not have been told of all leases again. */
-	if (status == STORE_OK && !store_in_grace(k->store)) {
+	if (status == STORE_OK && !store_in_grace(m->store)) {
 		const struct procfs_lock lock = suspects_lock(item->suspect);
 
 		/* mutant: past-store */
@@ -290,8 +291,8 @@ static void on_suspects_seen(uv_work_t *work, int status)
 		if (!batch->items[i].shown)
 			continue;
 		batch->asked++;
-		store_entries(batch->keeper->store, batch->items[i].suspect->name, NULL, on_suspects_entries,
-			      &batch->items[i]);
+		store_entries(member_of_name(batch->keeper, batch->items[i].suspect->name)->store,
+			      batch->items[i].suspect->name, NULL, on_suspects_entries, &batch->items[i]);
 	}
 	if (!batch->asked)
 		on_suspects_seen_again(work, 0);

@@ -24,36 +24,37 @@ static void posting_read_machine(char *out, size_t size)
 	out[n < 0 ? 0 : n] = '\0';
 }
 
-void posting_start(struct keeper *k)
+void posting_start(struct member *m)
 {
 	char machine[64], *all;
 
 	posting_read_machine(machine, sizeof(machine));
-	if (asprintf(&all, "%s\n%s\n%u\n%s", k->config->host, machine, (unsigned)geteuid(), k->runtime_dir) < 0)
+	if (asprintf(&all, "%s\n%s\n%u\n%s", m->keeper->config->host, machine, (unsigned)geteuid(),
+		     m->keeper->runtime_dir) < 0)
 		all = NULL;
-	ruleset_digest(all ? all : k->host, k->posting.place);
+	ruleset_digest(all ? all : m->keeper->host, m->posting.place);
 	free(all);
 }
 
 static void posting_on_sent(void *arg, const struct store_reply *reply)
 {
-	struct keeper *k = arg;
+	struct member *m = arg;
 	bool refused = reply->status == STORE_ERROR || reply->status == STORE_LIMIT;
 
-	if (refused && !k->posting.refused)
+	if (refused && !m->posting.refused)
 		log_event(LINE_RULES_NOT_SHARED, "other hosts cannot compare this host's rules with theirs: %s",
 			  reply->status == STORE_LIMIT ? "the store has room for those of 10,000 keepers"
 						       : reply->error);
 	if (reply->status != STORE_UNREACHABLE)
-		k->posting.refused = refused;
+		m->posting.refused = refused;
 }
 
 static void posting_on_rules(void *arg, const struct store_rules *rules, const char *error)
 {
-	struct keeper *k = arg;
-	struct posting_compared *c = &k->posting.compared;
+	struct member *m = arg;
+	struct posting_compared *c = &m->posting.compared;
 
-	k->posting.asking = false;
+	m->posting.asking = false;
 	if (!rules) {
 		log_debug("how many hosts go by other rules is not known: %s", error ? error : "");
 		return;
@@ -61,37 +62,38 @@ static void posting_on_rules(void *arg, const struct store_rules *rules, const c
 	*c = (struct posting_compared){.same = rules->same, .different = rules->left_out, .unknown = rules->unknown};
 	for (size_t i = 0; i < rules->count; i++)
 		c->different += rules->sets[i].places;
-	k->posting.compared_at = time(NULL);
+	m->posting.compared_at = time(NULL);
 }
 
-void posting_compare(struct keeper *k)
+void posting_compare(struct member *m)
 {
-	struct posting *p = &k->posting;
+	struct posting *p = &m->posting;
 	char digest[RULESET_DIGEST_BYTES], *text;
 	int64_t now = clock_now_ns();
 
-	if (p->asking || !store_is_up(k->store) ||
-	    (p->asked_ns && now - p->asked_ns < POSTING_COMPARE_MS * NS_PER_MS) || !(text = ruleset_text(k->config)))
+	if (p->asking || !store_is_up(m->store) ||
+	    (p->asked_ns && now - p->asked_ns < POSTING_COMPARE_MS * NS_PER_MS) ||
+	    !(text = ruleset_text(m->keeper->config)))
 		return;
 	ruleset_digest(text, digest);
 	free(text);
 	p->asking = true;
 	p->asked_ns = now;
-	store_read_rules(k->store, p->place, digest, posting_on_rules, k);
+	store_read_rules(m->store, p->place, digest, posting_on_rules, m);
 }
 
-void posting_send(struct keeper *k)
+void posting_send(struct member *m)
 {
 	char digest[RULESET_DIGEST_BYTES], *text;
 
-	if (!store_is_up(k->store) || !(text = ruleset_text(k->config)))
+	if (!store_is_up(m->store) || !(text = ruleset_text(m->keeper->config)))
 		return;
 	ruleset_digest(text, digest);
-	store_post_rules(k->store,
-			 &(struct store_posting){.place = k->posting.place,
+	store_post_rules(m->store,
+			 &(struct store_posting){.place = m->posting.place,
 						 .digest = digest,
 						 .text = strlen(text) < RULESET_BYTES ? text : "",
-						 .keep_ms = k->config->lease.sweep_ms},
-			 posting_on_sent, k);
+						 .keep_ms = m->keeper->config->lease.sweep_ms},
+			 posting_on_sent, m);
 	free(text);
 }

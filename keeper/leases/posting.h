@@ -12,11 +12,11 @@
 #include <stdint.h>
 #include <time.h>
 
-struct keeper;
+struct member;
 
 #define POSTING_PLACE_BYTES 17
 
-/* Part of struct keeper. */
+/* Part of struct member. */
 struct posting {
 	/* The same for all keepers that this user starts on this machine, one after the other; their host ids differ. So
 	 * what a keeper posts replaces what the keeper before it has posted. */
@@ -35,12 +35,12 @@ struct posting {
 #define POSTING_COMPARE_MS (15 * 60 * 1000)
 
 /* Once, when the host's name and the runtime directory are known. */
-void posting_start(struct keeper *k);
+void posting_start(struct member *m);
 /* Sends the rules in force. Called when the store is reached or has lost its memory, when the rules change, and so often
  * that the store does not forget them. Nothing happens while the store is down. */
-void posting_send(struct keeper *k);
+void posting_send(struct member *m);
 /* Somebody wants to know how many keepers go by other rules: asks the store, unless it is down or was asked lately. The answer
  * is there the next time: nobody waits for it. */
-void posting_compare(struct keeper *k);
+void posting_compare(struct member *m);
 
 #endif

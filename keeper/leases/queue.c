@@ -74,12 +74,13 @@ void queue_raise(struct lease *lease, enum lease_cue event)
 	queue_add(&queue_of(lease)->events, lease, event);
 }
 
-void queue_raise_all(struct keeper *k, enum lease_cue event)
+void queue_raise_all(struct member *m, enum lease_cue event)
 {
 	struct lease *lease, *next;
 
-	HASH_ITER (hh, k->leases, lease, next)
-		queue_raise(lease, event);
+	HASH_ITER (hh, m->keeper->leases, lease, next)
+		if (lease_member(lease) == m)
+			queue_raise(lease, event);
 }
 
 void queue_tell(struct waiter *waiter, unsigned news)
@@ -103,9 +104,10 @@ void queue_tell_in_use(struct lease *lease)
 	queue_add(&queue_of(lease)->in_use, lease, QUEUE_IN_USE);
 }
 
-void queue_tell_store(struct keeper *k, enum queue_store what)
+void queue_tell_store(struct member *m, enum queue_store what)
 {
-	k->queue.store |= what;
+	m->told |= what;
+	m->keeper->queue.store = true;
 }
 
 void queue_obey(struct lease *lease)
@@ -117,12 +119,16 @@ void queue_obey(struct lease *lease)
 
 static void tell_store(struct keeper *k)
 {
-	unsigned what = k->queue.store;
+	k->queue.store = false;
+	for (unsigned i = 0; i < k->member_count; i++) {
+		struct member *m = &k->members[i];
+		unsigned what = m->told;
 
-	k->queue.store = 0;
-	for (unsigned bit = 1; bit <= what; bit <<= 1)
-		if (what & bit)
-			k->queue.news->store(k, bit);
+		m->told = 0;
+		for (unsigned bit = 1; bit <= what; bit <<= 1)
+			if (what & bit)
+				k->queue.news->store(m, bit);
+	}
 }
 
 static void tell_waiter(struct queue *q)

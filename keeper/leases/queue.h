@@ -18,6 +18,7 @@
 
 struct keeper;
 struct lease;
+struct member;
 struct store_message;
 struct waiter;
 
@@ -52,14 +53,14 @@ struct queue_work {
 struct queue_news {
 	void (*told)(struct waiter *waiter, unsigned news, const char *why); /* waiters.h */
 	void (*in_use)(const struct lease *lease);                           /* by a program of this host */
-	void (*store)(struct keeper *k, enum queue_store what);
+	void (*store)(struct member *m, enum queue_store what);
 	void (*leases_freed)(struct keeper *k);
 	/* A chase has come (store message). Called at once; answers nobody. */
 	void (*chase)(struct keeper *k, const struct store_message *message);
 	/* What became of a lease that was to be taken away (breaking.h): a store message; of this host's own: holder is "". */
 	void (*broken)(struct keeper *k, const struct store_message *message);
 	/* Another host asks which processes here hold a lock, or answers such a question of this host. Called at once. */
-	void (*who)(struct keeper *k, const struct store_message *message);
+	void (*who)(struct member *m, const struct store_message *message);
 };
 
 enum queue_state {
@@ -76,15 +77,15 @@ struct queue {
 	struct waiter *told;         /* waiters with news */
 	struct queue_event *in_use;  /* leases that were found in use */
 	struct queue_event *obeying; /* leases that obey() must look at */
-	unsigned store;              /* of enum queue_store */
+	bool store;                  /* a member has something to tell */
 	enum queue_state state;
 };
 
 /* Something happened to the lease: queue_settle() runs its step, after those of events that were raised earlier. An
  * event that waits already is not raised again. */
 void queue_raise(struct lease *lease, enum lease_cue event);
-/* The same for every lease of the keeper. */
-void queue_raise_all(struct keeper *k, enum lease_cue event);
+/* The same for every lease in this store. */
+void queue_raise_all(struct member *m, enum lease_cue event);
 
 /* News for one caller: adds these bits (waiters.h) to those that it was not told so far. */
 void queue_tell(struct waiter *waiter, unsigned news);
@@ -92,7 +93,7 @@ void queue_tell(struct waiter *waiter, unsigned news);
 void queue_untell(struct waiter *waiter);
 /* A program of this host uses the lease. */
 void queue_tell_in_use(struct lease *lease);
-void queue_tell_store(struct keeper *k, enum queue_store what);
+void queue_tell_store(struct member *m, enum queue_store what);
 
 /* obey() will look at the lease, after all callers with news have been told. */
 void queue_obey(struct lease *lease);

@@ -55,7 +55,7 @@ static void tell_asker(const struct lease *lease, const struct asker *asker, con
 
 	snprintf(m.name, sizeof(m.name), "%s", lease->lock->file->name);
 	memcpy(m.token, asker->token, sizeof(m.token));
-	store_tell(lease_keeper(lease)->store, asker->host, &m);
+	store_tell(lease_member(lease)->store, asker->host, &m);
 }
 
 static void recalled(struct lease *lease, const struct store_range *range, const struct asker *asker);
@@ -402,7 +402,7 @@ void lease_recall(struct lease *lease, const struct store_message *m)
 	memcpy(asker.host, m->asker, sizeof(asker.host));
 	memcpy(asker.token, m->asker_token, sizeof(asker.token));
 	if (m->ask)
-		deadline_asked(lease_keeper(lease));
+		deadline_asked(lease_member(lease));
 	/* Where nothing is in the way, recalled() follows. */
 	if (m->ask && lease_is_ours(lease->state) && inquiry_needed(lease) && inquiry_start(lease, &asker))
 		return;

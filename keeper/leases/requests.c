@@ -44,7 +44,7 @@ static void keep_blockers(struct lease *lease, const struct store_reply *reply)
 static int64_t reask_after_ms(const struct lease *lease)
 {
 	struct keeper *k = lease_keeper(lease);
-	const struct lease_states *states = &k->lease_states;
+	const struct lease_states *states = &lease_member(lease)->states;
 	const int64_t ttl_ms = k->config->lease.ttl_ms;
 	int64_t each_ms = (int64_t)REASK_EACH_MS *
 			  (states->count[WIRE_FLOCK][LEASE_ASKING] + states->count[WIRE_RECORD][LEASE_ASKING]);
@@ -68,7 +68,8 @@ static void plan_reask(struct lease *lease, int64_t over_ms)
 	int64_t at = now + (over_ms > 0 && over_ms < reask_ms ? over_ms : reask_ms) * NS_PER_MS;
 
 	for (size_t i = 0; i < lease->asking.blocker_count; i++) {
-		int64_t dead = watch_dead_at(k->watch, lease->asking.blockers[i].host, lease->asking.blockers[i].beat);
+		int64_t dead = watch_dead_at(lease_member(lease)->watch, lease->asking.blockers[i].host,
+					     lease->asking.blockers[i].beat);
 
 		if (dead < at)
 			at = dead;
@@ -90,18 +91,18 @@ void lease_granted(struct lease *lease, uint64_t fence)
 
 bool lease_take(struct lease *lease)
 {
-	struct keeper *k = lease_keeper(lease);
+	struct member *m = lease_member(lease);
 	const struct holders_file file = file_searched(lease->lock->file);
 
 	/* The deadline may have passed since the last look. */
-	deadline_sure_until(k);
+	deadline_sure_until(m);
 	/* mutant: granted-late */
-	if (k->deadline.expired) { /* granted while this host was silent: another host may have got it since */
+	if (m->deadline.expired) { /* granted while this host was silent: another host may have got it since */
 		lease_acquire(lease, NULL, 0);
 		return false;
 	}
 	lease->fence = lease->asking.fence;
-	table_grant(k->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
+	table_grant(m->keeper->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
 	if (lease->rest_ms || lease->key)
 		lease_recall_by_rule(lease);
 	return true;
@@ -117,6 +118,7 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
 					  .file = file_searched(file),
 					  .range = *range,
 					  .uid = uid,
+					  .member = member_number(file->member),
 					  .on_lost = config_rule_for(file->keeper->config, file->path).on_lost};
 	int ret;
 
@@ -139,13 +141,13 @@ static bool all_silent(const struct lease *lease, const struct store_reply *repl
 }
 
 /* Notes what an answer showed of other hosts. */
-static void see_hosts(struct keeper *k, const struct store_reply *reply)
+static void see_hosts(struct member *m, const struct store_reply *reply)
 {
 	int64_t now = clock_now_ns();
 
 	for (size_t i = 0; i < reply->blocker_count; i++)
-		if (strcmp(reply->blockers[i].host, k->host) != 0)
-			watch_see(k->watch, &reply->blockers[i], now);
+		if (strcmp(reply->blockers[i].host, m->keeper->host) != 0)
+			watch_see(m->watch, &reply->blockers[i], now);
 }
 
 /* The store refuses a part of a lease that is to be split. */
@@ -263,7 +265,7 @@ static void on_taken(struct lease *lease, const struct store_reply *reply, int64
 	lease->asking.taken_until_ns = until_ns;
 	memcpy(lease->asking.client, reply->client, sizeof(lease->asking.client));
 	if (reply->arrival && *reply->client) /* mutant: key-watch */
-		store_watch_key(lease_keeper(lease)->store, lease->key);
+		store_watch_key(lease_member(lease)->store, lease->key);
 	on_not_now(lease, reply, sent_ns);
 }
 
@@ -306,7 +308,7 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 			return refuse_part(lease);
 		return waiters_refuse(lease, REFUSAL_STORE, reply->error ? reply->error : "the store refused");
 	case STORE_UNREACHABLE: /* LEASE_CUE_UP comes later */
-		deadline_trouble(k, why, sizeof(why));
+		deadline_trouble(lease_member(lease), why, sizeof(why));
 		return waiters_refuse_nonblocking(lease, REFUSAL_STORE, why);
 	case STORE_INCARNATION: /* LEASE_CUE_FORGOTTEN comes at once */
 		return;
@@ -316,25 +318,25 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 static void on_acquire(void *arg, const struct store_reply *reply)
 {
 	struct awaited *request = arg;
-	struct keeper *k = lease_keeper(request->lease);
+	struct member *m = lease_member(request->lease);
 	bool beat = request->beat;
 	struct lease *lease;
 	int64_t sent_ns;
 
-	deadline_notice(k);
+	deadline_notice(m->keeper);
 	lease = awaited_end(request, &sent_ns);
-	see_hosts(k, reply);
+	see_hosts(m, reply);
 	if (beat && (reply->status == STORE_OK || reply->status == STORE_WAIT || reply->status == STORE_REST ||
 		     reply->status == STORE_TAKEN || reply->status == STORE_BUSY))
-		deadline_renewed(k, sent_ns);
+		deadline_renewed(m, sent_ns);
 	if (reply->status == STORE_GIVEN_UP)
-		deadline_given_up(k, reply->arrival);
+		deadline_given_up(m, reply->arrival);
 	if (lease->state == LEASE_ASKING) { /* else it is too late */
 		/* The answer was too late to renew anything, or there was none. */
-		lease->asking.lapsed = lease->asking.lapsed || k->deadline.expired;
+		lease->asking.lapsed = lease->asking.lapsed || m->deadline.expired;
 		take_acquire(lease, reply, sent_ns);
 	}
-	queue_settle(k);
+	queue_settle(m->keeper);
 }
 
 /*
@@ -344,7 +346,7 @@ static void on_acquire(void *arg, const struct store_reply *reply)
 static size_t find_dead(const struct lease *lease, const struct store_blocker *silent, size_t silent_count, int64_t now,
 			struct store_blocker dead[STORE_MAX_BLOCKERS])
 {
-	const struct watch *watch = lease_keeper(lease)->watch;
+	const struct watch *watch = lease_member(lease)->watch;
 	size_t count = 0;
 
 	while (count < silent_count && count < STORE_MAX_BLOCKERS) {
@@ -359,7 +361,7 @@ static size_t find_dead(const struct lease *lease, const struct store_blocker *s
 
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)
 {
-	struct keeper *k = lease_keeper(lease);
+	struct member *m = lease_member(lease);
 	struct awaited *request;
 	struct store_blocker dead[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
@@ -370,7 +372,7 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	bool passes = !lease->rest_ms && !lease->key &&
 		      (lease->range.mode == WIRE_SHARED || lease->range.space == WIRE_RECORD);
 	char job[JOB_TEXT_BYTES];
-	bool unfair = now - lease->since_ns >= k->config->lease.fair_ms * NS_PER_MS;
+	bool unfair = now - lease->since_ns >= m->keeper->config->lease.fair_ms * NS_PER_MS;
 	struct store_acquire a = {
 		.name = lease->lock->file->name,
 		.file = lease->lock->file->inode,
@@ -390,23 +392,23 @@ void lease_acquire(struct lease *lease, const struct store_blocker *silent, size
 	job_format(job, &lease->job);
 	a.dead_count = find_dead(lease, silent, silent_count, now, dead);
 	request = awaited_new(lease);
-	request->beat = a.beat = !deadline_beats(k);
-	store_acquire(k->store, &a, on_acquire, request);
+	request->beat = a.beat = !deadline_beats(m);
+	store_acquire(m->store, &a, on_acquire, request);
 }
 
-void lease_ask_for_key(struct keeper *k, const char *key)
+void lease_ask_for_key(struct member *m, const char *key)
 {
 	struct lease *lease, *next;
 	bool asked = false;
 
-	HASH_ITER (hh, k->leases, lease, next)
-		if (lease->state == LEASE_ASKING && lease->asking.taken && lease->asking.queued &&
-		    strcmp(lease->key, key) == 0) {
+	HASH_ITER (hh, m->keeper->leases, lease, next)
+		if (lease_member(lease) == m && lease->state == LEASE_ASKING && lease->asking.taken &&
+		    lease->asking.queued && strcmp(lease->key, key) == 0) {
 			lease_acquire(lease, NULL, 0);
 			asked = true;
 		}
 	if (!asked)
-		store_unwatch_key(k->store, key);
+		store_unwatch_key(m->store, key);
 }
 
 static void on_release(void *arg, const struct store_reply *reply)
@@ -446,17 +448,17 @@ static void on_shrink(void *arg, const struct store_reply *reply)
 
 void lease_send_release(struct lease *lease)
 {
-	store_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, !lease->spent, on_release,
+	store_release(lease_member(lease)->store, lease->lock->file->name, lease->token, !lease->spent, on_release,
 		      awaited_new(lease));
 }
 
 struct store_shot *lease_prepare_release(struct lease *lease, struct awaited *awaited)
 {
-	return store_prepare_release(lease_keeper(lease)->store, lease->lock->file->name, lease->token, !lease->spent,
+	return store_prepare_release(lease_member(lease)->store, lease->lock->file->name, lease->token, !lease->spent,
 				     on_release, awaited);
 }
 
 void lease_send_shrink(struct lease *lease)
 {
-	store_shrink(lease_keeper(lease)->store, lease->lock->file->name, lease->token, on_shrink, awaited_new(lease));
+	store_shrink(lease_member(lease)->store, lease->lock->file->name, lease->token, on_shrink, awaited_new(lease));
 }

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 struct awaited;
-struct keeper;
+struct member;
 struct lease;
 struct lock;
 struct store_blocker;
@@ -26,7 +26,7 @@ int lease_begin(struct lock *lock, const struct store_range *range, uid_t uid, s
  */
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count);
 /* A client may have released this key ("FORMAT KEY"): asks again for the leases that wait for it. */
-void lease_ask_for_key(struct keeper *k, const char *key);
+void lease_ask_for_key(struct member *m, const char *key);
 void lease_send_release(struct lease *lease);
 /* The same release, to be sent by the probe's thread (early.c). NULL: the loop must send it. */
 struct store_shot *lease_prepare_release(struct lease *lease, struct awaited *awaited);

@@ -22,7 +22,7 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	/* A lease on which no process relies is given back without a look at the file. */
 	if (entry->unsure && local && (!file || file->fd < 0))
 		fd = refind_at_once(entry->dev, entry->ino, entry->path);
-	if (file_get(k, &st, local, entry->path, entry->name, fd, &file) < 0)
+	if (file_get(&k->members[entry->member], &st, local, entry->path, entry->name, fd, &file) < 0)
 		return NULL;
 	file_follow_rule(file);
 	return file;

@@ -361,7 +361,7 @@ static void toolong_tick(uv_timer_t *timer)
 {
 	struct keeper *k = timer->data;
 	/* Holders are frozen, or may be in this moment. */
-	bool paused = table_frozen(k->table) || k->deadline.expired || clock_now_ns() >= k->table->head->freeze_at_ns;
+	bool paused = table_frozen(k->table) || host_is_unsure(k);
 	struct lock *lock;
 
 	ages_tick(k, paused);

@@ -85,7 +85,7 @@ static bool is_sure(const struct host *host, const struct lease *lease)
 	return host->idle && !is_returned(lease) &&
 	       (lease->state == LEASE_OPEN || lease->state == LEASE_DRAINING || lease->state == LEASE_PROBING ||
 		lease->state == LEASE_WAITING || lease->state == LEASE_STOPPING) &&
-	       !host->k->deadline.expired && host_clock(host) < host->k->deadline.at_ns;
+	       !lease_member(lease)->deadline.expired && host_clock(host) < lease_member(lease)->deadline.at_ns;
 }
 
 static void check_pair(const struct host *a, const struct lease *mine, const struct host *b)
@@ -337,8 +337,8 @@ void check_describe(void)
 		       !host->up ? "down"
 		       : host->k ? "up"
 				 : "no keeper",
-		       (double)host_clock(host) / SEC, host->k ? (double)host->k->deadline.at_ns / SEC : 0,
-		       host->k && host->k->deadline.expired ? ", expired" : "");
+		       (double)host_clock(host) / SEC, host->k ? (double)host->k->members[0].deadline.at_ns / SEC : 0,
+		       host->k && host->k->members[0].deadline.expired ? ", expired" : "");
 		if (!host->k)
 			continue;
 		HASH_ITER (hh, host->k->leases, lease, next)

@@ -80,7 +80,8 @@ static void break_lease(void *arg, uint64_t number)
 		memcpy(broken[broken_count++], lease->token, sizeof(broken[0]));
 	if (number % 2)
 		host->parent_busy_until = sim_now + PARENT_LATE;
-	breaking_start(host->k, lease->fence, number % 3 ? UINT64_MAX : lease->fence, &asker);
+	breaking_start(lease_member(lease), lease->lock->file->name, lease->fence,
+		       number % 3 ? UINT64_MAX : lease->fence, &asker);
 	queue_settle(host->k);
 }
 
@@ -99,11 +100,11 @@ static void on_hosts(void *arg, enum store_status status, const struct store_blo
 	for (size_t i = 0; status == STORE_OK && k && i < count; i++) {
 		if (strcmp(hosts[i].host, g->host) != 0)
 			continue;
-		watch_see(k->watch, &hosts[i], clock_now_ns());
-		if (!watch_is_dead(k->watch, hosts[i].host, hosts[i].beat, clock_now_ns()))
+		watch_see(k->members[0].watch, &hosts[i], clock_now_ns());
+		if (!watch_is_dead(k->members[0].watch, hosts[i].host, hosts[i].beat, clock_now_ns()))
 			continue;
 		sim_trace("h%d: an operator gives up h%d", g->asked->id, g->silent->id);
-		store_give_up(k->store, &hosts[i], on_given_up, g);
+		store_give_up(k->members[0].store, &hosts[i], on_given_up, g);
 	}
 }
 
@@ -112,8 +113,8 @@ static void ask_hosts(void *arg, uint64_t number)
 	struct giving_up *g = arg;
 	struct keeper *k = g->asked->k;
 
-	if (k && !k->leaving && store_is_up(k->store))
-		store_hosts(k->store, on_hosts, g);
+	if (k && !k->leaving && store_is_up(k->members[0].store))
+		store_hosts(k->members[0].store, on_hosts, g);
 }
 
 /* By the name that it has while it lives. */

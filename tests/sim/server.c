@@ -49,10 +49,7 @@ void server_flush(void)
 	check_forget();
 }
 
-void server_save(void)
-{
-	memory_copy(&snapshot, &memory);
-}
+void server_save(void) { memory_copy(&snapshot, &memory); }
 
 void server_restore(void)
 {
@@ -215,15 +212,9 @@ static redisReply *load(const char *text)
 }
 
 /* The keys of such a script are the store's two, the lock, and the fields of its rests. */
-static bool is_of_lock(char **argv)
-{
-	return atoi(argv[2]) > 2;
-}
+static bool is_of_lock(char **argv) { return atoi(argv[2]) > 2; }
 
-static const char *lock_name(char **argv)
-{
-	return argv[5] + strlen(STORE_LOCK_KEY);
-}
+static const char *lock_name(char **argv) { return argv[5] + strlen(STORE_LOCK_KEY); }
 
 static void trace(const char *name, int argc, char **argv, const redisReply *answer)
 {

@@ -30,13 +30,18 @@ static struct program *find(pid_t pid)
 
 /* --- keeper/guard/stopped.h: the table is the product's own --- */
 
-void stopped_stop(struct stopped *s, pid_t pid)
+void stopped_stop(struct stopped *s, pid_t pid, uint64_t stores)
 {
+	struct thread *known = threads_find(&s->threads, pid);
 	struct program *p = find(pid);
 
-	if (threads_find(&s->threads, pid) || !p || p->state == PROGRAM_ENDED)
+	if (known)
+		known->stores |= stores;
+	if (known || !p || p->state == PROGRAM_ENDED)
 		return;
-	if (!threads_add(&s->threads, &(struct thread){.pid = pid, .tid = pid, .how = THREAD_TRACED, .stopped = true}))
+	if (!threads_add(
+		    &s->threads,
+		    &(struct thread){.pid = pid, .tid = pid, .how = THREAD_TRACED, .stopped = true, .stores = stores}))
 		abort();
 	program_freeze(p, true);
 }
@@ -52,15 +57,30 @@ void stopped_collect(struct stopped *s)
 
 void stopped_limit(struct stopped *s, int64_t limit_ns) {}
 
-unsigned stopped_let_go(struct stopped *s)
+uint64_t stopped_stores(const struct stopped *s)
+{
+	uint64_t stores = 0;
+
+	for (const struct thread *t = s->threads.all; t; t = t->hh.next)
+		stores |= t->stores;
+	return stores;
+}
+
+bool stopped_may_go(const struct stopped *s, uint64_t still) { return s->threads.all; }
+
+unsigned stopped_let_go(struct stopped *s, uint64_t still)
 {
 	unsigned count = threads_count(&s->threads);
+	struct thread *t, *next;
 
-	while (s->threads.all) {
-		program_freeze(find(s->threads.all->pid), false);
-		threads_remove(&s->threads, s->threads.all);
+	HASH_ITER (hh, s->threads.all, t, next) {
+		t->stores &= still;
+		if (t->stores)
+			continue;
+		program_freeze(find(t->pid), false);
+		threads_remove(&s->threads, t);
 	}
-	return count;
+	return count - threads_count(&s->threads);
 }
 
 /* No program here is stopped by a signal. */
@@ -94,20 +114,62 @@ bool family_is_held(pid_t pid)
 	return !p || p->state == PROGRAM_ENDED || p->frozen;
 }
 
-size_t family_count(const struct family *family) { return utarray_len(&family->pids); }
-pid_t family_at(const struct family *family, size_t i) { return *(pid_t *)array_at(&family->pids, i); }
+/* What `pids` has here. */
+struct member_of_family {
+	pid_t pid;
+	uint64_t marks;
+};
 
-bool family_has(const struct family *family, pid_t pid)
+static struct member_of_family *family_entry(const struct family *family, size_t i)
+{
+	return array_at(&family->pids, i);
+}
+
+static struct member_of_family *family_find(const struct family *family, pid_t pid)
 {
 	for (size_t i = 0; i < family_count(family); i++)
-		if (family_at(family, i) == pid)
-			return true;
-	return false;
+		if (family_entry(family, i)->pid == pid)
+			return family_entry(family, i);
+	return NULL;
 }
+
+size_t family_count(const struct family *family) { return utarray_len(&family->pids); }
+pid_t family_at(const struct family *family, size_t i) { return family_entry(family, i)->pid; }
+bool family_has(const struct family *family, pid_t pid) { return family_find(family, pid) != NULL; }
 
 int family_add(struct family *family, pid_t pid)
 {
-	return family_has(family, pid) ? 0 : array_push(&family->pids, &pid, sizeof(pid));
+	const struct member_of_family member = {.pid = pid};
+
+	return family_has(family, pid) ? 0 : array_push(&family->pids, &member, sizeof(member));
+}
+
+bool family_mark(struct family *family, pid_t pid, uint64_t marks)
+{
+	struct member_of_family *member = family_find(family, pid);
+	bool news = member && marks & ~member->marks;
+
+	if (member)
+		member->marks |= marks;
+	return news;
+}
+
+uint64_t family_marks(const struct family *family, pid_t pid)
+{
+	const struct member_of_family *member = family_find(family, pid);
+
+	return member ? member->marks : 0;
+}
+
+void family_unmark(struct family *family, uint64_t marks)
+{
+	for (size_t i = 0; i < family_count(family);) {
+		family_entry(family, i)->marks &= ~marks;
+		if (family_entry(family, i)->marks)
+			i++;
+		else
+			utarray_erase(&family->pids, i, 1);
+	}
 }
 
 void family_show(struct family *family, pid_t pid, int fd, uint64_t tag) {}
@@ -121,7 +183,7 @@ void family_free(struct family *family)
 
 /* --- keeper/guard/farewell.h --- */
 
-int farewell_ms(const struct table *table) { return 0; }
+int farewell_ms(struct table *table) { return 0; }
 
 /* The programs of the simulation have no standard error, and their numbers may be those of real processes. */
 bool farewell(struct table *table, const struct family *family, enum farewell_end how, bool last) { return true; }

@@ -120,7 +120,7 @@ void lease_send_shrink(struct lease *lease)
 
 void lease_send_confirm(struct lease *lease) { say("confirm"); }
 void confirm_send_waiting(struct keeper *keeper) {}
-void deadline_asked(struct keeper *keeper) {}
+void deadline_asked(struct member *m) {}
 
 /* --- what others want, and what the kernel says --- */
 
@@ -185,10 +185,11 @@ static inline void prepare(void)
 
 	uv_loop_init(&loop);
 	config = (struct config){.lease = {.ttl_ms = TTL_MS, .linger_ms = LINGER_MS}};
-	k = (struct keeper){.loop = &loop, .config = &config, .table = &no_calls};
+	k = (struct keeper){
+		.member_count = 1, .members[0].keeper = &k, .loop = &loop, .config = &config, .table = &no_calls};
 	act_start(&k);
 	k.queue.news = &news;
-	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);
+	ck_assert_int_eq(file_get(&k.members[0], &st, true, "/srv/x", "x", -1, &file), 0);
 	lock = &file->locks[WIRE_RECORD];
 	said[0] = '\0';
 	takes = true;

@@ -37,7 +37,7 @@ static inline void begin_with_host(void)
 
 	begin_with_leases();
 	table_host(&keeper, host);
-	table_renewed(&keeper, now + 100000 * NS_PER_MS, now + 200000 * NS_PER_MS);
+	table_renewed(&keeper, 0, now + 100000 * NS_PER_MS, now + 200000 * NS_PER_MS);
 	table_pinned(&keeper, now + 5);
 }
 
@@ -83,8 +83,8 @@ static inline void check_lost(unsigned count)
 /* Are holders stopped now, and pins waited for as long as any may last? */
 static inline bool nothing_is_sure(void)
 {
-	return slots_freeze_at_ns(&parent) > 0 && slots_freeze_at_ns(&parent) <= clock_now_ns() &&
-	       slots_deadline_ns(&parent) <= clock_now_ns() && table_pins_until(&parent, 12345) == 12345;
+	return slots_freeze_at_ns(&parent, 0) > 0 && slots_freeze_at_ns(&parent, 0) <= clock_now_ns() &&
+	       parent.head->deadline_ns <= clock_now_ns() && table_pins_until(&parent, 12345) == 12345;
 }
 
 #endif

@@ -53,8 +53,8 @@ static int64_t sure_ms; /* from now on */
 bool store_is_up(const struct store *store) { return up; }
 bool store_in_grace(const struct store *store) { return false; }
 const char *store_server(const struct store *store) { return "S"; }
-int64_t deadline_sure_until(struct keeper *keeper) { return clock_now_ns() + sure_ms * NS_PER_MS; }
-void deadline_trouble(const struct keeper *keeper, char *out, size_t size) { snprintf(out, size, "store S: down"); }
+int64_t deadline_sure_until(struct member *keeper) { return clock_now_ns() + sure_ms * NS_PER_MS; }
+void deadline_trouble(const struct member *keeper, char *out, size_t size) { snprintf(out, size, "store S: down"); }
 
 /* --- leases --- */
 
@@ -267,14 +267,16 @@ static inline void prepare(void)
 					   .store_wait_ms = STORE_WAIT_MS,
 					   .dead_ms = DEAD_MS}};
 	sessions = (struct sessions){0};
-	k = (struct keeper){.loop = &loop,
+	k = (struct keeper){.member_count = 1,
+			    .members[0].keeper = &k,
+			    .loop = &loop,
 			    .config = &config,
 			    .table = &no_calls,
 			    .sessions = &sessions,
-			    .host_in_store.tried = true};
+			    .members[0].tried = true};
 	k.queue.work = &work;
 	k.queue.news = &news;
-	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);
+	ck_assert_int_eq(file_get(&k.members[0], &st, true, "/srv/x", "x", -1, &file), 0);
 	lock = &file->locks[WIRE_FLOCK];
 	begin_caller(&one);
 	begin_caller(&two);

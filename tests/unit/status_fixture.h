@@ -36,6 +36,7 @@ static struct config config;
 static struct configfile configfile;
 static struct sessions sessions;
 static struct keeper k;
+static const struct config_store default_store = {.name = ""};
 static struct file *file;
 static struct session asker, caller;
 static char path[SUITE_PATH_BYTES];
@@ -105,7 +106,7 @@ void store_dump(struct store *store, const struct store_dump *to, void *arg)
 }
 
 json_t *metrics_json(const struct keeper *of) { return json_object(); }
-int64_t grace_left_ms(const struct keeper *keeper) { return 0; }
+int64_t grace_left_ms(const struct member *member) { return 0; }
 unsigned table_frozen(const struct table *table) { return frozen ? 3 : 0; }
 bool table_is_hidden(const struct table *table, uint32_t slot) { return hidden; }
 const char *configfile_state_name(enum configfile_state state) { return "same"; }
@@ -178,16 +179,19 @@ static inline void prepare(void)
 				 .lease = {.ttl_ms = 3000, .freeze_margin_ms = 500, .on_lost = ON_LOST_FREEZE}};
 	configfile = (struct configfile){.why = "because"};
 	sessions = (struct sessions){0};
-	k = (struct keeper){.loop = &loop,
+	k = (struct keeper){.member_count = 1,
+			    .members[0].keeper = &k,
+			    .members[0].config = &default_store,
+			    .loop = &loop,
 			    .config = &config,
 			    .configfile = &configfile,
 			    .sessions = &sessions,
 			    .host = "box-1",
 			    .runtime_dir = "/run/x",
-			    .deadline.at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS};
+			    .members[0].deadline.at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS};
 	survey_start(&k);
 	queue_stop(&k); /* no lease takes a step here */
-	ck_assert_int_eq(file_get(&k, &st, true, path, "jobs/x", -1, &file), 0);
+	ck_assert_int_eq(file_get(&k.members[0], &st, true, path, "jobs/x", -1, &file), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	begin_session(&asker, ends[1]);
 	begin_session(&caller, -1);

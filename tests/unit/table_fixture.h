@@ -208,7 +208,7 @@ static inline struct holders_file file_of(unsigned n)
 	return (struct holders_file){.dev = 7, .ino = 1000 + n, .kernel_dev = 8, .kernel_ino = 2000 + n};
 }
 
-static inline uint32_t ask(struct table *t, unsigned n)
+static inline uint32_t ask_in(struct table *t, unsigned n, unsigned member)
 {
 	struct table_lease lease = {.token = token_of(n),
 				    .name = "jobs/x",
@@ -216,12 +216,15 @@ static inline uint32_t ask(struct table *t, unsigned n)
 				    .file = file_of(n),
 				    .range = asked(n),
 				    .uid = 500 + n,
+				    .member = member,
 				    .on_lost = ON_LOST_FREEZE};
 	uint32_t slot = TABLE_NO_SLOT;
 
 	ck_assert_int_eq(table_ask(t, &lease, &slot), 0);
 	return slot;
 }
+
+static inline uint32_t ask(struct table *t, unsigned n) { return ask_in(t, n, 0); }
 
 static inline void grant(struct table *t, uint32_t slot, unsigned n)
 {

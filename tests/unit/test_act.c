@@ -301,7 +301,7 @@ TEST(counts_of_one_that_is_unwanted)
 TEST(counts_of_states)
 {
 	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
-	unsigned(*count)[LEASE_STATES] = k.lease_states.count;
+	unsigned(*count)[LEASE_STATES] = k.members[0].states.count;
 
 	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_ASKING], 1);
 	happens(lease, LEASE_CUE_GRANTED);

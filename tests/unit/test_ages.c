@@ -14,7 +14,7 @@ static struct lock *lock;
 static void setup(void)
 {
 	base_make();
-	k = (struct keeper){.dir_fd = base_open(), .table = &table};
+	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .dir_fd = base_open(), .table = &table};
 	file = (struct file){.keeper = &k};
 	lock = &file.locks[WIRE_FLOCK];
 	lock->file = &file;

@@ -19,8 +19,8 @@ static void start(int64_t limit_ms, bool leased)
 {
 	const struct stat st = {.st_dev = 7, .st_ino = 8};
 
-	k = (struct keeper){.dir_fd = dir_fd};
-	ck_assert_int_eq(file_get(&k, &st, true, "/srv/f", "f", -1, &file), 0);
+	k = (struct keeper){.dir_fd = dir_fd, .member_count = 1, .members[0].keeper = &k};
+	ck_assert_int_eq(file_get(&k.members[0], &st, true, "/srv/f", "f", -1, &file), 0);
 	file->kill_after_ms = limit_ms;
 	lock = &file->locks[WIRE_FLOCK];
 	lease = (struct lease){.lock = lock};

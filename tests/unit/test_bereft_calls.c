@@ -148,6 +148,6 @@ TEST(who_only_waits_goes_on)
 {
 	for (int i = 0; i < PATIENCE && !is_free(); i++)
 		freezer_end_lost(&freeze);
-	freeze_thaw(&freeze);
+	freeze_thaw(&freeze, 0);
 	wait_until(family_state(pids[WAITER]) == 'S');
 }

@@ -60,15 +60,15 @@ void store_reclaim(struct store *s, const char *name, const char *inode, const c
 	note_question(cb, arg);
 }
 
-void deadline_notice(struct keeper *keeper) { keeper->deadline.expired |= expires; }
+void deadline_notice(struct keeper *keeper) { keeper->members[0].deadline.expired |= expires; }
 
-void deadline_renewed(struct keeper *keeper, int64_t sent_ns)
+void deadline_renewed(struct member *keeper, int64_t sent_ns)
 {
 	renewed_by = sent_ns;
 	say("renewed");
 }
 
-void deadline_given_up(struct keeper *keeper, uint64_t mark)
+void deadline_given_up(struct member *keeper, uint64_t mark)
 {
 	ck_assert_uint_eq(mark, 77);
 	say("given up");
@@ -108,8 +108,12 @@ static void prepare(void)
 	const struct stat st = {.st_dev = 1, .st_ino = 2};
 
 	uv_loop_init(&loop);
-	k = (struct keeper){.loop = &loop, .config = &config, .queue = {.work = &work, .news = &news}};
-	ck_assert_int_eq(file_get(&k, &st, true, "/srv/x", "x", -1, &file), 0);
+	k = (struct keeper){.member_count = 1,
+			    .members[0].keeper = &k,
+			    .loop = &loop,
+			    .config = &config,
+			    .queue = {.work = &work, .news = &news}};
+	ck_assert_int_eq(file_get(&k.members[0], &st, true, "/srv/x", "x", -1, &file), 0);
 	lock = &file->locks[WIRE_FLOCK];
 	asked_count = 0;
 	said[0] = '\0';
@@ -120,7 +124,7 @@ static void clean(void)
 {
 	struct lease *lease, *next;
 
-	ck_assert_uint_eq(k.confirms.sent, asked_count);
+	ck_assert_uint_eq(k.members[0].confirms.sent, asked_count);
 	for (size_t i = 0; i < asked_count; i++)
 		free(asked[i].awaited);
 	HASH_ITER (hh, k.leases, lease, next)
@@ -220,7 +224,7 @@ TEST(answered_after_the_deadline)
 	answer(STORE_OK, WIRE_EXCLUSIVE);
 	check_said("confirm, table, renewed, confirm");
 	ck_assert_int_eq(lease->state, LEASE_UNSURE);
-	expires = k.deadline.expired = false;
+	expires = k.members[0].deadline.expired = false;
 	answer(STORE_OK, WIRE_EXCLUSIVE);
 	check_said("table, renewed, stands");
 }

@@ -17,13 +17,13 @@ bool store_is_up(const struct store *store) { return true; }
 const char *store_last_error(const struct store *store) { return ""; }
 const char *store_server(const struct store *store) { return "S"; }
 const char *store_trouble(const struct store *store) { return "is not reachable"; }
-size_t keys_count(const struct keeper *keeper) { return 0; }
-void keys_heard(struct keeper *keeper, const struct store_reply *reply) {}
-void leasepage_refresh(struct keeper *keeper, int64_t sure_until_ns) {}
-void queue_raise_all(struct keeper *keeper, enum lease_cue cue) {}
+size_t keys_count(const struct member *keeper) { return 0; }
+void keys_heard(struct member *keeper, const struct store_reply *reply) {}
+void leasepage_refresh(struct keeper *keeper) {}
+void queue_raise_all(struct member *keeper, enum lease_cue cue) {}
 void queue_settle(struct keeper *keeper) {}
 void table_notify(const struct table *table) {}
-void table_renewed(struct table *table, int64_t freeze_at_ns, int64_t deadline_ns) {}
+void table_renewed(struct table *table, unsigned member, int64_t freeze_at_ns, int64_t deadline_ns) {}
 void waiters_serve_all(struct keeper *keeper) {}
 
 void store_beat(struct store *store, uint64_t mark, size_t keys, store_reply_cb *cb, void *arg)
@@ -39,11 +39,12 @@ TEST_EACH(beats_while_holders_are_ended, 2)
 	beats = 0;
 	ends_after = 3;
 	uv_loop_init(&loop);
-	k = (struct keeper){.loop = &loop, .config = &config, .lost.losing = _i};
-	deadline_start(&k);
+	k = (struct keeper){
+		.member_count = 1, .members[0].keeper = &k, .loop = &loop, .config = &config, .lost.losing = _i};
+	deadline_start(&k.members[0]);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_uint_eq(beats, _i ? ends_after : 0);
-	deadline_stop(&k);
+	deadline_stop(&k.members[0]);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0);
 }

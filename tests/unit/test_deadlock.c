@@ -83,8 +83,8 @@ static void setup(void)
 {
 	running = NULL;
 	searches = sent = 0;
-	k = (struct keeper){.table = &table, .sessions = &sessions};
-	file = (struct file){.keeper = &k, .key = {.dev = 1, .ino = 2}, .name = "t/f"};
+	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .table = &table, .sessions = &sessions};
+	file = (struct file){.keeper = &k, .member = &k.members[0], .key = {.dev = 1, .ino = 2}, .name = "t/f"};
 	file.locks[WIRE_RECORD] = (struct lock){.file = &file, .space = WIRE_RECORD};
 	HASH_ADD(hh, k.files, key, sizeof(file.key), &file);
 	held = (struct lease){

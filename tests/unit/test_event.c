@@ -34,8 +34,13 @@ static void setup(void)
 	snprintf(told, sizeof(told), "%s", in_base("told"));
 	config = (struct config){.on_event = command, .path = told};
 	table = (struct table){.fd = -1};
-	k = (struct keeper){
-		.loop = &loop, .config = &config, .table = &table, .host = "box-1", .runtime_dir = "/run/x"};
+	k = (struct keeper){.member_count = 1,
+			    .members[0].keeper = &k,
+			    .loop = &loop,
+			    .config = &config,
+			    .table = &table,
+			    .host = "box-1",
+			    .runtime_dir = "/run/x"};
 	ck_assert_int_eq(event_start(&k), 0);
 }
 

@@ -110,3 +110,26 @@ TEST(descendants)
 	end(child);
 	end(except);
 }
+
+/* The marks of a member go to all that descend from it, in whatever order they became members; and taken away, they take members away. */
+TEST(marks)
+{
+	struct procfs_stat all[] = {{.pid = 12, .parent = 11}, {.pid = 11, .parent = 10}, {.pid = 20, .parent = 1}};
+	struct family family = {0};
+
+	ck_assert_int_eq(family_add(&family, 11), 0);
+	ck_assert(family_mark(&family, 11, 1) && !family_mark(&family, 11, 1));
+	ck_assert_int_eq(family_add_descendants_of(&family, 0, all, 3), 0);
+	ck_assert_uint_eq(family_marks(&family, 12), 1);
+	ck_assert_int_eq(family_add(&family, 10), 0);
+	family_mark(&family, 10, 2);
+	ck_assert_int_eq(family_add_descendants_of(&family, 0, all, 3), 0);
+	ck_assert_uint_eq(family_marks(&family, 12), 3);
+	family_show(&family, 10, 5, 77);
+	family_unmark(&family, 1);
+	ck_assert_uint_eq(family_count(&family), 3);
+	ck_assert_int_eq(family_shown(&family, 10, &(uint64_t){0}), 5);
+	family_unmark(&family, 2);
+	ck_assert_uint_eq(family_count(&family), 0);
+	family_free(&family);
+}

@@ -20,13 +20,16 @@ static void make_page(void)
 	read_ok("host = \"h\"; store = { server = \"127.0.0.1:1\"; };\n"
 		"protect = ( { path = \"/data/a\"; name = \"n\"; }, { path = \"/data/b\"; name = \"n\"; }, "
 		"{ path = \"/data/c\"; name = \"m\"; } );\n");
-	k = (struct keeper){.config = config};
+	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .config = config};
 	k.page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ck_assert_ptr_ne(k.page, MAP_FAILED);
 	leasepage_reset(k.page);
-	k.deadline.at_ns = k.deadline.freeze_at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
-	the_file = (struct file){
-		.keeper = &k, .key = {.dev = 5, .ino = 77}, .path = strdup("/data/a"), .name = strdup("n")};
+	k.members[0].deadline.at_ns = k.members[0].deadline.freeze_at_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
+	the_file = (struct file){.keeper = &k,
+				 .member = &k.members[0],
+				 .key = {.dev = 5, .ino = 77},
+				 .path = strdup("/data/a"),
+				 .name = strdup("n")};
 	lock = &the_file.locks[WIRE_RECORD];
 	*lock = (struct lock){.file = &the_file, .space = WIRE_RECORD};
 	for (int i = 0; i < LEASES_IN_BUCKET + 2; i++) {
@@ -38,7 +41,7 @@ static void make_page(void)
 		DL_APPEND(lock->leases, &leases[i]);
 		HASH_ADD_STR(k.leases, token, &leases[i]);
 	}
-	leasepage_refresh(&k, k.deadline.freeze_at_ns);
+	leasepage_refresh(&k);
 }
 
 static void free_page(void)
@@ -179,7 +182,7 @@ TEST(page_of_a_dead_keeper)
 	leasepage_reset(k.page);
 	ck_assert_uint_eq(slot->seq, left + 1);
 	leases[0].shown = leases[1].shown = NULL; /* the next keeper's */
-	leasepage_refresh(&k, k.deadline.freeze_at_ns);
+	leasepage_refresh(&k);
 	ck_assert(!is_shown("/data/a", 0) && !is_shown("/data/a", 1));
 	for (int i = 0; i < LEASES_IN_BUCKET; i++)
 		leasepage_show(&leases[i]);
@@ -191,15 +194,36 @@ TEST(sure_for_a_second_at_the_most)
 {
 	int64_t before = clock_now_ns();
 
-	leasepage_refresh(&k, k.deadline.freeze_at_ns);
+	leasepage_refresh(&k);
 	ck_assert_int_ge(k.page->leases.clock.sure_until_ns, before + LEASEPAGE_FRESH_MS * NS_PER_MS);
 	ck_assert_int_le(k.page->leases.clock.sure_until_ns, clock_now_ns() + LEASEPAGE_FRESH_MS * NS_PER_MS);
-	k.deadline.freeze_at_ns = before + 1;
-	leasepage_refresh(&k, k.deadline.freeze_at_ns);
-	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, before + 1);
+	k.members[0].deadline.freeze_at_ns = before + 1;
+	leasepage_refresh(&k);
+	ck_assert_int_le(k.page->leases.clock.sure_until_ns, before + 1);
 	k.leaving = true;
-	leasepage_refresh(&k, k.deadline.freeze_at_ns);
+	leasepage_refresh(&k);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, 0);
+}
+
+/* A program may have read the time before the lease was shown, when it was that of another store. */
+TEST(a_store_that_is_sure_for_a_shorter_time)
+{
+	struct member *m = &k.members[0];
+
+	k.member_count = 2;
+	m->deadline.freeze_at_ns = clock_now_ns() + LEASEPAGE_FRESH_MS / 2 * NS_PER_MS;
+	leasepage_show(&leases[0]);
+	ck_assert(!is_shown("/data/a", 0));
+	m->deadline.freeze_at_ns = clock_now_ns() + 2 * LEASEPAGE_FRESH_MS * NS_PER_MS;
+	leasepage_show(&leases[0]);
+	ck_assert(is_shown("/data/a", 0));
+	m->deadline.freeze_at_ns = clock_now_ns() + LEASEPAGE_FRESH_MS / 2 * NS_PER_MS;
+	leasepage_refresh(&k);
+	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, m->deadline.freeze_at_ns); /* it counts for all */
+	m->deadline.freeze_at_ns = clock_now_ns();
+	leasepage_refresh(&k);
+	ck_assert(!is_shown("/data/a", 0) && !m->shown); /* until it is over: then it is in the way of none */
+	ck_assert_int_gt(k.page->leases.clock.sure_until_ns, clock_now_ns());
 }
 
 /* Whatever freeze_margin_ms has become since the parent was told. */
@@ -207,8 +231,8 @@ TEST(sure_until_the_parent_looks)
 {
 	int64_t told = clock_now_ns() + 100 * NS_PER_MS;
 
-	k.deadline.freeze_at_ns = told;
+	k.members[0].deadline.freeze_at_ns = told;
 	k.config->lease.freeze_margin_ms = 0;
-	leasepage_refresh(&k, k.deadline.freeze_at_ns);
+	leasepage_refresh(&k);
 	ck_assert_int_eq(k.page->leases.clock.sure_until_ns, told);
 }

@@ -8,7 +8,8 @@ static const struct {
 	const char *sql, *line;
 } wrongs[] = {
 	{"update dflock.about set format = 2", "its schema is of a newer dflock"},
-	{"drop schema dflock cascade", "it has no schema dflock, or half of one: run `psql -d postgres -v role=dflock -f "},
+	{"drop schema dflock cascade",
+	 "it has no schema dflock, or half of one: run `psql -d postgres -v role=dflock -f "},
 	{"drop function dflock.load", "it has half a schema: stop all hosts"},
 	{"delete from dflock.about", "its table dflock.about has not one row"},
 	{"alter role dflock set default_transaction_read_only = on", "it may only be read"},

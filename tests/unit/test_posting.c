@@ -17,7 +17,7 @@ bool store_is_up(const struct store *store) { return up; }
 
 void store_post_rules(struct store *store, const struct store_posting *posting, store_reply_cb *cb, void *arg)
 {
-	ck_assert_ptr_eq(arg, &k);
+	ck_assert_ptr_eq(arg, &k.members[0]);
 	snprintf(text, sizeof(text), "%s", posting->text);
 	snprintf(digest, sizeof(digest), "%s", posting->digest);
 	snprintf(place, sizeof(place), "%s", posting->place);
@@ -30,8 +30,8 @@ static store_rules_cb *compared;
 
 void store_read_rules(struct store *store, const char *of, const char *same_as, store_rules_cb *cb, void *arg)
 {
-	ck_assert_ptr_eq(arg, &k);
-	ck_assert_str_eq(of, k.posting.place);
+	ck_assert_ptr_eq(arg, &k.members[0]);
+	ck_assert_str_eq(of, k.members[0].posting.place);
 	ck_assert_str_eq(same_as, digest);
 	compared = cb;
 	say("asked");
@@ -54,7 +54,11 @@ static void begin(void)
 {
 	setup();
 	read_ok("host = \"a\"; lease = { sweep_ms = 86400001; };\nprotect = ( { path = \"/srv/x\"; name = \"x\"; } );");
-	k = (struct keeper){.config = config, .host = "a-0123456789abcdef", .runtime_dir = "/run/user/1/dflock"};
+	k = (struct keeper){.member_count = 1,
+			    .members[0].keeper = &k,
+			    .config = config,
+			    .host = "a-0123456789abcdef",
+			    .runtime_dir = "/run/user/1/dflock"};
 	up = true;
 	said[0] = '\0';
 }
@@ -66,10 +70,10 @@ static const char *place_of(const char *dir)
 	static int n;
 
 	snprintf(k.runtime_dir, sizeof(k.runtime_dir), "%s", dir);
-	posting_start(&k);
-	ck_assert_uint_eq(strlen(k.posting.place), POSTING_PLACE_BYTES - 1);
+	posting_start(&k.members[0]);
+	ck_assert_uint_eq(strlen(k.members[0].posting.place), POSTING_PLACE_BYTES - 1);
 	n = !n;
-	return strcpy(places[n], k.posting.place);
+	return strcpy(places[n], k.members[0].posting.place);
 }
 
 /* The next keeper there replaces what this one has posted; one of another directory, or of another host's name, does not. */
@@ -93,12 +97,12 @@ TEST(what_is_posted)
 
 	ck_assert_ptr_nonnull(strstr(rules, "/srv/x"));
 	ruleset_digest(rules, of_rules);
-	posting_start(&k);
-	posting_send(&k);
+	posting_start(&k.members[0]);
+	posting_send(&k.members[0]);
 	check_said("posted");
 	ck_assert_str_eq(text, rules);
 	ck_assert_str_eq(digest, of_rules);
-	ck_assert_str_eq(place, k.posting.place);
+	ck_assert_str_eq(place, k.members[0].posting.place);
 	ck_assert_int_eq(keep_ms, 86400001);
 	free(rules);
 }
@@ -106,7 +110,7 @@ TEST(what_is_posted)
 TEST(nothing_while_the_store_is_down)
 {
 	up = false;
-	posting_send(&k);
+	posting_send(&k.members[0]);
 	check_said("");
 }
 
@@ -125,7 +129,7 @@ TEST(rules_that_are_too_long)
 	read_ok(many);
 	free(many);
 	k.config = config;
-	posting_send(&k);
+	posting_send(&k.members[0]);
 	check_said("posted");
 	ck_assert_str_eq(text, "");
 	ck_assert_uint_eq(strlen(digest), RULESET_DIGEST_BYTES - 1);
@@ -133,7 +137,7 @@ TEST(rules_that_are_too_long)
 
 static void send_and_hear(enum store_status status)
 {
-	posting_send(&k);
+	posting_send(&k.members[0]);
 	answer(&k, &(struct store_reply){.status = status, .error = "no"});
 }
 
@@ -158,27 +162,27 @@ TEST(compares)
 	const struct store_rules rules = {
 		.same = 3, .unknown = 1, .left_out = 4, .count = 2, .sets = {{.places = 2}, {.places = 5}}};
 
-	posting_start(&k);
-	posting_send(&k);
+	posting_start(&k.members[0]);
+	posting_send(&k.members[0]);
 	check_said("posted");
-	posting_compare(&k);
-	posting_compare(&k);
+	posting_compare(&k.members[0]);
+	posting_compare(&k.members[0]);
 	check_said("asked"); /* one question at a time */
-	ck_assert_int_eq(k.posting.compared_at, 0);
-	compared(&k, &rules, NULL);
-	ck_assert_int_gt(k.posting.compared_at, 0);
-	ck_assert_uint_eq(k.posting.compared.same, 3);
-	ck_assert_uint_eq(k.posting.compared.different, 11);
-	ck_assert_uint_eq(k.posting.compared.unknown, 1);
-	posting_compare(&k);
+	ck_assert_int_eq(k.members[0].posting.compared_at, 0);
+	compared(&k.members[0], &rules, NULL);
+	ck_assert_int_gt(k.members[0].posting.compared_at, 0);
+	ck_assert_uint_eq(k.members[0].posting.compared.same, 3);
+	ck_assert_uint_eq(k.members[0].posting.compared.different, 11);
+	ck_assert_uint_eq(k.members[0].posting.compared.unknown, 1);
+	posting_compare(&k.members[0]);
 	check_said("");
-	k.posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
-	posting_compare(&k);
-	compared(&k, NULL, "away");
+	k.members[0].posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
+	posting_compare(&k.members[0]);
+	compared(&k.members[0], NULL, "away");
 	check_said("asked, not known");
-	ck_assert_uint_eq(k.posting.compared.different, 11); /* as it was */
-	k.posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
+	ck_assert_uint_eq(k.members[0].posting.compared.different, 11); /* as it was */
+	k.members[0].posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
 	up = false;
-	posting_compare(&k);
+	posting_compare(&k.members[0]);
 	check_said("");
 }

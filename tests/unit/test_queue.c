@@ -83,9 +83,9 @@ static void on_in_use(const struct lease *lease)
 	say(word);
 }
 
-static void on_store(struct keeper *keeper, enum queue_store what)
+static void on_store(struct member *member, enum queue_store what)
 {
-	ck_assert_ptr_eq(keeper, &k);
+	ck_assert_ptr_eq(member, &k.members[0]);
 	say(what == QUEUE_STORE_TRIED ? "tried" : "down");
 }
 
@@ -102,11 +102,13 @@ static void prepare(void)
 		.told = on_told, .in_use = on_in_use, .store = on_store, .leases_freed = on_freed};
 
 	memset(&k, 0, sizeof(k));
+	k.member_count = 1;
+	k.members[0].keeper = &k;
 	memset(leases, 0, sizeof(leases));
 	memset(waiters, 0, sizeof(waiters));
 	k.queue.work = &work;
 	k.queue.news = &news;
-	file = (struct file){.keeper = &k};
+	file = (struct file){.keeper = &k, .member = &k.members[0]};
 	lock = &file.locks[WIRE_FLOCK];
 	*lock = (struct lock){.file = &file, .space = WIRE_FLOCK};
 	for (int i = 0; i < LEASES; i++) {
@@ -180,7 +182,7 @@ TEST(all_events_before_the_next_caller)
 	when_told = give_up;
 	queue_tell(&waiters[0], WAITER_SERVE);
 	queue_tell(&waiters[1], WAITER_SERVE);
-	queue_raise_all(&k, LEASE_CUE_EXPIRED);
+	queue_raise_all(&k.members[0], LEASE_CUE_EXPIRED);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:expired, b:expired, c:expired, told 0 1, a:unwanted, told 1 1");
 }
@@ -222,8 +224,8 @@ TEST(what_comes_when)
 	queue_tell(&waiters[0], WAITER_SERVE);
 	queue_tell_in_use(&leases[1]);
 	queue_tell_in_use(&leases[1]);
-	queue_tell_store(&k, QUEUE_STORE_DOWN);
-	queue_tell_store(&k, QUEUE_STORE_TRIED);
+	queue_tell_store(&k.members[0], QUEUE_STORE_DOWN);
+	queue_tell_store(&k.members[0], QUEUE_STORE_TRIED);
 	queue_raise(&leases[0], LEASE_CUE_UP);
 	queue_settle(&k);
 	ck_assert_str_eq(said, "a:up, tried, down, in use b, told 0 1, obey c, freed");

@@ -17,7 +17,11 @@ static void quota_begin(void)
 	memset(taken, 0, sizeof(taken));
 	listener = (struct listener){.limit = LIMIT};
 	sessions = (struct sessions){.count = 0};
-	k = (struct keeper){.system = true, .sessions = &sessions, .listener = &listener};
+	k = (struct keeper){.member_count = 1,
+			    .members[0].keeper = &k,
+			    .system = true,
+			    .sessions = &sessions,
+			    .listener = &listener};
 }
 
 static int take(uid_t uid, enum quota_kind kind)

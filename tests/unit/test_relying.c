@@ -1,5 +1,6 @@
 /* keeper/guard/relying.c: which holders count when leases run out. Made-up holders. */
 #include "keeper/guard/relying.h"
+#include "keeper/guard/slots.h"
 
 #include "keeper/guard/table.h"
 #include "procfs/procfs.h"
@@ -15,7 +16,7 @@ static struct family family, first;
 static struct look look;
 static int told;
 
-static void on_found(void *arg, pid_t pid) { told++; }
+static void on_found(void *arg, pid_t pid, uint64_t stores) { told++; }
 
 static const struct look_found found = {.cb = on_found};
 
@@ -78,6 +79,7 @@ TEST(all_count_at_first)
 TEST(a_caller_without_an_answer_relies_on_nothing)
 {
 	look.first = &first;
+	look.first_of = SLOTS_OF(0);
 	calls(5);
 	ck_assert_int_eq(holds(5, 10, 20), 0);
 	ck_assert_uint_eq(family_count(&family), 0);
@@ -89,15 +91,33 @@ TEST(a_caller_without_an_answer_relies_on_nothing)
 TEST(one_of_the_first_counts_also_in_a_call)
 {
 	family_add(&first, 5);
+	family_mark(&first, 5, SLOTS_OF(0));
 	look.first = &first;
+	look.first_of = SLOTS_OF(0);
 	calls(5);
 	holds(5, 10, 20);
 	ck_assert(family_has(&family, 5));
 }
 
+/* ... for another store: in this one it relies on nothing. */
+TEST(one_of_the_first_for_another_store)
+{
+	look.first_of = SLOTS_OF(0) | SLOTS_OF(2);
+	look.first = &first;
+	family_add(&first, 5);
+	family_mark(&first, 5, SLOTS_OF(2));
+	calls(5);
+	ck_assert_int_eq(holds(5, 10, 20), 0);
+	ck_assert_uint_eq(family_count(&family), 0);
+	family_mark(&first, 5, SLOTS_OF(0));
+	holds(5, 10, 20);
+	ck_assert_uint_eq(family_marks(&family, 5), SLOTS_OF(0));
+}
+
 TEST(a_call_on_another_file_is_no_excuse)
 {
 	look.first = &first;
+	look.first_of = SLOTS_OF(0);
 	table_add_caller(&table, &(struct table_caller){.pid = 5, .space = WIRE_RECORD, .dev = 1, .ino = 3});
 	table_add_caller(&table, &(struct table_caller){.pid = 5, .space = WIRE_FLOCK, .dev = 1, .ino = 2});
 	holds(5, 10, 20);

@@ -22,7 +22,7 @@ struct peer {
 
 static void setup(void)
 {
-	k = (struct keeper){.loop = &loop};
+	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .loop = &loop};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	ck_assert_int_eq(sessions_init(&k), 0);
 	queue_stop(&k); /* there are no leases */

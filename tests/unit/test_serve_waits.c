@@ -8,10 +8,10 @@ TEST(store_away)
 	up = false;
 	ask_all(&one, WIRE_F_NONBLOCK);
 	check_refused(&one, "/srv/x: store S: down");
-	k.host_in_store.tried = false; /* the keeper has only just started */
+	k.members[0].tried = false; /* the keeper has only just started */
 	ask_all(&one, WIRE_F_NONBLOCK);
 	check_waits(&one, 0);
-	k.host_in_store.tried = true;
+	k.members[0].tried = true;
 	serve_again();
 	check_refused(&one, "/srv/x: store S: down");
 	ck_assert_uint_eq(sessions.counts.refused[REFUSAL_STORE], 2);

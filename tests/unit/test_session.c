@@ -14,7 +14,7 @@ static int ends[2];
 
 static void setup(void)
 {
-	k = (struct keeper){.loop = &loop};
+	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .loop = &loop};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	ck_assert_int_eq(sessions_init(&k), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);

@@ -102,7 +102,7 @@ TEST(notes)
 	check_note("wanted by another host");
 	frozen = true;
 	check_note("cannot be renewed: its holders are frozen until the store answers");
-	k.deadline.at_ns = 1;
+	k.members[0].deadline.at_ns = 1;
 	check_note("ran out: its holders are frozen; they go on if the store still has it, and are killed if another "
 		   "host has had it or the store comes back without its memory");
 	config.lease.on_lost = ON_LOST_WARN;
@@ -179,7 +179,7 @@ TEST(store_away)
 	up = false;
 	tried = STORE_ERROR;
 	dump_error = "no answer";
-	k.deadline.at_ns = 1;
+	k.members[0].deadline.at_ns = 1;
 	doc = document();
 	ck_assert_str_eq(text(json_object_get(doc, "store"), "error"), "it is away");
 	ck_assert_str_eq(text(json_object_get(doc, "store"), "trouble"), "is not reachable");

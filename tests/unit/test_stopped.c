@@ -61,18 +61,18 @@ TEST(one_in_vfork_is_held)
 
 	wait_until(family_state(pid) == 'D');
 	child = child_of(pid);
-	stopped_stop(&stopped, pid);
+	stopped_stop(&stopped, pid, 1);
 	ck_assert(!collected(threads_all_stopped));
 	ck_assert(threads_all_inert(&stopped.threads));
-	stopped_stop(&stopped, child);
+	stopped_stop(&stopped, child, 1);
 	wait_until(collected(threads_all_inert) && family_state(child) == 't');
 	ck_assert(!threads_all_stopped(&stopped.threads));
 	threads_watch(&stopped.threads);
 	threads_kill_others(&stopped.threads, &killed);
 	ck_assert_uint_eq(family_count(&killed), 0);
 	ck_assert_uint_eq(threads_processes(&stopped.threads), 2);
-	ck_assert_uint_eq(stopped_let_go(&stopped), 2);
-	wait_until((stopped_let_go(&stopped), threads_count(&stopped.threads) == 0));
+	ck_assert_uint_eq(stopped_let_go(&stopped, 0), 2);
+	wait_until((stopped_let_go(&stopped, 0), threads_count(&stopped.threads) == 0));
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 7);
 }
@@ -122,10 +122,10 @@ TEST(stopped_and_let_go)
 	if (pid == 0)
 		rest();
 	wait_until(family_state(pid) == 'S');
-	stopped_stop(&stopped, pid);
+	stopped_stop(&stopped, pid, 1);
 	wait_until(collected(threads_all_stopped));
 	ck_assert_int_eq(family_state(pid), 't');
-	ck_assert_uint_eq(stopped_let_go(&stopped), 1);
+	ck_assert_uint_eq(stopped_let_go(&stopped, 0), 1);
 	ck_assert_uint_eq(threads_count(&stopped.threads), 0);
 	wait_until(family_state(pid) == 'S');
 	kill(pid, SIGKILL);
@@ -162,7 +162,7 @@ TEST_EACH(a_tracer_is_stopped_with_what_it_traces, 2)
 	wait_until(family_tracer(pid) == tracer);
 	if (refused)
 		threads_add(&stopped.threads, &(struct thread){.pid = tracer, .tid = tracer, .how = THREAD_REFUSED});
-	stopped_stop(&stopped, pid);
+	stopped_stop(&stopped, pid, 1);
 	if (!refused)
 		wait_until(collected(threads_all_stopped));
 	stopped_collect(&stopped);
@@ -173,7 +173,7 @@ TEST_EACH(a_tracer_is_stopped_with_what_it_traces, 2)
 	family_free(&killed);
 	if (!refused) {
 		ck_assert(family_is_stopped(tracer) && family_is_stopped(pid));
-		wait_until((stopped_let_go(&stopped), threads_count(&stopped.threads) == 0));
+		wait_until((stopped_let_go(&stopped, 0), threads_count(&stopped.threads) == 0));
 		wait_until(family_state(pid) == 'S' && family_state(tracer) == 'S');
 		kill(pid, SIGKILL);
 	}

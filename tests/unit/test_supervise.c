@@ -189,7 +189,7 @@ static int hang_with_a_lease(const struct supervised *keeper, int number)
 		return KEEPER_EXIT_IDLE;
 	}
 	take_lease(keeper->table);
-	table_renewed(keeper->table, now + 1000 * NS_PER_MS, now + 2000 * NS_PER_MS);
+	table_renewed(keeper->table, 0, now + 1000 * NS_PER_MS, now + 2000 * NS_PER_MS);
 	for (;;)
 		pause();
 }
@@ -206,7 +206,7 @@ static int turn(const struct supervised *keeper, int number)
 	int64_t now = clock_now_ns();
 
 	take_lease(keeper->table);
-	table_renewed(keeper->table, now + 1000 * NS_PER_MS, now + 2000 * NS_PER_MS);
+	table_renewed(keeper->table, 0, now + 1000 * NS_PER_MS, now + 2000 * NS_PER_MS);
 	for (int i = 0; i < 80; i++) {
 		poll(NULL, 0, 10);
 		table_alive(keeper->table);

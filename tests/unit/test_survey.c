@@ -63,7 +63,7 @@ static void setup(void)
 	memset(done, 0, sizeof(done));
 	searches = again = 0;
 	uv_loop_init(&loop);
-	k = (struct keeper){.loop = &loop};
+	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .loop = &loop};
 	survey_start(&k);
 }
 

@@ -1,4 +1,5 @@
 /* keeper/guard/table*.c: what the next keeper and the next parent find again, and what happens without room. */
+#include "keeper/guard/slots.h"
 #include "tests/unit/table_fixture.h"
 
 TEST(host_stays)
@@ -20,23 +21,61 @@ TEST(incarnation)
 	const struct told *told;
 
 	begin();
-	ck_assert_str_eq(table_incarnation(&keeper), "");
-	table_set_incarnation(&keeper, "inc-1");
+	ck_assert_str_eq(table_incarnation(&keeper, 0), "");
+	table_set_incarnation(&keeper, 0, "inc-1");
 	one = held(&keeper, 1);
 	two = held(&keeper, 2);
-	table_set_incarnation(&keeper, "inc-1"); /* the same: nothing is forgotten */
+	table_set_incarnation(&keeper, 0, "inc-1"); /* the same: nothing is forgotten */
 	new_keeper();
 	told = take_up();
 	ck_assert(!entry_of(told, 1)->forgotten && !entry_of(told, 2)->forgotten);
-	table_set_incarnation(&keeper, "inc-2");
+	table_set_incarnation(&keeper, 0, "inc-2");
 	table_confirm(&keeper, two); /* that one was put back */
 	new_keeper();
 	told = take_up();
-	ck_assert_str_eq(table_incarnation(&keeper), "inc-2");
+	ck_assert_str_eq(table_incarnation(&keeper, 0), "inc-2");
 	ck_assert(entry_of(told, 1)->forgotten && !entry_of(told, 2)->forgotten);
 	table_confirm(&keeper, one);
 	new_parent();
 	ck_assert(!entry_of(take_up(), 1)->forgotten);
+}
+
+/* What is true of the host in one store says nothing of another one. */
+TEST(each_store_for_itself)
+{
+	const int64_t now = clock_now_ns(), second = 1000 * NS_PER_MS;
+	struct slots_times times;
+	uint32_t one, two;
+
+	begin();
+	table_set_incarnation(&keeper, 0, "inc-1");
+	table_set_incarnation(&keeper, 3, "inc-7");
+	one = held(&keeper, 1);
+	two = ask_in(&keeper, 2, 3);
+	grant(&keeper, two, 2);
+	table_renewed(&keeper, 0, now - second, now + second);
+	table_renewed(&keeper, 3, now + second, now + 3 * second);
+	ck_assert_uint_eq(slots_stores(&parent, SLOTS_SURE_UNTIL), SLOTS_OF(0) | SLOTS_OF(3));
+	ck_assert(slots_any(&parent, SLOTS_IN(TABLE_HELD) | SLOTS_OF(3)));
+	ck_assert(!slots_any(&parent, SLOTS_IN(TABLE_HELD) | SLOTS_OF(1)));
+	ck_assert_uint_eq(slots_past(&parent, SLOTS_OF(0) | SLOTS_OF(3), now), SLOTS_OF(0));
+	ck_assert(slots_first(&parent, SLOTS_OF(0) | SLOTS_OF(3), now, &times));
+	ck_assert_int_eq(times.deadline_ns, now + second);
+	ck_assert(slots_first(&parent, SLOTS_OF(0) | SLOTS_OF(3), now + 2 * second, &times)); /* that one is over */
+	ck_assert_int_eq(times.deadline_ns, now + 3 * second);
+	ck_assert(!slots_first(&parent, SLOTS_OF(1), now, &times));
+	slots_set(&parent, SLOTS_IN(TABLE_HELD) | SLOTS_OF(3), TABLE_UNSURE);
+	ck_assert_int_eq(table_state(&parent, one), TABLE_HELD);
+	ck_assert_int_eq(table_state(&parent, two), TABLE_UNSURE);
+	table_set_incarnation(&keeper, 3, "inc-8"); /* one store has lost its memory */
+	new_parent();
+	new_keeper();
+	ck_assert(!entry_of(take_up(), 1)->forgotten && entry_of(take_up(), 2)->forgotten);
+	ck_assert_uint_eq(entry_of(take_up(), 1)->member, 0);
+	ck_assert_uint_eq(entry_of(take_up(), 2)->member, 3);
+	ck_assert_str_eq(table_incarnation(&keeper, 0), "inc-1");
+	ck_assert_str_eq(table_incarnation(&keeper, 3), "inc-8");
+	ck_assert_int_eq(slots_freeze_at_ns(&parent, 3), now + second);
 }
 
 TEST(longest_strings)
@@ -135,7 +174,7 @@ TEST(other_time_namespace)
 
 	begin();
 	held(&keeper, 1);
-	table_renewed(&keeper, now + 1000000 * NS_PER_MS, now + 2000000 * NS_PER_MS);
+	table_renewed(&keeper, 0, now + 1000000 * NS_PER_MS, now + 2000000 * NS_PER_MS);
 	table_pinned(&keeper, now - 5);
 	new_parent();
 	ck_assert_int_eq(parent.head->freeze_at_ns, now + 1000000 * NS_PER_MS);

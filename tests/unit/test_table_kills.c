@@ -13,7 +13,7 @@ static const char *set_last, *set_next;
 static void set_incarnation(const char *incarnation)
 {
 	set_next = incarnation;
-	table_set_incarnation(&keeper, incarnation);
+	table_set_incarnation(&keeper, 0, incarnation);
 	set_last = incarnation;
 }
 
@@ -124,9 +124,9 @@ static void check_going_on(void)
 	check_next(&before);
 	table_host(&keeper, host);
 	ck_assert_msg(strcmp(host, HOST) == 0 || strcmp(host, OTHER) == 0, "the host is %s", host);
-	ck_assert_msg(strcmp(table_incarnation(&keeper), set_last) == 0 ||
-			      strcmp(table_incarnation(&keeper), set_next) == 0,
-		      "the incarnation is %s", table_incarnation(&keeper));
+	ck_assert_msg(strcmp(table_incarnation(&keeper, 0), set_last) == 0 ||
+			      strcmp(table_incarnation(&keeper, 0), set_next) == 0,
+		      "the incarnation is %s", table_incarnation(&keeper, 0));
 	slot = held(&keeper, 9);
 	new_keeper();
 	check_parent();

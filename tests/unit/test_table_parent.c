@@ -92,12 +92,12 @@ TEST(callers)
 	struct table_caller one = {.pid = 11, .dev = 1, .ino = 2}, two = {.pid = 12, .dev = 1, .ino = 2};
 
 	begin();
-	table_renewed(&keeper, 100, 200);
+	table_renewed(&keeper, 0, 100, 200);
 	table_add_caller(&keeper, &one);
 	table_add_caller(&keeper, &one);
 	ck_assert(table_has_caller(&parent, &one) && !table_has_caller(&parent, &two));
 	ck_assert_uint_eq(parent.head->caller_count, 1);
-	table_renewed(&keeper, 300, 400); /* those were granted or refused since */
+	table_renewed(&keeper, 0, 300, 400); /* those were granted or refused since */
 	table_add_caller(&keeper, &two);
 	ck_assert(!table_has_caller(&parent, &one) && table_has_caller(&parent, &two));
 	for (int32_t pid = 100; pid < 100 + 2 * TABLE_CALLERS; pid++)

@@ -59,8 +59,8 @@ TEST(other_version)
 	ck_assert_ptr_nonnull(strstr(why, "leases (6) are ended"));
 	ck_assert(exists(TABLE_BAD_NAME));
 	/* What the keeper of that version has promised its callers stands. */
-	ck_assert_int_eq(slots_freeze_at_ns(&parent), freeze_at);
-	ck_assert_int_eq(slots_deadline_ns(&parent), deadline);
+	ck_assert_int_eq(slots_freeze_at_ns(&parent, 0), freeze_at);
+	ck_assert_int_eq(parent.head->deadline_ns, deadline);
 	ck_assert_int_eq(table_pins_until(&parent, INT64_MAX), pins);
 	ck_assert_int_eq(table_on_lost(&parent, 4), ON_LOST_KILL);
 	ck_assert_int_eq(table_on_lost(&parent, 5), ON_LOST_FREEZE);

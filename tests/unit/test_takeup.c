@@ -55,7 +55,7 @@ static void prepare(void)
 {
 	base_make();
 	uv_loop_init(&loop);
-	k = (struct keeper){.loop = &loop, .config = &config};
+	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .loop = &loop, .config = &config};
 	alive = rooms = background = 0;
 	local = true;
 	slots[9].on_lost = ON_LOST_WARN;
@@ -126,7 +126,7 @@ TEST(a_lease)
 	ck_assert(st.st_ino == entry.ino && st.st_dev == entry.dev);
 	ck_assert(rooms == 1 && alive == 1 && background == 0);
 	ck_assert_int_eq(slots[9].on_lost, ON_LOST_FREEZE);
-	ck_assert_uint_eq(k.lease_states.count[WIRE_RECORD][LEASE_FORGOTTEN], 0);
+	ck_assert_uint_eq(k.members[0].states.count[WIRE_RECORD][LEASE_FORGOTTEN], 0);
 }
 
 TEST(a_lease_that_the_store_has_forgotten)
@@ -135,7 +135,7 @@ TEST(a_lease_that_the_store_has_forgotten)
 
 	entry.forgotten = true;
 	taken_up(&entry);
-	ck_assert_uint_eq(k.lease_states.count[WIRE_RECORD][LEASE_FORGOTTEN], 1);
+	ck_assert_uint_eq(k.members[0].states.count[WIRE_RECORD][LEASE_FORGOTTEN], 1);
 }
 
 /* The rule of now, not that of the dead keeper. */
