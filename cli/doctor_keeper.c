@@ -360,8 +360,9 @@ static bool is_for_system(const struct doctor *d)
 void doctor_keeper(struct doctor *d)
 {
 	char why[CLI_LINE_BYTES];
-	json_t *status = NULL;
+	json_t *status = NULL, *store;
 	struct ask ask;
+	size_t i;
 	int ret;
 
 	check_runtime_dir(d);
@@ -391,6 +392,12 @@ void doctor_keeper(struct doctor *d)
 			check_same_config(d, status);
 		d->store = d->config ? &d->config->stores[0] : NULL;
 		check_store(d, status);
+		/* The others, if the keeper goes by the same configuration. */
+		json_array_foreach (json_object_get(status, "stores"), i, store) {
+			d->store = d->config && i + 1 < d->config->store_count ? &d->config->stores[i + 1] : NULL;
+			if (d->store && !strcmp(d->store->name, field_text(store, "name")))
+				check_store(d, store);
+		}
 		d->store = NULL;
 		check_past(d, status);
 		if (field_flag(json_object_get(status, "store"), "up"))

@@ -114,6 +114,12 @@ static const struct metric metrics_table[] = {
 	{"store_memory_losses_total", METRIC_COUNTER, "",
 	 "How often the store came back without its memory, as another incarnation."},
 
+	/* each store (stores of dflock.conf(5)); what has no such label is of the default one */
+	{"stores_up", METRIC_GAUGE, "store", "1: connected to this store."},
+	{"stores_grace", METRIC_GAUGE, "store", "1: this store is in grace and grants nothing new."},
+	{"stores_deadline_left_seconds", METRIC_GAUGE, "store", "For how long the leases in this store are sure."},
+	{"stores_leases", METRIC_GAUGE, "store", "Leases of this host in this store, of all spaces and states."},
+
 	/* rules */
 	{"rules_hosts", METRIC_GAUGE, "rules",
 	 "Other keepers in the store whose rules have the same digest as this one's, another one, or are not known."},

@@ -45,6 +45,15 @@ static const char status_head[] =
 	"[{frozen!}{store.up?}{store.deadline_left_ms?}        this host's leases are sure for another "
 	"{store.deadline_left_ms:ms} (ttl {store.ttl_ms:ms})\n]";
 
+/* Of a store that has a name. */
+static const char status_store[] =
+	"store   {name}: {store.server}[{store.up?}, up, version {store.version}]"
+	"[{store.up!}, DOWN: {store.error|not connected yet}]\n"
+	"[{store.up?}{store.refuses?}        NO NEW LOCKS: {store.refuses}\n]"
+	"[{store.up?}{store.grace?}        in grace: it is new or lost its memory, and nothing new is granted for another "
+	"{store.grace_left_ms:ms}\n]"
+	"[{store.deadline_left_ms?}        this host's leases there are sure for another {store.deadline_left_ms:ms}\n]";
+
 struct status_options {
 	bool json, html, check;
 	bool all;           /* also lock names that only silent hosts have, and all hosts */
@@ -69,10 +78,14 @@ static void count_differences(json_t *status)
 static void status_print(json_t *status, const struct status_options *options, FILE *f)
 {
 	int64_t in_force = field_number(json_object_get(status, "rules"), "in_force_since");
+	json_t *store;
+	size_t i;
 
 	json_object_set_new(status, "taken_over", json_boolean(in_force > field_number(status, "started") + 1));
 	count_differences(status);
 	show_row(f, status, status_head);
+	json_array_foreach (json_object_get(status, "stores"), i, store)
+		show_row(f, store, status_store);
 	status_leases_print(status, f);
 	if (json_is_object(json_object_get(status, "cluster"))) {
 		status_cluster_print(status, options->all, f);
@@ -85,6 +98,14 @@ static void status_print(json_t *status, const struct status_options *options, F
 	} else {
 		show_row(f, status,
 			 "\nthe rest of the cluster cannot be shown: {cluster_error|the store is not reachable}\n");
+	}
+	json_array_foreach (json_object_get(status, "stores"), i, store) {
+		json_object_set(store, "host", json_object_get(status, "host"));
+		show_row(
+			f, store,
+			"\nin the store {name}[{cluster_error?}: cannot be shown: {cluster_error|it is not reachable}\n]");
+		if (json_is_object(json_object_get(store, "cluster")))
+			status_cluster_print(store, options->all, f);
 	}
 }
 
@@ -113,6 +134,17 @@ static const struct {
 	/* A setting, which is not over after a while: a warning would be one for ever. What comes of it is critical. */
 	{0,
 	 "; the store is up, {n.used} of {n.leases} leases in use, {n.waiting} waiting[{store.risk?}; note: {store.risk}]"},
+};
+
+/* Of each store that has a name. */
+static const struct {
+	int level;
+	const char *row;
+} status_store_reasons[] = {
+	{2,
+	 "[{store.up!}; the store {name} ({store.server}) {store.trouble|is not reachable}: {store.error|not connected yet}]"},
+	{2, "[{store.up?}{store.refuses?}; no new locks in the store {name}: {store.refuses}]"},
+	{1, "[{store.up?}{store.grace?}; the store {name} is in grace and grants no new locks]"},
 };
 
 /* Adds "n", the figures. */
@@ -159,11 +191,21 @@ static int check_status(json_t *status)
 	char *why = NULL;
 	size_t size;
 	FILE *f = open_memstream(&why, &size);
+	json_t *store;
+	size_t n;
 	int level = 0;
 
 	if (!f)
 		return 2;
 	check_count(status);
+	json_array_foreach (json_object_get(status, "stores"), n, store)
+		for (size_t i = 0; i < sizeof(status_store_reasons) / sizeof(*status_store_reasons); i++) {
+			long before = ftell(f);
+
+			show_row(f, store, status_store_reasons[i].row);
+			if (ftell(f) > before && status_store_reasons[i].level > level)
+				level = status_store_reasons[i].level;
+		}
 	for (size_t i = 0; i < sizeof(status_reasons) / sizeof(*status_reasons); i++) {
 		long before = ftell(f);
 

@@ -107,7 +107,7 @@ struct page_config protect_which(const struct settings *s, const struct settings
 				 const struct page *page);
 /* The same for callers that look at the root directory afterwards. */
 struct page_config protect_which_here(const struct settings *s, const struct settings_config *config,
-				 const struct page *page);
+				      const struct page *page);
 /* Fills *by, except by->mine. 0, or -errno after the reason was written. */
 int protect_gather(const struct settings *s, int fd, uid_t euid, struct protect_by *by);
 

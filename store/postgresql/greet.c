@@ -65,12 +65,13 @@ static void greet_hello(struct postgresql *p)
 		to += sprintf(to, "%02x", (unsigned char)*c);
 	/* Prepared once, a statement costs the server half of what it costs if it is read and planned each time. What a pooler has of an earlier
 	 * session must not be in the way of the line that says so. */
-	snprintf(sql, sizeof(sql),
-		 "deallocate all; prepare dflock_load(bytea[], bytea[], boolean, bigint) as select * from dflock.load($1, $2, $3, $4); "
-		 "prepare dflock_apply(text, bytea[], bytea[], bigint[], boolean[], bytea[], bigint, text[], text[], bigint[], boolean[]) "
-		 "as select dflock.apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11); "
-		 "select recovery::text, fsync, pid::text, system, timeline, memory, xids from dflock.hello('%s')",
-		 channel);
+	snprintf(
+		sql, sizeof(sql),
+		"deallocate all; prepare dflock_load(bytea[], bytea[], boolean, bigint) as select * from dflock.load($1, $2, $3, $4); "
+		"prepare dflock_apply(text, bytea[], bytea[], bigint[], boolean[], bytea[], bigint, text[], text[], bigint[], boolean[]) "
+		"as select dflock.apply($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11); "
+		"select recovery::text, fsync, pid::text, system, timeline, memory, xids from dflock.hello('%s')",
+		channel);
 	postgresql_send(p, STEP_HELLO, sql, -1, NULL);
 }
 

@@ -269,8 +269,7 @@ void postgresql_apply(struct postgresql *p)
 		apply_message(arrays, m);
 	for (int i = 0; i < ARRAYS; i++)
 		array_close(&arrays[i]);
-	postgresql_send(p, STEP_APPLY,
-			"dflock_apply", 11,
+	postgresql_send(p, STEP_APPLY, "dflock_apply", 11,
 			(const char *const[]){*pq->was ? pq->was : NULL, arrays[KEYS].bytes, arrays[NAMES].bytes,
 					      arrays[VERSIONS].bytes, arrays[WRITES].bytes, arrays[VALUES].bytes, fence,
 					      arrays[CHANNELS].bytes, arrays[TEXTS].bytes, arrays[LOCKS].bytes,

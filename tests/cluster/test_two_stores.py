@@ -1,0 +1,135 @@
+"""Hosts whose rules name two stores: what is true of a host is true of it in one store, and an outage is of that store alone."""
+import os
+import signal
+
+import pytest
+from harness import Redis, wait_until
+
+from jobs import JOB, LEASE, grows, is_frozen, size, state
+from keepers import kill_keeper
+
+RULES = '{ tree = "%s/other"; name = "o"; store = "other"; }, { tree = "%s"; name = "t"; }'
+
+
+@pytest.fixture
+def other(folder):
+    place = os.path.join(folder, "other")
+    os.mkdir(place)
+    server = Redis(place)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def make_both(make_host, other):
+    def make(name, lease=LEASE, **options):
+        host = make_host(name, lease=lease, rules=RULES, top='stores = { other = { server = "unix:%s"; }; };' % other.socket,
+                         **options)
+        os.makedirs(host.path("other"), exist_ok=True)
+        return host
+    return make
+
+
+@pytest.fixture
+def a(make_both):
+    return make_both("a")
+
+
+class Job:
+    """Holds locks, writes a line again and again."""
+
+    def __init__(self, host, *names):
+        self.path = host.path("job." + "-".join(n.replace("/", "_") for n in names))
+        words = [word for name in names for word in ("flock", host.path(name))]
+        self.process = host.popen(*words, "bash", "-c", JOB, "job", self.path)
+        wait_until(lambda: size(self.path) > 3, "the job runs")
+
+    def pid(self):
+        return int(open(self.path + ".pid").read())
+
+    def waits_frozen(self):
+        wait_until(lambda: state(self.pid()) in "tT", f"{self.path} is frozen", 40)
+        assert is_frozen(self.path)
+
+    def end(self):
+        os.kill(self.pid(), signal.SIGKILL)
+        self.process.communicate(timeout=20)
+
+
+def is_busy(host, name):
+    done = host.run("flock", "-n", "-E", "99", host.path(name), "true")
+    assert done.returncode in (0, 99), done.stderr
+    return done.returncode == 99
+
+
+def test_a_lock_is_in_the_store_of_its_rule(a, make_both, redis, other):
+    b = make_both("b")
+    jobs = Job(a, "f"), Job(a, "other/f")
+    assert is_busy(b, "f") and is_busy(b, "other/f")
+    assert [k for k in redis.command("KEYS", "*lock*") if k.endswith(":t/f")]
+    assert [k for k in other.command("KEYS", "*lock*") if k.endswith(":o/f")]
+    for job in jobs:
+        job.end()
+    assert not is_busy(b, "f") and not is_busy(b, "other/f")
+
+
+def test_only_holders_of_the_store_that_is_away_are_frozen(a, make_both, other):
+    b = make_both("b")
+    mine, theirs, both = Job(a, "f"), Job(a, "other/f"), Job(a, "g", "other/g")
+    other.signal(signal.SIGSTOP)
+    theirs.waits_frozen()
+    both.waits_frozen()
+    grows(mine.path)
+    assert is_busy(b, "f") and not is_busy(b, "new") and not is_busy(a, "new")  # the other store takes and gives
+    assert b.run("flock", "-n", b.path("other/x"), "true").returncode not in (0, 99)  # refused
+    other.signal(signal.SIGCONT)
+    for job in (mine, theirs, both):
+        grows(job.path)
+        job.end()
+    assert not a.status()["lost"]
+
+
+def test_outages_end_each_for_itself(a, redis, other):
+    """One store is away for long; the other one comes and goes meanwhile."""
+    mine, theirs, both = Job(a, "f"), Job(a, "other/f"), Job(a, "g", "other/g")
+    other.signal(signal.SIGSTOP)
+    theirs.waits_frozen()
+    redis.signal(signal.SIGSTOP)
+    mine.waits_frozen()
+    redis.signal(signal.SIGCONT)
+    grows(mine.path)
+    assert is_frozen(theirs.path) and is_frozen(both.path)
+    redis.signal(signal.SIGSTOP)
+    mine.waits_frozen()
+    other.signal(signal.SIGCONT)
+    grows(theirs.path)
+    assert is_frozen(mine.path) and is_frozen(both.path)
+    redis.signal(signal.SIGCONT)
+    for job in (mine, theirs, both):
+        grows(job.path)
+        job.end()
+    assert not a.status()["lost"]
+
+
+def test_the_next_keeper_takes_up_the_leases_of_both(a, make_both):
+    b = make_both("b")
+    jobs = Job(a, "f"), Job(a, "other/f")
+    kill_keeper(a)
+    assert is_busy(b, "f") and is_busy(b, "other/f")
+    for job in jobs:
+        grows(job.path)
+        job.end()
+    wait_until(lambda: not is_busy(b, "f") and not is_busy(b, "other/f"), "both are free")
+
+
+def test_a_memory_that_is_lost_is_lost_in_one_store(a, make_both, other):
+    mine, theirs = Job(a, "f"), Job(a, "other/f")
+    other.command("FLUSHALL")
+    wait_until(lambda: "lost its memory" in a.log(), "it is noticed", 20)
+    assert not is_busy(a, "new")  # no grace in the other store
+    wait_until(lambda: "grace is over" in a.log(), "and over", 20)
+    b = make_both("b")
+    assert is_busy(b, "f") and is_busy(b, "other/f")
+    for job in (mine, theirs):
+        grows(job.path)
+        job.end()
