@@ -19,6 +19,9 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	struct file *file = file_find(k, entry->dev, entry->ino);
 	int fd = -1;
 
+	/* Of a store that this configuration does not have. */
+	if (entry->member >= k->member_count) /* mutant: takeup-store */
+		return NULL;
 	/* A lease on which no process relies is given back without a look at the file. */
 	if (entry->unsure && local && (!file || file->fd < 0))
 		fd = refind_at_once(entry->dev, entry->ino, entry->path);

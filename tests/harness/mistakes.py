@@ -347,7 +347,10 @@ UNIT = {
         "a grant that was half written counts": [put("grants-sum", "r->sum == ages_sum(r)", "true")],
         "grants of long ago count": [put("grants-recent", "!recent || ", "")]},
     "test_leftover": {"what programs had passed is unlocked": [put("leftover-own", "lock->locker == t->pid", "true")]},
-    "test_takeup": {"a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1]},
+    "test_takeup": {
+        "a restarted keeper gives back what is in the table": HISTORY["a restarted keeper gives back what is in the table"][1],
+        "a lease of a store that is gone is taken up": [condition("takeup-store", "false")],
+    },
     "test_store_keys": {
         "any token in a key is the lease's own": [put("key-token", "got == token", "type(got) == 'string' and got ~= ''")],
         "keys are not renewed": [become("key-renew", "")],

@@ -210,6 +210,17 @@ TEST(opened_for_the_second)
 }
 
 /* One inode under two names: that cannot be, and a damaged table may say it. */
+/* The configuration has fewer stores than the one of the earlier keeper, or the slot is damaged. */
+TEST(of_a_store_that_is_not_there)
+{
+	struct table_entry entry = entry_of("f");
+
+	entry.member = 1;
+	ck_assert(!takeup_entry(&k, &entry));
+	ck_assert_ptr_null(lease_find(&k, TOKEN));
+	ck_assert_ptr_null(file_find(&k, entry.dev, entry.ino));
+}
+
 TEST(another_name)
 {
 	struct table_entry entry = entry_of("f");
