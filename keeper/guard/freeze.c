@@ -242,18 +242,19 @@ static void freeze_say(struct freeze *f)
 {
 	struct family family = {0};
 	unsigned count = threads_processes(&f->stopped.threads);
+	uint64_t stores = f->relying.due & ~f->said;
 
-	if (!count || f->said)
+	if (!count || !stores)
 		return;
 	freeze_list_stopped(f, &family);
 	deeds_add(
-		f->table, EVENT_HOLDERS_FROZEN, FREEZE_SLOTS, &family, count,
+		f->table, EVENT_HOLDERS_FROZEN, FREEZE_SLOTS | stores, &family, count,
 		"the store has not answered: %u processes that hold locks, or were started by one that does, are frozen "
 		"until it does",
 		count);
 	family_free(&family);
 	deeds_count(f->table, DEEDS_FREEZES, 1);
-	f->said = true;
+	f->said |= stores;
 }
 
 static void freeze_kill_rest(struct freeze *f)
@@ -301,6 +302,6 @@ void freeze_thaw(struct freeze *f, uint64_t still)
 		deeds_add(f->table, EVENT_HOLDERS_THAWED, SLOTS_SURE_UNTIL, &family, count,
 			  "the leases stand: %u frozen processes go on", count);
 	family_free(&family);
-	f->said = f->said && still;
+	f->said &= still;
 	freeze_forget_asked(f, ~still);
 }

@@ -30,7 +30,7 @@ struct freeze {
 	struct family targets;  /* ... to these processes; marks: for which stores */
 	struct stopped stopped;
 	struct look_found found;  /* stops each process that is found */
-	bool said;                /* the log says that processes are frozen */
+	uint64_t said;            /* SLOTS_OF() of the stores for which the log says that processes are frozen */
 	struct slots_times times; /* of the store that is due first, as freezer.c found it */
 	int64_t limited_for;      /* freeze_at of the freeze for which the limits were set */
 	int64_t patient_until;    /* until then the freeze waits for processes that are inert */

@@ -96,6 +96,7 @@ def test_outages_end_each_for_itself(a, redis, other):
     theirs.waits_frozen()
     redis.signal(signal.SIGSTOP)
     mine.waits_frozen()
+    wait_until(lambda: a.status()["metrics"]["freezes_total"] == 2, "each outage counts")
     redis.signal(signal.SIGCONT)
     grows(mine.path)
     assert is_frozen(theirs.path) and is_frozen(both.path)
