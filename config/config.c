@@ -193,6 +193,10 @@ static int config_read_top(const struct config_reading *r, config_setting_t *roo
 		ret = config_read_lease(r, values.lease, &config->lease);
 	if (ret == 0)
 		ret = protect_read(r, values.protect, config);
+	if (ret == 0 && config->store_count > 1 && !config->has_store)
+		ret = reading_fail(r, settings_line(root, "stores"),
+				   "stores is there without store; expected store, too, which has the locks of all "
+				   "rules that name none, and of `dflock lock`");
 	return ret;
 }
 

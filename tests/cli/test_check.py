@@ -152,7 +152,7 @@ def test_what_is_protected(host, folder):
 
 
 def test_which_store(host, folder):
-    written(host, f'stores = {{ hot = {{ server = "h"; }}; }};\n'
+    written(host, f'store = {{ }};\nstores = {{ hot = {{ server = "h"; }}; }};\n'
                   f'protect = ( {{ path = "{folder}/a"; store = "hot"; at_least_ms = 5000; }}, {{ path = "{folder}/b"; }} );')
     done = check(host, folder + "/a", folder + "/b")
     assert done.stdout.splitlines()[1:] == [

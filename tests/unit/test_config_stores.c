@@ -3,6 +3,7 @@
 
 #define S(settings) "stores = {\n a = { " settings " };\n"
 #define TWO(a, b)   "stores = {\n a = { " a " };\n b = { " b " }; };"
+#define DEFAULT     "store = { server = \"default\"; };\n"
 #define THREE                                                                                                          \
 	"store = { server = \"d\"; };\n"                                                                               \
 	"stores = { pay_1 = { postgresql = \"dbname=d\"; }; Hot-2 = { server = \"h:7000\"; }; };\n"
@@ -43,6 +44,8 @@ static const struct refusal {
 	     "sentinels = ( \"z\", \"y\" ); master = \"m\"; replicas = 1;"),
 	 3, "stores.b has the server"},
 	{TWO("cluster = ( \"x\", \"y\" ); replicas = 1;", "cluster = ( \"y\" ); replicas = 1;"), 3, "stores.b has the"},
+	/* Which one has the locks of rules without a name? */
+	{S("server = \"x\";") "};", 1, "stores is there without store; expected store, too"},
 	/* Rules. */
 	{"protect = ( { path = \"/a\";\nstore = \"a\"; } );", 2, "store is \"a\"; expected a name in stores"},
 	{THREE "protect = ( { path = \"/a\";\nstore = \"pay\"; } );", 4, "store is \"pay\"; expected a name in stores"},
@@ -78,12 +81,12 @@ TEST(what_is_read)
 	ck_assert_uint_eq(config->store_count, 1);
 	/* As many as there can be. */
 	/* Not one server. */
-	read_ok(TWO("server = \"x\"; database = 1;", "server = \"x\"; database = 2;"));
-	read_ok(TWO("server = \"x\";", "server = \"x:6380\";"));
-	read_ok(TWO("postgresql = \"dbname=d\";", "zookeeper = \"z/d\";"));
-	read_ok(TWO("cluster = ( \"x\" ); replicas = 1;", "cluster = ( \"y\" ); replicas = 1;"));
-	read_ok(TWO("sentinels = ( \"x\" ); master = \"m\"; replicas = 1;",
-		    "sentinels = ( \"x\" ); master = \"n\"; replicas = 1;"));
+	read_ok(DEFAULT TWO("server = \"x\"; database = 1;", "server = \"x\"; database = 2;"));
+	read_ok(DEFAULT TWO("server = \"x\";", "server = \"x:6380\";"));
+	read_ok(DEFAULT TWO("postgresql = \"dbname=d\";", "zookeeper = \"z/d\";"));
+	read_ok(DEFAULT TWO("cluster = ( \"x\" ); replicas = 1;", "cluster = ( \"y\" ); replicas = 1;"));
+	read_ok(DEFAULT TWO("sentinels = ( \"x\" ); master = \"m\"; replicas = 1;",
+			    "sentinels = ( \"x\" ); master = \"n\"; replicas = 1;"));
 }
 
 TEST(passwords)
@@ -132,8 +135,8 @@ TEST(of_rules)
 	ck_assert_ptr_null(config_redis_key_of(config, "/t/k")); /* the rule is hidden by the tree's */
 	ck_assert(config->stores[0].keys && !config->stores[1].keys);
 	/* A key is in the store of its rule. */
-	read_ok(S("server = \"x\";") "};\nprotect = ( { path = \"/a\"; redis_key = \"k\"; },\n"
-				     "{ path = \"/b\"; store = \"a\"; redis_key = \"k\"; } );");
+	read_ok(DEFAULT S("server = \"x\";") "};\nprotect = ( { path = \"/a\"; redis_key = \"k\"; },\n"
+					     "{ path = \"/b\"; store = \"a\"; redis_key = \"k\"; } );");
 	ck_assert(config->stores[0].keys && config->stores[1].keys);
 }
 
@@ -190,8 +193,8 @@ TEST(what_follows)
 	expect_follows(THREE, "{ path = \"/a\"; store = \"Hot-2\"; }", "is not protected as");
 	expect_follows(THREE, "{ tree = \"/\"; }, { path = \"/a\"; store = \"pay_1\"; }", "may name its files anew");
 	/* The rules have the same index. */
-	expect_follows(TWO("server = \"y\";", "server = \"x\";"), "{ path = \"/a\"; store = \"a\"; }",
+	expect_follows(DEFAULT TWO("server = \"y\";", "server = \"x\";"), "{ path = \"/a\"; store = \"a\"; }",
 		       "stores.pay_1 is not in it, or not where it was");
-	expect_follows("stores = { pay_1 = { server = \"y\"; }; };", "{ path = \"/a\"; store = \"pay_1\"; }",
+	expect_follows(DEFAULT "stores = { pay_1 = { server = \"y\"; }; };", "{ path = \"/a\"; store = \"pay_1\"; }",
 		       "stores.Hot-2 is not in it");
 }

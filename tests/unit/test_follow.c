@@ -176,8 +176,10 @@ TEST(what_follows_keeps_all_names)
 		for (int i = 0; i < 2; i++) {
 			char text[1200];
 
-			snprintf(text, sizeof(text), "stores = { s = { server = \"s\"; }; }; protect = ( %s );",
-				 lists[i]);
+			snprintf(
+				text, sizeof(text),
+				"store = { server = \"d\"; }; stores = { s = { server = \"s\"; }; }; protect = ( %s );",
+				lists[i]);
 			write_config(text);
 			(void)!config_load(file, i ? &fresh : &old, why, sizeof(why)); /* twins are refused */
 		}
