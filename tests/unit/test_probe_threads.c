@@ -1,4 +1,5 @@
 /* keeper/kernel/probe.c: which probes have threads, and how many threads are kept. */
+#include "keeper/kernel/family.h"
 #include "tests/unit/probe_fixture.h"
 
 #include <dlfcn.h>
@@ -26,6 +27,15 @@ static void until_threads(unsigned count)
 		uv_run(&loop, UV_RUN_NOWAIT); /* its deadline */
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
+}
+
+static int is_awake(void *arg, pid_t pid, pid_t tid) { return tid != pid && family_state(tid) != 'S'; }
+
+/* A thread parks a moment after its answer: then it sleeps. */
+static void until_parked(void)
+{
+	while (family_threads(getpid(), is_awake, NULL))
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
 /* Each has a description. */
@@ -177,6 +187,7 @@ TEST(threads_are_parked)
 
 	wait_for_each(all, 1);
 	until_threads(1);
+	until_parked();
 	wait_for_each(all, 1); /* the same thread */
 	ck_assert_uint_eq(threads(), 1);
 	wait_for_each(all, 3 * PARKED);
