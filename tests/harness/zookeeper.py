@@ -11,7 +11,8 @@ import pytest
 
 from .wait import wait_until
 
-JAVA = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar",
+# A server keeps its last 500 commits in memory: with a name of a thousand ranges these take 70 MB.
+JAVA = ["java", "-Xmx400m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar",
         "org.apache.zookeeper.server.quorum.QuorumPeerMain"]
 CONFIG = """tickTime=500
 initLimit=20
