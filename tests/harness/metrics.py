@@ -42,8 +42,8 @@ def promtool(text):
     return done.returncode, done.stdout + done.stderr
 
 
-# What moves by itself: time, connections (each question of ours is one), requests that no call asked for.
-RESTLESS = re.compile(r"dflock_(connections|deadline_left|store_request|beats_total|rules_|lease_hold_seconds_(sum|bucket)"
+# What moves by itself: time, connections (each question of ours is one), requests that no call asked for; and what is said for each store again.
+RESTLESS = re.compile(r"dflock_(connections|deadline_left|store_request|stores_|beats_total|rules_|lease_hold_seconds_(sum|bucket)"
                       r"|lease_recall_seconds_(sum|bucket)|lock_wait_seconds_(sum|bucket)|leases\{|page_leases|waiters)")
 
 

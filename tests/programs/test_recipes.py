@@ -146,7 +146,8 @@ def test_sqlite(machines_of):
     assert done.returncode == 0, done
     transaction = a.popen(machines_of.command("dflock run --require=/srv/shared/db/orders.db -- sqlite3 /srv/shared/db/orders.db"),
                           stdin=subprocess.PIPE)
-    transaction.stdin.write("BEGIN IMMEDIATE;\nINSERT INTO orders VALUES ('a', 0);\nSELECT 'begun';\n")
+    # A program that tries has a shared lock for a moment, and a commit waits for that.
+    transaction.stdin.write(".timeout 20000\nBEGIN IMMEDIATE;\nINSERT INTO orders VALUES ('a', 0);\nSELECT 'begun';\n")
     transaction.stdin.flush()
     assert transaction.stdout.readline() == "begun\n"
     second = b.popen(insert)

@@ -364,8 +364,17 @@ static inline void disconnect(void)
 		ck_assert_msg(strncmp(a, "OK ", 3) == 0 && strstr(a, " 0 "), "%s", a);                                 \
 	} while (0)
 
-static inline void use_flags(void) { with_flags = true; }
-static inline void use_no_flags(void) { with_flags = false; }
+/* The variant before this one may have run the scripts here. */
+static inline void use_server(bool flags)
+{
+	if (replay)
+		replay_free(replay);
+	replay = NULL;
+	with_flags = flags;
+}
+
+static inline void use_flags(void) { use_server(true); }
+static inline void use_no_flags(void) { use_server(false); }
 FIXTURE_ONCE(start_server, stop_server)
 VARIANT(use_flags)    /* the scripts as Redis 7 gets them */
 VARIANT(use_no_flags) /* as 6.2 does */
