@@ -187,7 +187,7 @@ static void open_table(int may_complain)
 	check(!strchr(why, '\n'), "more than one line");
 	table_host(&table, host);
 	check(memchr(host, 0, sizeof(host)) != NULL, "a host without end");
-	check(strlen(table_incarnation(&table)) < STORE_INC_BYTES, "an incarnation without end");
+	check(strlen(table_incarnation(&table, 0)) < STORE_INC_BYTES, "an incarnation without end");
 }
 
 static struct told take_up(unsigned *damaged)
