@@ -236,13 +236,18 @@ sim-long: ## the same for an hour, with schedules that differ every day
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 # What Python has compiled of the tests lies in the build folder: each worker would compile all of them else.
-PYTEST := PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE -p no:cacheprovider
-# They wait for something most of the time, so several run at a time for each processor. Those that cannot share the machine are marked
+REMEMBER := PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE
+PYTEST := $(REMEMBER) -p no:cacheprovider
+# They wait for something most of the time, so several run at a time for each processor. A test that fails then is run once more, alone, and
+# must pass; the summary names it. That is to go when whole runs need it no more. Those that cannot share the machine are marked
 # "alone". Those that are about being in time, and do nothing else, share it with one another ("punctual"); so do the fault runs, each in
 # networks of its own. No test may take longer than TEST_SECONDS.
 TEST_SECONDS ?= 600
 LIMITED  := DFLOCK_TEST_SECONDS=$(TEST_SECONDS) $(PYTEST)
-PARALLEL = $(LIMITED) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 4)) $(1)
+AGAIN    := DFLOCK_TEST_SECONDS=$(TEST_SECONDS) $(REMEMBER) -o cache_dir=$(abspath $(BUILD))/pytest
+PARALLEL = { $(AGAIN) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 4)) $(1) || \
+	  { echo '== what failed beside others, once more and alone'; \
+	  $(AGAIN) --last-failed --last-failed-no-failures none $(1); }; }
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
 	$(if $(T),cd tests && $(PYTEST) $(T),for part in beside punctual alone faults; do $(MAKE) -s check-$$part || exit 1; done)
 # The tests of the shim, with programs of musl, in a folder that has these and links to the rest. Kernel headers are not musl's.
