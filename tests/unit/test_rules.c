@@ -231,7 +231,7 @@ TEST(example_rules_are_valid)
 		memcpy(mark, strchr(rules, '{') < mark ? ", " : "  ", 2);
 	for (end = stores; strncmp(end, "// ", 3) == 0; end = strchr(end, '\n') + 1)
 		memcpy(end, "  ", 2);
-	ck_assert_int_gt(asprintf(&all, "%.*s%s", (int)(end - stores), stores, rules), 0);
+	ck_assert_int_gt(asprintf(&all, "store = {};\n%.*s%s", (int)(end - stores), stores, rules), 0);
 	read_ok(all);
 	free(all);
 	ck_assert_uint_eq(config->rule_count, 8);
