@@ -264,9 +264,9 @@ static int break_all(struct break_lock *b)
 	return b->failed ? CLI_FAILED : CLI_OK;
 }
 
-static int64_t break_limit(const struct break_lock *b, const json_t *status)
+static int64_t break_limit(const struct break_lock *b)
 {
-	int64_t limit = field_number(json_object_get(status, "cluster"), "fence");
+	int64_t limit = field_number(b->lock, "fence"); /* of its store */
 	const json_t *e;
 	size_t i;
 
@@ -285,6 +285,11 @@ static int break_lock(struct ask *ask, const struct break_options *options, cons
 	b.lock = status_find_lock(status, b.name);
 	if (!json_array_size(json_object_get(b.lock, "leases")) &&
 	    !json_object_size(json_object_get(b.lock, "resting"))) {
+		if (*field_text(status, "cluster_error")) {
+			cli_error("nothing was changed: not every store can be read: %s",
+				  field_text(status, "cluster_error"));
+			return CLI_FAILED;
+		}
 		if (!who_is_known(ask, options->lock, why)) {
 			cli_error("%s; no host holds it", why);
 			return CLI_BREAK_NOBODY;
@@ -294,7 +299,7 @@ static int break_lock(struct ask *ask, const struct break_options *options, cons
 			  b.name, options->lock, options->lock);
 		return CLI_BREAK_NOBODY;
 	}
-	b.limit = break_limit(&b, status);
+	b.limit = break_limit(&b);
 	break_show(&b, status);
 	if (!break_agreed(options,
 			  "Take it away? These processes, those of the other hosts, and all that they started, are "

@@ -16,7 +16,9 @@ void doctor_find(struct doctor *d, enum finding level, const char *format, ...)
 	size_t used = 0;
 	va_list args;
 
-	if (d->store && d->config->store_count > 1)
+	if (d->part)
+		used = (size_t)snprintf(line, sizeof(line), "%s: ", d->part);
+	else if (d->store && d->config->store_count > 1)
 		used = (size_t)snprintf(line, sizeof(line), "%s: ", config_store_group(d->store, group));
 	va_start(args, format);
 	vsnprintf(line + used, sizeof(line) - used, format, args);

@@ -19,6 +19,7 @@ struct doctor {
 	struct config *config; /* NULL: there is none, or it is invalid */
 	const struct config_store
 		*store;          /* which of its stores is looked at: lines say so if there are several; NULL: none */
+	const char *part;        /* ... of which one shard is; NULL: the whole */
 	struct tls_context *tls; /* to that store. NULL: it wants none, or the files cannot be used */
 	unsigned counts[3];      /* by enum finding */
 	json_t *found;           /* --json: what was found, instead of printing it; NULL: without */

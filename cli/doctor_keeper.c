@@ -357,6 +357,19 @@ static bool is_for_system(const struct doctor *d)
 	return geteuid() == 0 && !d->place.runtime_env[0] && access(RUNDIR_SYSTEM, F_OK) == 0;
 }
 
+/* As the keeper calls it: "NAME", or "NAME/N" for a shard. NULL: it goes by another configuration. */
+static const struct config_store *store_of_name(const struct config *config, const char *name)
+{
+	for (size_t i = 0; config && i < config->store_count; i++) {
+		const char *called = *config->stores[i].name ? config->stores[i].name : "default";
+		size_t len = strlen(called);
+
+		if (strncmp(name, called, len) == 0 && (!name[len] || name[len] == '/'))
+			return &config->stores[i];
+	}
+	return NULL;
+}
+
 void doctor_keeper(struct doctor *d)
 {
 	char why[CLI_LINE_BYTES];
@@ -394,11 +407,15 @@ void doctor_keeper(struct doctor *d)
 		check_store(d, status);
 		/* The others, if the keeper goes by the same configuration. */
 		json_array_foreach (json_object_get(status, "stores"), i, store) {
-			d->store = d->config && i + 1 < d->config->store_count ? &d->config->stores[i + 1] : NULL;
-			if (d->store && !strcmp(d->store->name, field_text(store, "name")))
+			const char *name = field_text(store, "name");
+
+			d->store = store_of_name(d->config, name);
+			d->part = strchr(name, '/') ? name : NULL;
+			if (d->store)
 				check_store(d, store);
 		}
 		d->store = NULL;
+		d->part = NULL;
 		check_past(d, status);
 		if (field_flag(json_object_get(status, "store"), "up"))
 			check_elsewhere(d, json_object_get(status, "elsewhere"));

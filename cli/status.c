@@ -54,6 +54,12 @@ static const char status_store[] =
 	"{store.grace_left_ms:ms}\n]"
 	"[{store.deadline_left_ms?}        this host's leases there are sure for another {store.deadline_left_ms:ms}\n]";
 
+/* Of a shard, if there is something to say. */
+static const char status_shard[] =
+	"[{store.up!}store   {name}: {store.server}, DOWN: {store.error|not connected yet}\n]"
+	"[{store.up?}{store.refuses?}store   {name}: NO NEW LOCKS: {store.refuses}\n]"
+	"[{store.up?}{store.grace?}store   {name}: in grace for another {store.grace_left_ms:ms}\n]";
+
 struct status_options {
 	bool json, html, check;
 	bool all;           /* also lock names that only silent hosts have, and all hosts */
@@ -85,12 +91,13 @@ static void status_print(json_t *status, const struct status_options *options, F
 	count_differences(status);
 	show_row(f, status, status_head);
 	json_array_foreach (json_object_get(status, "stores"), i, store)
-		show_row(f, store, status_store);
+		show_row(f, store, strchr(field_text(store, "name"), '/') ? status_shard : status_store);
 	status_leases_print(status, f);
 	if (json_is_object(json_object_get(status, "cluster"))) {
 		status_cluster_print(status, options->all, f);
 		show_row(
 			f, status,
+			"[{cluster_error?}\nnot all can be shown: {cluster_error}\n]"
 			"[{renamed?}\nNAMED DIFFERENTLY on other hosts: {renamed} rule[{renamed!=1}s]; these locks do not "
 			"exclude each other. `dflock doctor` shows them\n]"
 			"[{renamed!}{differing?}\nrules differ: of hosts that share lock names, not all protect the same; "
@@ -98,14 +105,6 @@ static void status_print(json_t *status, const struct status_options *options, F
 	} else {
 		show_row(f, status,
 			 "\nthe rest of the cluster cannot be shown: {cluster_error|the store is not reachable}\n");
-	}
-	json_array_foreach (json_object_get(status, "stores"), i, store) {
-		json_object_set(store, "host", json_object_get(status, "host"));
-		show_row(
-			f, store,
-			"\nin the store {name}[{cluster_error?}: cannot be shown: {cluster_error|it is not reachable}\n]");
-		if (json_is_object(json_object_get(store, "cluster")))
-			status_cluster_print(store, options->all, f);
 	}
 }
 

@@ -234,7 +234,7 @@ static void add_lock(struct grid *grid, const json_t *lock)
 	json_t *entry;
 	size_t i;
 
-	grid_row_note(grid, lock, "{name}");
+	grid_row_note(grid, lock, "{name}[{store?} (in {store})]");
 	json_array_foreach (json_object_get(lock, "leases"), i, entry)
 		grid_row(grid, entry, "    held\t" HOST "\t" RANGE "\tfence {fence}\t" JOB);
 	if (json_is_object(client)) /* a program that has the lock by its key (redis_key) */

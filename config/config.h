@@ -37,7 +37,7 @@ struct config_tls {
 
 #define CONFIG_MAX_SENTINELS 16
 #define CONFIG_MAX_REPLICAS  64
-#define CONFIG_MAX_MEMBERS   32 /* stores of a configuration */
+#define CONFIG_MAX_MEMBERS   32 /* stores of a configuration, each shard counted */
 #define CONFIG_STORE_BYTES   33 /* of a store's name, and NUL */
 #define CONFIG_GROUP_BYTES   (CONFIG_STORE_BYTES + 7)
 
@@ -60,6 +60,7 @@ struct config_store {
 	const char *user; /* NULL: none */
 	char *password;   /* the first line of password_file; NULL: none */
 	int database;     /* 0 */
+	unsigned shards;  /* 1: lock tables over which the names are spread (config_shard()) */
 	struct config_tls tls;
 	bool keys;          /* a rule has a redis_key: the user needs rights for it */
 	int64_t connect_ms; /* 5000: how long a connection or an answer may take, else the store is unreachable */
@@ -201,6 +202,8 @@ const struct rule *config_rule(const struct config *config, const char *path);
 struct rule config_rule_for(const struct config *config, const char *path);
 /* The redis_key of the rule that gives a file this lock name; NULL: there is no such rule, or it has none. Pure. */
 const char *config_redis_key_of(const struct config *config, const char *name);
+/* In which shard of its store the locks of this name are. Follows from the name and the number alone, for ever. Pure. */
+unsigned config_shard(const struct config_store *store, const char *name);
 /* The index of the store of that rule; 0, the default: there is no such rule. Pure. */
 size_t config_store_of(const struct config *config, const char *name);
 /* Can the command of on_event be run by the caller? 0 also if there is none. -errno with one line in `why`. Blocks on the

@@ -194,10 +194,10 @@ static char *follow_server_text(const struct config_store *c)
 
 	if (!f)
 		return NULL;
-	fprintf(f, "%s %s %s %s %s %d %d %s %s %d %s %d %d %d %s %s %s %s %lld", c->name, c->postgresql, c->zookeeper,
-		c->socket, c->address.host, c->address.port, c->cluster, c->master, c->sentinel_user, c->replicas,
-		c->user, c->database, c->tls.on, c->tls.only_server, c->tls.ca, c->tls.certificate, c->tls.key,
-		c->tls.server_name, (long long)c->connect_ms);
+	fprintf(f, "%s %s %s %s %s %d %d %s %s %d %s %d %u %d %d %s %s %s %s %lld", c->name, c->postgresql,
+		c->zookeeper, c->socket, c->address.host, c->address.port, c->cluster, c->master, c->sentinel_user,
+		c->replicas, c->user, c->database, c->shards, c->tls.on, c->tls.only_server, c->tls.ca,
+		c->tls.certificate, c->tls.key, c->tls.server_name, (long long)c->connect_ms);
 	for (size_t i = 0; i < c->sentinel_count; i++)
 		fprintf(f, " %s:%d", c->sentinels[i].host, c->sentinels[i].port);
 	fclose(f);

@@ -298,6 +298,7 @@ static int check_keys(const struct config_reading *r, struct config *config)
 		struct config_store *store = &config->stores[rule->store];
 		const char *wrong = config_engine(store) ? "not Redis"
 				    : store->cluster     ? "a Redis Cluster, whose scripts cannot use keys of two slots"
+				    : store->shards > 1  ? "spread over shards"
 							 : NULL;
 		char group[CONFIG_GROUP_BYTES];
 

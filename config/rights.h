@@ -9,8 +9,8 @@
 
 #include "config/config.h"
 
-#define RIGHTS_KEYS     "~dflock:{0}:*"      /* every key of dflock */
-#define RIGHTS_CHANNELS "&dflock:{0}:host:*" /* every channel */
+#define RIGHTS_KEYS     "~dflock:{*}:*"      /* every key of dflock, in all shards */
+#define RIGHTS_CHANNELS "&dflock:{*}:host:*" /* every channel */
 #define RIGHTS_MAX      48
 
 /*

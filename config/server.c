@@ -24,7 +24,7 @@ struct store_values {
 	struct config_store store;
 	const char *server, *password_file, *sentinel_password_file;
 	config_setting_t *sentinels, *cluster;
-	int64_t replicas, database;
+	int64_t replicas, database, shards;
 };
 
 const struct setting_row config_store_rows[] = {
@@ -42,6 +42,7 @@ const struct setting_row config_store_rows[] = {
 	{"user", SETTING_STRING, offsetof(struct store_values, store.user), .with = "password_file"},
 	{"password_file", SETTING_PATH, offsetof(struct store_values, password_file), .with = NULL},
 	{"database", SETTING_NUMBER, offsetof(struct store_values, database), .min = 0, .max = 16383},
+	{"shards", SETTING_NUMBER, offsetof(struct store_values, shards), .min = 1, .max = CONFIG_MAX_MEMBERS},
 	{"tls_ca", SETTING_PATH, offsetof(struct store_values, store.tls.ca), .with = NULL},
 	{"tls_certificate_file", SETTING_PATH, offsetof(struct store_values, store.tls.certificate),
 	 .with = "tls_key_file"},
@@ -351,13 +352,14 @@ static int read_engine(const struct config_reading *r, config_setting_t *group, 
 
 int server_read(const struct config_reading *r, config_setting_t *group, struct config_store *store)
 {
-	struct store_values values = {.store = *store, .replicas = -1};
+	struct store_values values = {.store = *store, .replicas = -1, .shards = 1};
 	int ret;
 
 	values.store.connect_ms = 5000;
 	ret = group ? settings_read(r, group, r->store, config_store_rows, &values) : 0;
 	*store = values.store;
 	store->database = (int)values.database;
+	store->shards = (unsigned)values.shards;
 	store->replicas = values.replicas < 0 ? 0 : (int)values.replicas;
 	if (ret == 0 && config_engine(store))
 		ret = read_engine(r, group, config_engine(store),

@@ -14,7 +14,7 @@ struct config_store *stores_add(struct config *config, const char *name)
 	if (!stores)
 		return NULL;
 	config->stores = stores;
-	stores[config->store_count] = (struct config_store){.name = name};
+	stores[config->store_count] = (struct config_store){.name = name, .shards = 1};
 	return &stores[config->store_count++];
 }
 
@@ -25,6 +25,16 @@ size_t stores_find(const struct config *config, const char *name)
 	while (i < config->store_count && strcmp(config->stores[i].name, name) != 0)
 		i++;
 	return i;
+}
+
+/* FNV-1a. */
+unsigned config_shard(const struct config_store *store, const char *name)
+{
+	uint32_t hash = 2166136261u;
+
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 16777619u;
+	return hash % store->shards;
 }
 
 const char *config_store_group(const struct config_store *store, char group[CONFIG_GROUP_BYTES])
@@ -56,6 +66,7 @@ static int stores_check(const struct config_reading *r, int line, const struct c
 {
 	const struct config_store *last = &config->stores[config->store_count - 1];
 	char group[CONFIG_GROUP_BYTES];
+	unsigned count = 0;
 
 	for (const struct config_store *s = config->stores; s < last; s++)
 		if (stores_are_one(s, last))
@@ -64,9 +75,12 @@ static int stores_check(const struct config_reading *r, int line, const struct c
 				"stores.%s has the server and database of %s, so that one lock would be two; "
 				"expected a store of its own",
 				last->name, config_store_group(s, group));
-	if (config->store_count > CONFIG_MAX_MEMBERS)
-		return reading_fail(r, line, "stores.%s is one too many; expected at most %d stores in all", last->name,
-				    CONFIG_MAX_MEMBERS);
+	for (const struct config_store *s = config->stores; s <= last; s++)
+		count += s->shards;
+	if (count > CONFIG_MAX_MEMBERS)
+		return reading_fail(r, line,
+				    "with stores.%s there are %u stores, each shard counted; expected at most %d",
+				    last->name, count, CONFIG_MAX_MEMBERS);
 	return 0;
 }
 

@@ -26,12 +26,16 @@
 #include "store/store.h"
 #include "store/words.h"
 
-#define STORE_KEYS         "dflock:{0}:" /* one shard */
-#define STORE_LOCK_KEY     STORE_KEYS "lock:"
+#define STORE_KEYS         "dflock:{0}:" /* of shard 0, and of stores without shards. Other shards: struct store, `keys` */
+#define STORE_KEYS_BYTES   16
+#define STORE_LOCK         "lock:"
+#define STORE_REST         "rest:" /* a field of `rests`: and the space, ':', the name */
+#define STORE_HOST         "host:" /* and the host's id: the channel of its messages */
+#define STORE_LOCK_KEY     STORE_KEYS STORE_LOCK
 #define STORE_RESTS        STORE_KEYS "rests"
-#define STORE_REST_KEY     STORE_KEYS "rest:" /* a field of it: and the space, ':', the name */
-#define STORE_HOST_CHANNEL STORE_KEYS "host:" /* and the host's id: its messages */
-#define SERVER_BYTES       640                /* for people: the master's name, and its address */
+#define STORE_REST_KEY     STORE_KEYS STORE_REST
+#define STORE_HOST_CHANNEL STORE_KEYS STORE_HOST
+#define SERVER_BYTES       640 /* for people: the master's name, and its address */
 #define QUERY_ARGS         (26 + 2 * STORE_MAX_BLOCKERS)
 
 struct query;
@@ -46,6 +50,7 @@ struct query_list {
 enum store_state {
 	STORE_DOWN,       /* waits for the retry timer */
 	STORE_CONNECTING, /* the engine connects; then the record is read */
+	STORE_SHUT,       /* connected, and the record was read: store_admit() is awaited */
 	STORE_UP,
 	STORE_FREED, /* waits for its handles to close */
 };
@@ -115,7 +120,8 @@ struct store_record {
 	bool grace;
 	uint64_t fence;     /* the largest that was seen, in this incarnation or an earlier one: store_see_fence() */
 	bool rereading;     /* the record was asked for while the store is up */
-	bool ttl_refused;   /* the store is down because the record has another ttl_ms */
+	bool again;         /* ... and is to be read once more after that */
+	bool ttl_refused;   /* the record has another ttl_ms, or number of shards, as last seen */
 	struct query *init; /* store_open(FORCED), called while ttl_refused: sent at the next connection. NULL: none */
 };
 
@@ -123,6 +129,9 @@ struct store {
 	uv_loop_t *loop;
 	const struct config_store *config;
 	int64_t ttl_ms;
+	char keys[STORE_KEYS_BYTES]; /* what its keys begin with: "dflock:{N}:" in shard N */
+	unsigned shard;
+	bool shut; /* store_be_shard() */
 	char host[STORE_HOST_BYTES];
 	uint64_t own_seat[2], *seat; /* store_keep_seat() */
 	uint64_t own_seen[2], *seen; /* store_keep_seen(): STORE_SEEN_... */
@@ -202,6 +211,8 @@ struct query *query_command(struct store *s, const char *command, void *arg);
 void query_word(struct query *q, const char *word);
 void query_words(struct query *q, ...) __attribute__((sentinel));
 void query_add(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* One more argument: what all hosts must have in common, "TTL" or "TTL/SHARDS". */
+void query_common(struct query *q);
 /* Two more arguments: this host's seat and the next one. query_sat(): it was accepted. query_twice(): it was not. */
 void query_seat(struct query *q);
 void query_sat(const struct query *q);
@@ -234,8 +245,6 @@ enum { STORE_SEEN_NUMBER, STORE_SEEN_MEMORY };
 void store_see_number(struct store *s, uint64_t number);
 /* The server has this memory: numbers of another one do not count. */
 void store_see_memory(struct store *s, const char *memory);
-/* A script answered INC: reads the record again. */
-void store_reread_record(struct store *s);
 /* The record is this one now; calls on_incarnation if it is another one than before. */
 void store_set_record(struct store *s, const struct reply_record *record);
 /* The store has said this fence. A keeper tells the largest one to a store that begins anew (store/rules/store.lua);

@@ -41,7 +41,7 @@ static void store_on_failed(struct store *s, const char *why, bool answers)
 	snprintf(s->error, sizeof(s->error), "%s", why);
 	s->answers = answers;
 	s->state = STORE_DOWN;
-	s->record.ttl_refused = s->record.rereading = false;
+	s->record.rereading = s->record.again = false;
 	uv_timer_stop(&s->ping);
 	uv_timer_start(&s->retry, store_on_retry, s->retry_ms, 0);
 	s->retry_ms = s->retry_ms * 2 > RETRY_MAX_MS ? RETRY_MAX_MS : s->retry_ms * 2;
@@ -101,12 +101,19 @@ void store_set_record(struct store *s, const struct reply_record *record)
 
 void store_explain_ttl(const struct store *s, const struct reply_record *record, char line[REPLY_LINE_BYTES])
 {
+	unsigned shards = s->config->shards;
+
 	if (*record->used_by)
 		snprintf(line, REPLY_LINE_BYTES,
-			 "hosts still use its ttl_ms = %" PRId64
-			 " (%s): `dflock stop` there first, or wait that long if they "
-			 "are gone",
-			 record->ttl_ms, record->used_by);
+			 "hosts still use its ttl_ms = %" PRId64 " and shards = %u (%s): `dflock stop` there first, or "
+			 "wait that long if they are gone",
+			 record->ttl_ms, record->shards, record->used_by);
+	else if (record->shards != shards)
+		snprintf(line, REPLY_LINE_BYTES,
+			 "the store has shards = %u, this keeper is configured with %u: use the same number in every "
+			 "configuration; dflock(1), init, says how to change it everywhere%s",
+			 record->shards, shards,
+			 record->shards > shards ? ". Fewer are only possible with an empty store" : "");
 	else
 		snprintf(
 			line, REPLY_LINE_BYTES,
@@ -116,6 +123,15 @@ void store_explain_ttl(const struct store *s, const struct reply_record *record,
 }
 
 static void store_read_record(struct store *s);
+
+/* It has this ttl_ms and number of shards, or not. */
+static void store_on_agreed(struct store *s, bool agrees)
+{
+	if (s->record.again && s->state == STORE_UP)
+		store_reread_record(s);
+	else if (s->callbacks.on_record)
+		s->callbacks.on_record(s->arg, agrees);
+}
 
 static void store_on_record(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
@@ -138,16 +154,20 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 		store_read_record(s);
 	} else if (record.refused_ttl) {
 		store_explain_ttl(s, &record, line);
-		store_reject(s, "%s", line);
 		s->record.ttl_refused = true;
+		store_reject(s, "%s", line);
+		store_on_agreed(s, false);
 	} else {
 		s->record.ttl_refused = false;
 		if (!inits)
 			query_sat(q);
 		store_set_record(s, &record);
-		if (s->state == STORE_CONNECTING)
+		if (s->state == STORE_CONNECTING && s->shut)
+			s->state = STORE_SHUT;
+		else if (s->state == STORE_CONNECTING)
 			store_up(s);
 		store_end_init(s, STORE_OK, NULL);
+		store_on_agreed(s, true);
 	}
 }
 
@@ -156,7 +176,7 @@ static void store_read_record(struct store *s)
 	struct query *q = query_script(s, SCRIPT_STORE, NULL, s->record.init);
 
 	query_word(q, s->record.init ? "init" : "begin");
-	query_add(q, "%" PRId64, s->ttl_ms);
+	query_common(q);
 	query_word(q, "");
 	query_add(q, "%" PRIu64, s->record.fence);
 	if (!s->record.init) {
@@ -168,6 +188,7 @@ static void store_read_record(struct store *s)
 
 void store_reread_record(struct store *s)
 {
+	s->record.again = s->record.rereading || s->state == STORE_CONNECTING;
 	if (s->state != STORE_UP || s->record.rereading)
 		return;
 	s->record.rereading = true;
@@ -246,6 +267,7 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 		return NULL;
 	}
 	strcpy(s->error, "not connected yet");
+	strcpy(s->keys, STORE_KEYS);
 	uv_timer_t *timers[] = {&s->retry, &s->ping, &s->soon};
 	for (size_t i = 0; i < 3; i++) {
 		uv_timer_init(loop, timers[i]);
@@ -254,6 +276,44 @@ struct store *store_new(uv_loop_t *loop, const struct config_store *config, int6
 	}
 	uv_timer_start(&s->retry, store_on_retry, 0, 0);
 	return s;
+}
+
+void store_be_shard(struct store *s, unsigned shard)
+{
+	s->shard = shard;
+	snprintf(s->keys, sizeof(s->keys), "dflock:{%u}:", shard);
+	s->shut = true;
+	uv_timer_stop(&s->retry);
+}
+
+void store_reach(struct store *s)
+{
+	if (s->state == STORE_DOWN && !uv_is_active((uv_handle_t *)&s->retry))
+		uv_timer_start(&s->retry, store_on_retry, 0, 0);
+}
+
+void store_rest(struct store *s)
+{
+	strcpy(s->error, "not connected");
+	strcpy(s->reported, s->error);
+	s->state = s->state == STORE_UP ? STORE_SHUT : s->state; /* not broken */
+	store_fail(s, "%s", s->error);
+	uv_timer_stop(&s->retry);
+	s->retry_ms = RETRY_MIN_MS;
+}
+
+void store_admit(struct store *s)
+{
+	s->shut = false;
+	if (s->state == STORE_SHUT)
+		store_up(s);
+}
+
+void store_shut(struct store *s, const char *why)
+{
+	s->shut = true;
+	if (s->state == STORE_UP)
+		store_fail(s, "%s", why);
 }
 
 void store_keep_seat(struct store *s, uint64_t seat[2])

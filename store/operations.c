@@ -255,7 +255,8 @@ void store_try_write(struct store *s, store_reply_cb *cb, void *arg)
 
 	if (s->engine->look)
 		s->engine->look(s);
-	query_words(q, STORE_KEYS "try", "0", "", NULL);
+	query_add(q, "%stry", s->keys);
+	query_words(q, "0", "", NULL);
 	q->cb.reply = cb;
 	query_send(q, on_write_tried);
 }
@@ -354,7 +355,7 @@ void store_tell(struct store *s, const char *host, const struct store_message *m
 	if (s->state != STORE_UP || !word_is_host(host) || message_format(text, &m) != 0)
 		return;
 	q = query_command(s, "PUBLISH", NULL);
-	query_add(q, STORE_HOST_CHANNEL "%s", host);
+	query_add(q, "%s" STORE_HOST "%s", s->keys, host);
 	query_word(q, text);
 	query_send(q, on_published);
 }
@@ -395,7 +396,7 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 	struct query *q = query_script(s, SCRIPT_STORE, NULL, arg);
 
 	query_word(q, words[how]);
-	query_add(q, "%" PRId64, s->ttl_ms);
+	query_common(q);
 	query_word(q, earlier);
 	query_add(q, "%" PRIu64, s->record.fence);
 	q->may = REPLY_MAY(STORE_INCARNATION);
@@ -403,6 +404,8 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 	/* The store is down because its record has another ttl_ms: this call is how the record gets this one. */
 	if (how == STORE_OPEN_FORCED && s->record.ttl_refused && !s->record.init)
 		store_init_later(s, q, on_opened);
+	else if (how == STORE_OPEN_FORCED && s->state == STORE_SHUT)
+		query_send_early(q, on_opened);
 	else
 		query_send(q, on_opened);
 }

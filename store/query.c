@@ -120,15 +120,26 @@ struct query *query_script(struct store *s, enum script_id script, const char *n
 	q->arg = arg;
 	q->script = (int)script;
 	q->may = scripts[script].may | REPLY_MAY(STORE_OK) | REPLY_MAY(STORE_INCARNATION);
-	query_words(q, STORE_KEYS "store", STORE_KEYS "hosts", NULL);
+	query_add(q, "%sstore", s->keys);
+	query_add(q, "%shosts", s->keys);
 	if (name) {
-		query_add(q, STORE_LOCK_KEY "%s", name);
+		query_add(q, "%s" STORE_LOCK "%s", s->keys, name);
 		for (int space = 0; space < WIRE_SPACES; space++)
-			query_add(q, STORE_REST_KEY "%s:%s", word_space[space], name);
+			query_add(q, "%s" STORE_REST "%s:%s", s->keys, word_space[space], name);
 	}
 	q->keys = q->argc;
 	query_word(q, s->record.incarnation);
 	return q;
+}
+
+void query_common(struct query *q)
+{
+	const struct store *s = q->store;
+
+	if (s->config->shards > 1)
+		query_add(q, "%" PRId64 "/%u", s->ttl_ms, s->config->shards);
+	else
+		query_add(q, "%" PRId64, s->ttl_ms);
 }
 
 /* ---- the seat ---- */

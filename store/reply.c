@@ -149,10 +149,27 @@ int reply_parse_keys(const redisReply *reply, struct store_key_news **keys, size
 	return reply_parse_rows(reply, row, 3, sizeof(**keys), (void **)keys, count);
 }
 
+bool reply_parse_common(const char *text, int64_t *ttl_ms, unsigned *shards)
+{
+	const char *slash = strchr(text, '/');
+	size_t len = slash ? (size_t)(slash - text) : strlen(text);
+	char ttl[24];
+	uint64_t ms, count = 1;
+
+	if (len >= sizeof(ttl))
+		return false;
+	memcpy(ttl, text, len);
+	ttl[len] = '\0';
+	if (!word_number(ttl, &ms) || ms > INT64_MAX || (slash && !word_number(slash + 1, &count)) || count > UINT_MAX)
+		return false;
+	*ttl_ms = (int64_t)ms;
+	*shards = (unsigned)count;
+	return true;
+}
+
 int reply_parse_record(const redisReply *reply, struct reply_record *out)
 {
 	static const struct word_field incarnation = {WORD_INCARNATION, offsetof(struct reply_record, incarnation)},
-				       ttl = {WORD_SIGNED, offsetof(struct reply_record, ttl_ms)},
 				       fence[] = {{WORD_NUMBER, offsetof(struct reply_record, fence)}, {WORD_END, 0}};
 	const char *first = verdict_of(reply) ? reply_text(reply, 1) : NULL,
 		   *second = first ? reply_text(reply, 2) : NULL;
@@ -166,7 +183,7 @@ int reply_parse_record(const redisReply *reply, struct reply_record *out)
 		out->refused_ttl = true;
 		for (size_t i = 0; second && second[i] && i < sizeof(out->used_by) - 1; i++)
 			out->used_by[i] = (char)(second[i] >= ' ' && second[i] <= '~' ? second[i] : '?');
-		return word_take(&ttl, first, out) ? 0 : -EPROTO;
+		return reply_parse_common(first, &out->ttl_ms, &out->shards) ? 0 : -EPROTO;
 	}
 	if (!reply_is(reply, "OK") || !word_take(&incarnation, first, out) || !second ||
 	    (reply->elements > 3 && !reply_take(reply, 3, fence, out)))

@@ -37,10 +37,13 @@ struct reply_record {
 	bool open;
 	bool twice;        /* another keeper uses this host's id, and nothing else here is filled */
 	uint64_t fence;    /* the last one; 0: not told */
-	bool refused_ttl;  /* the record has another ttl_ms, and nothing else here is filled */
+	bool refused_ttl;  /* the record has another ttl_ms or number of shards, and nothing else here is filled */
 	int64_t ttl_ms;    /* only with refused_ttl: the record's; */
+	unsigned shards;   /* the same: how many shards the store has by it; */
 	char used_by[256]; /* and some hosts that use it, for people; "": not asked for */
 };
+/* "TTL" or "TTL/SHARDS", as all hosts must have them. False: it is neither. */
+bool reply_parse_common(const char *text, int64_t *ttl_ms, unsigned *shards);
 /* The store script's answers OK, TWICE and TTL. 0, or -EPROTO for every other answer, INC and KNOWN included. */
 int reply_parse_record(const redisReply *reply, struct reply_record *out);
 

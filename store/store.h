@@ -164,6 +164,8 @@ struct store_callbacks {
 	 * host has is the other keeper's: nothing may be sent as this host any more. May be NULL.
 	 */
 	void (*on_twice)(void *arg);
+	/* The record was read: whether it has this ttl_ms and number of shards. May be NULL. */
+	void (*on_record)(void *arg, bool agrees);
 	/* A line for the log: a malformed message was ignored (once per on_up), or a message to another host was
 	 * refused. May be NULL. */
 	void (*on_note)(void *arg, const char *line);
@@ -189,6 +191,20 @@ void store_keep_seat(struct store *s, uint64_t seat[2]);
 /* The same for what an engine remembers of the server. A server that was restored from a backup looks like the one that it was; the next keeper,
  * too, finds out by this that it lacks what it had confirmed. */
 void store_keep_seen(struct store *s, uint64_t seen[2]);
+/*
+ * This is one shard of the store, not the first: a lock table of its own. Before the loop runs. It connects only after store_reach(), and
+ * counts as away until store_admit() says that its names are in it: that the first shard's record has the same number of shards (host.h).
+ */
+void store_be_shard(struct store *s, unsigned shard);
+/* Connects, if it does not already. */
+void store_reach(struct store *s);
+/* Gives the connection up until store_reach(); on_down does not come. What is asked for meanwhile gets STORE_UNREACHABLE. */
+void store_rest(struct store *s);
+void store_admit(struct store *s);
+/* It counts as away again: on_down, if it was up. */
+void store_shut(struct store *s, const char *why);
+/* Asks for the record again: on_record comes, unless the store goes down. While it is down nothing happens. */
+void store_reread_record(struct store *s);
 /* Calls every pending callback with STORE_UNREACHABLE and frees the store; its handles are closed in the loop, which
  * must run once more. Not to be called from a callback of the store. */
 void store_free(struct store *s);
@@ -293,8 +309,8 @@ enum store_open {
 	STORE_OPEN_WATCHED, /* the caller has watched this incarnation for a whole ttl */
 	STORE_OPEN_NEW,     /* the caller has watched it only for as long as hosts with leases take to come back.
 			       STORE_ERROR     with what the store knows of an earlier memory, if it knows anything */
-	STORE_OPEN_FORCED,  /* whatever is known, and the record gets this ttl_ms. Works also while the store is down
-			       because its record has another ttl_ms */
+	STORE_OPEN_FORCED, /* whatever is known, and the record gets this ttl_ms and number of shards. Works also while the store is down
+			       because its record has others, and while it is shut */
 };
 /* Ends grace. `earlier`: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg);

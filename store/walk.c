@@ -65,10 +65,14 @@ static const char *name_behind(const char *key, const char *beginning)
 
 static const char *name_of(const struct walk *walk, const char *key)
 {
-	const char *name = name_behind(key, STORE_LOCK_KEY);
+	const char *name;
 
+	key = name_behind(key, walk->store->keys);
+	if (!key)
+		return NULL;
+	name = name_behind(key, STORE_LOCK);
 	for (int space = 0; !name && walk->dump && space < WIRE_SPACES; space++) {
-		const char *rest = name_behind(key, STORE_REST_KEY);
+		const char *rest = name_behind(key, STORE_REST);
 
 		rest = rest ? name_behind(rest, word_space[space]) : NULL;
 		name = rest ? name_behind(rest, ":") : NULL;
@@ -128,7 +132,7 @@ static void read_rests(struct walk *walk)
 {
 	struct query *q = query_command(walk->store, "HKEYS", walk);
 
-	query_word(q, STORE_RESTS);
+	query_add(q, "%srests", walk->store->keys);
 	query_send(q, on_rests);
 }
 
@@ -136,7 +140,9 @@ static void read_page(struct walk *walk)
 {
 	struct query *q = query_command(walk->store, "SCAN", walk);
 
-	query_words(q, walk->cursor, "MATCH", STORE_LOCK_KEY "*", "COUNT", PAGE_KEYS, NULL);
+	query_words(q, walk->cursor, "MATCH", NULL);
+	query_add(q, "%s" STORE_LOCK "*", walk->store->keys);
+	query_words(q, "COUNT", PAGE_KEYS, NULL);
 	query_send(q, on_scanned);
 }
 
@@ -286,6 +292,7 @@ static void on_dump_record(struct query *q, const redisReply *reply, enum store_
 {
 	const char *words[] = {"", "", "", ""};
 	struct walk *walk = q->arg;
+	unsigned shards;
 
 	if (!reply) {
 		end_dump(walk, status, error);
@@ -295,9 +302,9 @@ static void on_dump_record(struct query *q, const redisReply *reply, enum store_
 		if (reply->element[i]->type == REDIS_REPLY_STRING)
 			words[i] = reply->element[i]->str;
 	walk->incarnation = store_need(strdup(words[0]));
-	walk->record = (struct store_picture){.open = strcmp(words[1], "1") == 0,
-					      .ttl_ms = record_number(words[2]),
-					      .fence = record_number(words[3])};
+	walk->record = (struct store_picture){
+		.open = strcmp(words[1], "1") == 0, .ttl_ms = -1, .fence = record_number(words[3])};
+	reply_parse_common(words[2], &walk->record.ttl_ms, &shards);
 	query_send(query_script(walk->store, SCRIPT_HOSTS, NULL, walk), on_dump_hosts);
 }
 
@@ -309,6 +316,7 @@ void store_dump(struct store *s, const struct store_dump *to, void *arg)
 	walk->dump = to;
 	walk->visit = dump_lock;
 	walk->end = end_dump;
-	query_words(q, STORE_KEYS "store", "inc", "open", "ttl_ms", "fence", NULL);
+	query_add(q, "%sstore", s->keys);
+	query_words(q, "inc", "open", "ttl_ms", "fence", NULL);
 	query_send(q, on_dump_record);
 }

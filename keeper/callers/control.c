@@ -80,9 +80,12 @@ static void fit_ask_store(struct session *s)
 	session_enter(s, SESSION_FIT);
 	if (k->sessions->fit_asked)
 		return;
-	k->sessions->fit_asked = k->member_count;
-	for (unsigned i = 0; i < k->member_count; i++)
-		store_try_write(k->members[i].store, on_fit_tried, &k->members[i]);
+	for (struct member *m = k->members; m < k->members + k->member_count; m++) {
+		if (!m->wanted)
+			continue;
+		k->sessions->fit_asked++;
+		store_try_write(m->store, on_fit_tried, m);
+	}
 }
 
 static void control_fit(struct session *s)
@@ -105,7 +108,8 @@ static void control_fit(struct session *s)
  * - Nobody knows of a host that was cut off for all that time: its leases may stand for the rest of ttl_ms. Only the
  *   operator can rule that out.
  *
- * --force skips all of this.
+ * --force skips all of this. It goes through the shards of a store from the last one to the first, and through all of them twice: host.h
+ * says why.
  */
 #define INIT_AGAIN_MS 50
 
@@ -127,9 +131,17 @@ static void refuse_init(struct session *s, const struct member *m, const char *k
 static void control_init(struct session *s);
 
 /* One store after the other. */
+static struct member *init_member(const struct session *s)
+{
+	struct keeper *k = s->keeper;
+	unsigned i = s->store % k->member_count;
+
+	return &k->members[is_forced(s) ? k->member_count - 1 - i : i];
+}
+
 static void init_next(struct session *s)
 {
-	if (++s->store == s->keeper->member_count)
+	if (++s->store == s->keeper->member_count * (is_forced(s) ? 2 : 1))
 		session_reply(s, WIRE_OK, NULL, -1);
 	else
 		control_init(s);
@@ -143,7 +155,7 @@ static void init_answered(struct member *m, const struct store_reply *reply, boo
 
 	deadline_trouble(m, why, sizeof(why));
 	DL_FOREACH_SAFE (k->sessions->all, s, next) {
-		if (s->state != SESSION_INIT || &k->members[s->store] != m || is_forced(s) != forced)
+		if (s->state != SESSION_INIT || init_member(s) != m || is_forced(s) != forced)
 			continue;
 		if (reply->status == STORE_OK)
 			init_next(s);
@@ -184,12 +196,15 @@ static void init_new(struct session *s, struct member *m)
 
 static void control_init(struct session *s)
 {
-	struct member *m = &s->keeper->members[s->store];
+	struct member *m = init_member(s);
 	char why[WIRE_REASON_BYTES];
 
 	session_enter(s, SESSION_INIT);
-	if (!m->tried)
-		return;     /* the keeper has only just started; control_store_tried() goes on */
+	member_want(m);
+	if (is_forced(s))
+		store_reach(m->store);
+	if (is_forced(s) ? !m->reached : !m->tried)
+		return;     /* it is connected just now; control_store_tried() goes on */
 	if (is_forced(s)) { /* this also opens a store that is down because its record has another ttl_ms */
 		log_event(LINE_STORE_OPENED,
 			  "the store %s is opened on request, whatever is known of an earlier memory of it",
@@ -214,7 +229,7 @@ void control_store_tried(struct member *m)
 	struct session *s, *next;
 
 	DL_FOREACH_SAFE (m->keeper->sessions->all, s, next)
-		if (s->state == SESSION_INIT && &m->keeper->members[s->store] == m)
+		if (s->state == SESSION_INIT && init_member(s) == m)
 			control_init(s);
 }
 

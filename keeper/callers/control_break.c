@@ -26,6 +26,7 @@
 #include "keeper/log.h"
 
 #define CONTROL_BREAK_AGAIN_MS 1000  /* a message may be lost */
+#define CONTROL_BREAK_REACH_MS 20    /* until a shard is connected */
 #define CONTROL_BREAK_WAIT_MS  20000 /* for another host, which has BREAKING_WAIT_MS itself */
 
 struct control_break {
@@ -370,13 +371,35 @@ static void control_break_next_host(struct control_break *b)
 		control_break_say(b, WIRE_WOULD_BLOCK, "the store knows no host %s", b->text);
 }
 
+/* When what it is about is connected: shards are when they are needed. */
+static void control_break_begin(struct session *s)
+{
+	struct control_break *b = s->breaking;
+	struct keeper *k = s->keeper;
+	char why[WIRE_REASON_BYTES];
+
+	if (k->leaving) {
+		control_break_say(b, WIRE_REFUSED, "the keeper ends");
+	} else if (b->op == WIRE_GIVE_UP ? !host_reaches_all(k) : !b->member->tried) {
+		session_expect(s, CONTROL_BREAK_REACH_MS, control_break_begin);
+	} else if (!store_is_up(b->member->store)) {
+		deadline_trouble(b->member, why, sizeof(why));
+		control_break_say(b, WIRE_REFUSED, "%s", why);
+	} else if (b->op == WIRE_BREAK) {
+		control_break_lease(b, s->peer.uid == 0 || s->peer.uid == geteuid());
+	} else if (b->op == WIRE_END_REST) {
+		control_break_rest(b);
+	} else {
+		control_break_host(s);
+	}
+}
+
 /* --- from outside --- */
 
 void control_break(struct session *s, const char *text)
 {
 	struct keeper *k = s->keeper;
 	struct control_break *b = calloc(1, sizeof(*b));
-	char why[WIRE_REASON_BYTES];
 
 	if (!b) {
 		session_refuse(s, "the keeper has no memory left");
@@ -390,16 +413,5 @@ void control_break(struct session *s, const char *text)
 	s->breaking = b;
 	session_enter(s, SESSION_BREAKING);
 	s->leave = control_break_leave;
-	if (k->leaving) {
-		control_break_say(b, WIRE_REFUSED, "the keeper ends");
-	} else if (!store_is_up(b->member->store)) {
-		deadline_trouble(b->member, why, sizeof(why));
-		control_break_say(b, WIRE_REFUSED, "%s", why);
-	} else if (b->op == WIRE_BREAK) {
-		control_break_lease(b, s->peer.uid == 0 || s->peer.uid == geteuid());
-	} else if (b->op == WIRE_END_REST) {
-		control_break_rest(b);
-	} else {
-		control_break_host(s);
-	}
+	control_break_begin(s);
 }

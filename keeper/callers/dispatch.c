@@ -219,7 +219,8 @@ static void dispatch_on_store(struct member *m, enum queue_store what)
 {
 	if (what == QUEUE_STORE_TRIED) {
 		control_store_tried(m);
-		who_store_tried(m);
+		if (m->tried)
+			who_store_tried(m);
 	} else {
 		control_stop_store_down(m->keeper);
 	}

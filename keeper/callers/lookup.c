@@ -111,7 +111,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	own_free(&s->before);
 	s->before = r->before;
 	page_cover(k->page, r->st.st_dev);
-	ret = file_get(member_of_path(k, r->path), &r->st, s->lookup.local, r->path, name, r->fd, &file);
+	ret = file_get(member_of_path(k, r->path, name), &r->st, s->lookup.local, r->path, name, r->fd, &file);
 	if (away && ret < 0)
 		away_forget(away);
 	else if (away)

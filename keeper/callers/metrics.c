@@ -185,10 +185,13 @@ static void set_stores(json_t *doc, const struct keeper *k)
 
 	for (unsigned i = 0; i < k->member_count; i++) {
 		const struct member *m = &k->members[i];
-		const char *name = *m->config->name ? m->config->name : "default";
 		int64_t left_ns = m->deadline.at_ns - clock_now_ns();
 		unsigned count = 0;
+		char name[MEMBER_NAME_BYTES];
 
+		if (!m->wanted)
+			continue;
+		member_name(m, name);
 		for (int space = 0; space < WIRE_SPACES; space++)
 			for (int state = 0; state < LEASE_ENDED; state++)
 				count += m->states.count[space][state];

@@ -147,12 +147,20 @@ static json_t *picture_number(int64_t n)
 
 void picture_add_record(json_t *cluster, const struct store_picture *p)
 {
-	json_t *hosts = json_object();
+	json_t *hosts = json_object_get(cluster, "hosts");
+	bool first = !hosts;
 
-	for (size_t i = 0; i < p->host_count; i++)
-		json_object_set_new(hosts, p->hosts[i].host,
-				    json_pack("{s:I,s:I}", "beat", (json_int_t)p->hosts[i].beat, "age_ms",
-					      (json_int_t)p->hosts[i].age_ms));
+	hosts = first ? json_object() : hosts;
+	for (size_t i = 0; i < p->host_count; i++) {
+		const json_t *other = json_object_get(hosts, p->hosts[i].host);
+
+		if (!other || json_integer_value(json_object_get(other, "age_ms")) > p->hosts[i].age_ms)
+			json_object_set_new(hosts, p->hosts[i].host,
+					    json_pack("{s:I,s:I}", "beat", (json_int_t)p->hosts[i].beat, "age_ms",
+						      (json_int_t)p->hosts[i].age_ms));
+	}
+	if (!first)
+		return;
 	json_object_set_new(cluster, "incarnation", picture_bytes(p->incarnation));
 	json_object_set_new(cluster, "open", json_boolean(p->open));
 	json_object_set_new(cluster, "ttl_ms", picture_number(p->ttl_ms));
@@ -161,19 +169,21 @@ void picture_add_record(json_t *cluster, const struct store_picture *p)
 	json_object_set_new(cluster, "locks", json_object()); /* by name: the store may tell one twice */
 }
 
-void picture_add_name(json_t *cluster, const char *name, const struct store_entry *entries, size_t count,
-		      const struct store_aside *aside)
+void picture_add_name(json_t *cluster, const struct member *m, int64_t fence, const char *name,
+		      const struct store_entry *entries, size_t count, const struct store_aside *aside)
 {
+	char key[LOCK_NAME_BYTES + MEMBER_NAME_BYTES], store[MEMBER_NAME_BYTES];
 	json_t *rests = picture_rests(aside), *shown = picture_bytes(name), *client = picture_client(aside);
 
 	if (aside->key)
 		json_object_set_new(client, "key", picture_bytes(aside->key));
+	snprintf(key, sizeof(key), "%s\n%s", json_string_value(shown), member_name(m, store));
 	if (count + json_object_size(rests) > 0)
-		json_object_set_new(json_object_get(cluster, "locks"), json_string_value(shown),
-				    json_pack("{s:O,s:o,s:o,s:O,s:O}", "name", shown, "leases",
-					      picture_entries(entries, count, false), "waiters",
-					      picture_entries(entries, count, true), "resting", rests, "client",
-					      client));
+		json_object_set_new(
+			json_object_get(cluster, "locks"), key,
+			json_pack("{s:O,s:s,s:o,s:o,s:o,s:O,s:O}", "name", shown, "store", m->config->name, "fence",
+				  picture_number(fence), "leases", picture_entries(entries, count, false), "waiters",
+				  picture_entries(entries, count, true), "resting", rests, "client", client));
 	json_decref(shown);
 	json_decref(rests);
 	json_decref(client);
@@ -421,27 +431,29 @@ static json_t *looks_json(const struct keeper *k)
 			 (json_int_t)(p->took_ns / 1000));
 }
 
-/* The stores with a name. */
+/* The stores with a name, and shards. */
 static json_t *stores_json(const struct keeper *k)
 {
 	json_t *list = json_array();
+	char name[MEMBER_NAME_BYTES];
 
 	for (unsigned i = 1; i < k->member_count; i++)
-		json_array_append_new(list, json_pack("{s:s,s:o}", "name", k->members[i].config->name, "store",
+		json_array_append_new(list, json_pack("{s:s,s:o}", "name", member_name(&k->members[i], name), "store",
 						      store_json(&k->members[i])));
 	return list;
 }
 
 json_t *picture_keeper(struct keeper *k)
 {
-	return json_pack("{s:i,s:s,s:i,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:[],s:[],s:o,s:o,s:o,s:o}",
-			 "schema", PICTURE_SCHEMA, "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid",
-			 (int)geteuid(), "host", k->host, "twin", k->twin, "config", picture_text(k->config->path),
-			 "rules", rules_json(k), "runtime_dir", picture_text(k->runtime_dir), "started",
-			 (json_int_t)k->started, "frozen", (int)table_frozen(k->table), "unsupervised", k->unsupervised,
-			 "ending", ending_waits(k), "store", store_json(&k->members[0]), "stores", stores_json(k),
-			 "leases", "lost", "too_long", too_long_json(k), "taken_past", past_json(k), "past_looks",
-			 looks_json(k), "log", log_json());
+	return json_pack(
+		"{s:i,s:s,s:i,s:i,s:s,s:s,s:o,s:o,s:o,s:I,s:i,s:b,s:b,s:o,s:o,s:n,s:s,s:[],s:[],s:o,s:o,s:o,s:o}",
+		"schema", PICTURE_SCHEMA, "version", DFLOCK_VERSION, "pid", (int)getpid(), "uid", (int)geteuid(),
+		"host", k->host, "twin", k->twin, "config", picture_text(k->config->path), "rules", rules_json(k),
+		"runtime_dir", picture_text(k->runtime_dir), "started", (json_int_t)k->started, "frozen",
+		(int)table_frozen(k->table), "unsupervised", k->unsupervised, "ending", ending_waits(k), "store",
+		store_json(&k->members[0]), "stores", stores_json(k), "cluster", "cluster_error", "", "leases", "lost",
+		"too_long", too_long_json(k), "taken_past", past_json(k), "past_looks", looks_json(k), "log",
+		log_json());
 }
 
 /* --- answers --- */

@@ -20,6 +20,7 @@ struct keeper;
 struct lease;
 struct lock;
 struct lost_lease;
+struct member;
 struct session;
 struct store_rules;
 
@@ -66,11 +67,11 @@ json_t *picture_holder(pid_t pid, const char *command, const struct store_range 
 json_t *picture_ages(const struct lock *lock);
 void picture_add_since(const json_t *grants, pid_t locker, json_t *holder);
 
-/* The part about the cluster, as the store tells it: its record first, then the names. picture_close() when all have
- * come. */
+/* The part about the cluster: what all stores have, one after the other, as each tells it: its record first, then the names.
+ * picture_close() when all have come. `fence`: the record's. */
 void picture_add_record(json_t *cluster, const struct store_picture *record);
-void picture_add_name(json_t *cluster, const char *name, const struct store_entry *entries, size_t count,
-		      const struct store_aside *aside);
+void picture_add_name(json_t *cluster, const struct member *m, int64_t fence, const char *name,
+		      const struct store_entry *entries, size_t count, const struct store_aside *aside);
 void picture_close(json_t *cluster);
 
 /* A memfd with this text; the caller closes it. -1 with errno. */

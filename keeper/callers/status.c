@@ -20,6 +20,8 @@
 #include "keeper/leases/survey.h"
 #include "keeper/log.h"
 
+#define STATUS_AGAIN_MS 20 /* until shards are connected that no lock has needed */
+
 struct status_job {
 	struct survey survey; /* the first member; a claim's tag: the index in rows and grants */
 	uv_work_t work;
@@ -31,6 +33,7 @@ struct status_job {
 	json_t *grants; /* picture_ages() of each */
 	struct elsewhere *elsewhere;
 	unsigned store; /* which of the keeper's is asked now */
+	int64_t fence;  /* its last one */
 	int error;
 	int fd; /* the answer */
 };
@@ -145,17 +148,28 @@ static struct member *status_member(const struct status_job *job)
 	return &job->keeper->members[job->store];
 }
 
-/* Where the answers of that store go: "store", "cluster" and "cluster_error" of the document, or of its entry in "stores". */
-static json_t *status_place(const struct status_job *job)
+/* What is said of that store itself: "store" of the document, or of its entry in "stores". */
+static json_t *status_store(const struct status_job *job)
 {
-	return job->store ? json_array_get(json_object_get(job->doc, "stores"), job->store - 1) : job->doc;
+	const json_t *stores = json_object_get(job->doc, "stores");
+
+	return json_object_get(job->store ? json_array_get(stores, job->store - 1) : job->doc, "store");
+}
+
+/* What all stores have. */
+static json_t *status_cluster(const struct status_job *job)
+{
+	return json_object_get(job->doc, "cluster");
 }
 
 static void status_on_record(void *arg, const struct store_picture *record)
 {
 	struct status_job *job = arg;
 
-	picture_add_record(json_object_get(status_place(job), "cluster"), record);
+	if (!json_is_object(status_cluster(job)))
+		json_object_set_new(job->doc, "cluster", json_object());
+	job->fence = record->fence;
+	picture_add_record(status_cluster(job), record);
 }
 
 static void status_on_name(void *arg, const char *name, const struct store_entry *entries, size_t count,
@@ -163,7 +177,7 @@ static void status_on_name(void *arg, const char *name, const struct store_entry
 {
 	struct status_job *job = arg;
 
-	picture_add_name(json_object_get(status_place(job), "cluster"), name, entries, count, aside);
+	picture_add_name(status_cluster(job), status_member(job), job->fence, name, entries, count, aside);
 }
 
 static void status_ask_store(struct status_job *job);
@@ -171,16 +185,20 @@ static void status_ask_store(struct status_job *job);
 static void status_on_dumped(void *arg, const char *error)
 {
 	struct status_job *job = arg;
-	json_t *place = status_place(job);
+	char name[MEMBER_NAME_BYTES], line[WIRE_REASON_BYTES];
 
-	if (error)
-		json_object_set_new(place, "cluster", json_null());
-	else
-		picture_close(json_object_get(place, "cluster"));
-	json_object_set_new(place, "cluster_error", picture_text(error ? error : ""));
-	if (!job->keeper->leaving && ++job->store < job->keeper->member_count)
+	if (error && !*json_string_value(json_object_get(job->doc, "cluster_error"))) {
+		snprintf(line, sizeof(line), "%s: %s", member_name(status_member(job), name), error);
+		json_object_set_new(job->doc, "cluster_error",
+				    picture_text(job->keeper->member_count > 1 ? line : error));
+	}
+	if (!job->keeper->leaving && ++job->store < job->keeper->member_count) {
 		status_ask_store(job);
-	else if (uv_queue_work(job->keeper->loop, &job->work, status_write, status_written) != 0)
+		return;
+	}
+	if (json_is_object(status_cluster(job)))
+		picture_close(status_cluster(job));
+	if (uv_queue_work(job->keeper->loop, &job->work, status_write, status_written) != 0)
 		status_job_free(job);
 }
 
@@ -188,7 +206,6 @@ static void status_dump(struct status_job *job)
 {
 	static const struct store_dump to = {status_on_record, status_on_name, status_on_dumped};
 
-	json_object_set_new(status_place(job), "cluster", json_object());
 	store_dump(status_member(job)->store, &to, job);
 }
 
@@ -206,7 +223,7 @@ static void status_on_tried(void *arg, const struct store_reply *reply)
 	struct status_job *job = arg;
 	const struct member *m = status_member(job);
 	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
-	json_t *store = json_object_get(status_place(job), "store");
+	json_t *store = status_store(job);
 	const char *risk = store_risk(m->store);
 
 	json_object_set_new(store, "refuses", picture_text(refused));
@@ -263,8 +280,16 @@ static struct status_job *status_job_new(struct session *s)
 
 void status_start(struct session *s)
 {
-	int ret = quota_take(s->keeper, s->peer.uid, QUOTA_STATUS);
-	struct status_job *job = ret == 0 ? status_job_new(s) : NULL;
+	struct status_job *job;
+	int ret;
+
+	if (!host_reaches_all(s->keeper)) {
+		session_enter(s, SESSION_STATUS);
+		session_expect(s, STATUS_AGAIN_MS, status_start);
+		return;
+	}
+	ret = quota_take(s->keeper, s->peer.uid, QUOTA_STATUS);
+	job = ret == 0 ? status_job_new(s) : NULL;
 
 	if (job && survey_ask(s->keeper, &job->survey) == 0) {
 		session_enter(s, SESSION_STATUS);

@@ -240,7 +240,11 @@ void deadline_asked(struct member *m)
 
 void deadline_trouble(const struct member *m, char *out, size_t size)
 {
-	const char *why = store_last_error(m->store);
+	const char *why;
+
+	if (!m->reached)
+		m = m->first; /* which its shards wait for */
+	why = store_last_error(m->store);
 
 	snprintf(out, size, "store %s %s: %s; see `dflock doctor`", store_server(m->store), store_trouble(m->store),
 		 store_is_up(m->store) ? "no beat was answered in time"

@@ -37,6 +37,51 @@ static void store_tried(struct member *m)
 	queue_tell_store(m, QUEUE_STORE_TRIED);
 }
 
+/* Its own connection stood or failed. */
+static void store_reached(struct member *m)
+{
+	if (!m->reached)
+		queue_tell_store(m, QUEUE_STORE_TRIED);
+	m->reached = true;
+}
+
+/* The other shards of this one's store. */
+static void each_shard(struct member *first, void (*act)(struct member *m))
+{
+	for (struct member *m = first + 1; m < first + first->config->shards; m++)
+		act(m);
+}
+
+static void shard_admit(struct member *m)
+{
+	store_admit(m->store);
+	if (m->wanted)
+		store_reach(m->store);
+}
+
+static void shard_shut(struct member *m)
+{
+	store_shut(m->store, "the first shard of its store has another number of shards");
+}
+
+static void shard_unreachable(struct member *m)
+{
+	if (m->wanted && !store_is_up(m->store))
+		store_tried(m);
+}
+
+static void on_record(void *arg, bool agrees)
+{
+	struct member *m = arg;
+
+	store_reached(m);
+	if (m == m->first) {
+		m->agreed = agrees;
+		each_shard(m, agrees ? shard_admit : shard_shut);
+	}
+	queue_settle(m->keeper);
+}
+
 static int64_t store_away_ms(const struct member *m)
 {
 	return (clock_now_ns() - m->away_ns) / NS_PER_MS;
@@ -54,10 +99,25 @@ static void member_tick(struct member *m)
 		    store_server(m->store), store_trouble(m->store), store_last_error(m->store));
 }
 
+/* Most hosts need few shards, and a server has room for so many connections. The next one who needs it connects it again. */
+static void shard_tick(struct member *m)
+{
+	if (m == m->first || !m->wanted)
+		return;
+	if (member_has_leases(m) || !store_is_up(m->store) || store_in_grace(m->store)) /* somebody may wait */
+		m->needed_ns = clock_now_ns();
+	if (clock_now_ns() - m->needed_ns < SHARD_IDLE_MS * NS_PER_MS)
+		return;
+	m->wanted = m->tried = m->reached = false;
+	store_rest(m->store);
+}
+
 void host_tick(struct keeper *k)
 {
-	for (unsigned i = 0; i < k->member_count; i++)
+	for (unsigned i = 0; i < k->member_count; i++) {
 		member_tick(&k->members[i]);
+		shard_tick(&k->members[i]);
+	}
 }
 
 static void store_is_back(struct member *m)
@@ -75,6 +135,7 @@ static void on_up(void *arg)
 {
 	struct member *m = arg;
 
+	store_reached(m);
 	store_tried(m);
 	log_event(LINE_STORE_CONNECTED, "store %s is reachable (version %s)%s", store_server(m->store),
 		  store_version(m->store), store_in_grace(m->store) ? ", in grace" : "");
@@ -96,7 +157,10 @@ static void on_down(void *arg, const char *why)
 {
 	struct member *m = arg;
 
+	store_reached(m);
 	store_tried(m);
+	if (m == m->first)
+		each_shard(m, shard_unreachable);
 	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why}, "store %s %s: %s",
 		  store_server(m->store), store_trouble(m->store), why);
 	if (!m->away_ns)
@@ -141,6 +205,10 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 
 	deadline_notice(m->keeper);
 	grace_begin(m, old, now);
+	if (m != m->first) {
+		store_shut(m->store, "it is new, and its store's first shard is asked how many there are");
+		store_reread_record(m->first->store); /* while it is away: on_record() comes with it */
+	}
 	queue_settle(m->keeper);
 	posting_send(m);
 }
@@ -281,6 +349,7 @@ static int member_start(struct member *m)
 							 .on_down = on_down,
 							 .on_incarnation = on_incarnation,
 							 .on_twice = on_twice,
+							 .on_record = on_record,
 							 .on_message = on_message,
 							 .on_key = on_key,
 							 .on_note = on_note};
@@ -293,6 +362,8 @@ static int member_start(struct member *m)
 	m->store = store_new(k->loop, m->config, k->config->lease.ttl_ms, k->host, &callbacks, m);
 	if (!m->watch || !m->sweeping || !m->store)
 		return -ENOMEM;
+	if (m != m->first)
+		store_be_shard(m->store, m->shard);
 	store_keep_seat(m->store, *TABLE_OF(k->table, member_number(m), seat));
 	store_keep_seen(m->store, *TABLE_OF(k->table, member_number(m), seen));
 	for (size_t i = 0; i < sizeof(timers) / sizeof(*timers); i++) {
@@ -307,13 +378,14 @@ static int member_start(struct member *m)
 
 int host_prepare(struct keeper *k, char *why, size_t why_size)
 {
-	for (size_t i = 0; i < k->config->store_count; i++) {
-		struct member *m = &k->members[k->member_count++];
+	for (const struct config_store *c = k->config->stores; c < k->config->stores + k->config->store_count; c++) {
+		struct member *first = &k->members[k->member_count];
 
-		m->keeper = k;
-		m->config = &k->config->stores[i];
-		if (!store_engine(m->config, why, why_size))
+		if (!store_engine(c, why, why_size))
 			return -EINVAL;
+		for (unsigned shard = 0; shard < c->shards; shard++)
+			k->members[k->member_count++] = (struct member){
+				.keeper = k, .config = c, .first = first, .shard = shard, .wanted = shard == 0};
 	}
 	return 0;
 }

@@ -5,6 +5,20 @@
  * All that is true of a host is true of it in one store: its connection, beats (deadline.h), incarnation and grace (grace.h),
  * who is silent there, and what has to be confirmed (confirm.h). That is a member. A lock's file says which store has its
  * leases (locks.h), so nothing that happens to one member is felt by leases of another.
+ *
+ * A store with shards has a member for each of them: lock tables of their own, over which config_shard() spreads the names. Hosts with
+ * another number of shards would look for a name in another table, so each record has the number, and the store of a host with another one
+ * is refused (store.lua). A record that is new has the number of the host that began it, so one's own number has to be the store's before
+ * that:
+ *
+ *  - A shard but the first connects when a lock needs it, and not before the first one's record has agreed in the life of this keeper.
+ *  - When a shard begins a new incarnation, its names are in it only after the first one's record was read again (store_admit()).
+ *  - If the first one's record has another number, all shards are shut.
+ *
+ * `dflock init --force` changes the number, shard by shard, the first one last: each is refused while hosts have leases in it (as for another
+ * ttl_ms), and is then a new incarnation, which hosts with the old number are refused by. It goes through all of them twice: a shard that
+ * lost its memory meanwhile, and was begun by a host with the old number, is found by the second round, and what begins after that meets
+ * the new number in the first shard. This keeper itself uses no shard before the first one has the number.
  */
 #ifndef DFLOCK_KEEPER_HOST_H
 #define DFLOCK_KEEPER_HOST_H
@@ -28,12 +42,20 @@ struct watch;
  * callers are told, too (callers/waiting.c). */
 #define HOST_AWAY_MS 1000
 
+#define SHARD_IDLE_MS 300000
+
 /* Part of struct keeper: this host in one store. */
 struct member {
 	struct keeper *keeper;
 	const struct config_store *config;
+	struct member *first; /* the first shard of the store; often itself */
+	unsigned shard;
+	bool wanted; /* to be connected; the first one always is, others until they were not needed for SHARD_IDLE_MS */
+	int64_t needed_ns;
+	bool agreed; /* of a first one: its record was read, and has our number */
 	struct store *store;
-	bool tried;             /* a connection stood or failed since the start */
+	bool reached;           /* a connection stood or failed since the start */
+	bool tried;             /* ... and it was up or down, or there can be none: callers need not wait for that */
 	struct watch *watch;    /* hosts that were silent for a ttl: dead */
 	struct watch *sweeping; /* hosts that are silent for sweep_ms: removed */
 	uv_timer_t sweep;
@@ -77,9 +99,16 @@ void host_tick(struct keeper *k);
 bool host_is_unsure(const struct keeper *k);
 /* When the first of the leases of this host runs out; INT64_MAX: there is none. */
 int64_t host_deadline_ns(const struct keeper *k);
-/* The store that has the leases of this lock name. Valid as long as the keeper. */
+/* The store, or its shard, that has the leases of this lock name; it is wanted from now on. Valid as long as the keeper. */
 struct member *member_of_name(struct keeper *k, const char *name);
-/* ... of this resolved path. */
-struct member *member_of_path(struct keeper *k, const char *path);
+/* The same, where the path says which rule it is. */
+struct member *member_of_path(struct keeper *k, const char *path, const char *name);
+/* Connects this shard, if the first one agrees. */
+void member_want(struct member *m);
+/* How people call it: "default" or the name in `stores`, and "/N" if it is shard N of several. Returns `name`. */
+#define MEMBER_NAME_BYTES (CONFIG_STORE_BYTES + 12)
+const char *member_name(const struct member *m, char name[MEMBER_NAME_BYTES]);
+/* All shards of all stores are wanted. True: each was tried, so what they have can be asked for. */
+bool host_reaches_all(struct keeper *k);
 
 #endif

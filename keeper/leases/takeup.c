@@ -17,15 +17,19 @@ static struct file *take_up_file(struct keeper *k, const struct table_entry *ent
 	const struct stat st = {.st_dev = entry->dev, .st_ino = entry->ino};
 	bool local = mounts_local_path(k->mounts, entry->path);
 	struct file *file = file_find(k, entry->dev, entry->ino);
+	struct member *m = &k->members[entry->member];
 	int fd = -1;
 
 	/* Of a store that this configuration does not have. */
 	if (entry->member >= k->member_count) /* mutant: takeup-store */
 		return NULL;
+	if (config_shard(m->config, entry->name) != m->shard)
+		return NULL;
+	m->wanted = true;
 	/* A lease on which no process relies is given back without a look at the file. */
 	if (entry->unsure && local && (!file || file->fd < 0))
 		fd = refind_at_once(entry->dev, entry->ino, entry->path);
-	if (file_get(&k->members[entry->member], &st, local, entry->path, entry->name, fd, &file) < 0)
+	if (file_get(m, &st, local, entry->path, entry->name, fd, &file) < 0)
 		return NULL;
 	file_follow_rule(file);
 	return file;

@@ -22,7 +22,6 @@ struct connect_step {
 	/* Looks at the answer, which is no error reply. False: store_fail() was called. NULL: any answer will do. */
 	bool (*accept)(struct store *s, const redisReply *reply);
 	bool optional; /* an error reply is a note for people, and the next step follows */
-	bool cluster;  /* only there */
 };
 
 /* ---- the commands of the steps ---- */
@@ -59,9 +58,19 @@ static int step_say_name(const struct store *s, const char **argv, char text[STE
 
 static int step_subscribe(const struct store *s, const char **argv, char text[STEP_TEXT_BYTES])
 {
-	snprintf(text, STEP_TEXT_BYTES, STORE_HOST_CHANNEL "%s", s->host);
+	snprintf(text, STEP_TEXT_BYTES, "%s" STORE_HOST "%s", s->keys, s->host);
 	argv[0] = text;
 	return 1;
+}
+
+/* Two keys, one of which never exists. The answer is a number only from the master that has the slot, while nothing of it moves
+ * (discover.c); else it is ASK, TRYAGAIN or MOVED. */
+static int step_ask_slot(const struct store *s, const char **argv, char text[STEP_TEXT_BYTES])
+{
+	argv[0] = text;
+	argv[1] = text + sprintf(text, "%sstore", s->keys) + 1;
+	sprintf(text + strlen(text) + 1, "%stry", s->keys);
+	return s->config->cluster ? 2 : 0;
 }
 
 /* ---- their answers ---- */
@@ -166,9 +175,7 @@ static const struct connect_step connect_commands[] = {
 	{.words = {"INFO"}, .accept = step_accept_info},
 	{.words = {"CLIENT", "SETNAME"}, .more = step_say_name, .optional = true},
 	{.words = {"INFO", "replication"}, .accept = step_accept_role},
-	/* Two keys, one of which never exists. The answer is a number only from the master that has the slot, while nothing of it
-	 * moves (discover.c); else it is ASK, TRYAGAIN or MOVED. */
-	{.words = {"EXISTS", STORE_KEYS "store", STORE_KEYS "try"}, .cluster = true},
+	{.words = {"EXISTS"}, .more = step_ask_slot},
 	{.words = {NULL}},
 };
 static const struct connect_step connect_messages[] = {
@@ -236,7 +243,7 @@ static int connect_words(const struct store *s, const char *argv[STEP_ARGS], cha
 		argc++;
 	}
 	more = step->more ? step->more(s, argv + argc, text) : 0;
-	return (step->more && !more) || (step->cluster && !s->config->cluster) ? 0 : argc + more;
+	return step->more && !more ? 0 : argc + more;
 }
 
 static void connect_next_step(struct store *s)

@@ -21,10 +21,10 @@
 /*
  * Where in a Redis Cluster the store is: the answer to CLUSTER SLOTS. Pure.
  *
- * All keys of dflock have the hash tag {0}, so they are in one slot, and one master of the cluster is the store. Messages go
- * to all nodes, and a host subscribes where it asks.
+ * All keys of a store have the hash tag {0}, those of shard N of several {N}, so they are in one slot, and one master of the cluster is
+ * the store, or the shard. Messages go to all nodes, and a host subscribes where it asks.
  *
- * Why no lock has a second holder while the slot changes its master from S to D. The record (STORE_KEYS "store") is a key like
+ * Why no lock has a second holder while the slot changes its master from S to D. The record ("dflock:{N}:store") is a key like
  * the others, and every script whose answer binds reads it and compares the incarnation, which has the replication id of the
  * server in it.
  *
@@ -52,14 +52,28 @@
  * cluster-allow-replica-migration no prevents: it has not followed the old master, so two majorities need not have a node in
  * common.
  */
-static bool slots_is_ours(const redisReply *row, enum slots_verdict *verdict)
+int slots_of_shard(unsigned shard)
+{
+	char digits[12];
+	unsigned crc = 0;
+
+	snprintf(digits, sizeof(digits), "%u", shard);
+	for (const char *c = digits; *c; c++) {
+		crc ^= (unsigned)(unsigned char)*c << 8;
+		for (int bit = 0; bit < 8; bit++)
+			crc = (crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1) & 0xffff;
+	}
+	return (int)(crc & 16383);
+}
+
+static bool slots_is_ours(const redisReply *row, int slot, enum slots_verdict *verdict)
 {
 	*verdict = SLOTS_NONSENSE;
 	if (row->type != REDIS_REPLY_ARRAY || row->elements < 3 || row->element[0]->type != REDIS_REPLY_INTEGER ||
 	    row->element[1]->type != REDIS_REPLY_INTEGER)
 		return false;
 	*verdict = SLOTS_NOBODY;
-	return row->element[0]->integer <= STORE_SLOT && STORE_SLOT <= row->element[1]->integer;
+	return row->element[0]->integer <= slot && slot <= row->element[1]->integer;
 }
 
 static bool slots_read_node(const redisReply *node, const char *asked, char *host, size_t size, int *port)
@@ -83,14 +97,15 @@ static bool slots_read_node(const redisReply *node, const char *asked, char *hos
 	return true;
 }
 
-enum slots_verdict slots_master(const redisReply *reply, const char *asked, char *host, size_t size, int *port)
+enum slots_verdict slots_master(const redisReply *reply, int slot, const char *asked, char *host, size_t size,
+				int *port)
 {
 	enum slots_verdict verdict = SLOTS_NOBODY;
 
 	if (reply->type != REDIS_REPLY_ARRAY)
 		return SLOTS_NONSENSE;
 	for (size_t i = 0; i < reply->elements; i++) {
-		if (slots_is_ours(reply->element[i], &verdict))
+		if (slots_is_ours(reply->element[i], slot, &verdict))
 			return slots_read_node(reply->element[i]->element[2], asked, host, size, port) ? SLOTS_FOUND
 												       : SLOTS_NONSENSE;
 		if (verdict == SLOTS_NONSENSE)
@@ -242,12 +257,12 @@ static void discover_on_slots(void *arg, const redisReply *reply)
 
 	if (!discover_usable(s, reply))
 		return;
-	switch (slots_master(reply, discover_of(s)->asked->host, host, sizeof(host), &port)) {
+	switch (slots_master(reply, slots_of_shard(s->shard), discover_of(s)->asked->host, host, sizeof(host), &port)) {
 	case SLOTS_FOUND:
 		discover_heard(s, host, port);
 		break;
 	case SLOTS_NOBODY:
-		discover_fail(s, "it knows no node that has the slot %d", STORE_SLOT);
+		discover_fail(s, "it knows no node that has the slot %d", slots_of_shard(s->shard));
 		break;
 	case SLOTS_NONSENSE:
 		discover_fail(s, "its answer makes no sense: it is no node of a Redis Cluster");

@@ -126,7 +126,9 @@ void discover_check(struct store *s);
 void discover_cancel(struct store *s);
 
 /* The answer of a node of a cluster (the argument is in discover.c). Pure. */
-#define STORE_SLOT 13907 /* of the hash tag {0}: CRC16("0") modulo 16384 */
+
+/* Of the hash tag {N}: CRC16 of its digits modulo 16384. */
+int slots_of_shard(unsigned shard);
 
 enum slots_verdict {
 	SLOTS_FOUND,
@@ -135,11 +137,12 @@ enum slots_verdict {
 };
 
 /*
- * The address of the slot's master. A node that does not know its own address, or was told to leave it out
+ * The address of this slot's master. A node that does not know its own address, or was told to leave it out
  * (cluster-preferred-endpoint-type unknown-endpoint), leaves the host empty: then it is `asked`, the host that was
  * asked.
  */
-enum slots_verdict slots_master(const redisReply *reply, const char *asked, char *host, size_t size, int *port);
+enum slots_verdict slots_master(const redisReply *reply, int slot, const char *asked, char *host, size_t size,
+				int *port);
 
 /* ---- send.c ---- */
 

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- The incarnation record. ARGV 2 what  3 ttl_ms; ARGV 1 may be empty: the caller knows none
+-- The incarnation record. ARGV 2 what  3 TTL or TTL/SHARDS: what all hosts must have in common, ttl_ms and, if this is a shard, how many
+-- there are, which the record has as its ttl_ms (so that a keeper that knows no shards reads none); ARGV 1 may be empty: the caller knows none
 --   begin: if the record is missing, of another server, or does not continue what the caller knows, records a new
 --          incarnation; nothing is granted until it is opened
 --   open:  ends the grace of ARGV[1]: the caller has watched it for one ttl
@@ -7,14 +8,15 @@
 --          incarnation (ARGV 4: one that the caller has known, or ''), and none has put a lease back. Decided here, since
 --          hosts put back their leases at the same time: a reclaim after this one is answered GONE, and one before it is
 --          seen here
---   init:  opens at once, whatever is known, and sets ttl_ms. Another ttl_ms begins a new incarnation, so that hosts with
---          the old one find out, and is refused while there are such hosts: those that watch the beats for a shorter time
---          would call them dead, while they hold locks
+--   init:  opens at once, whatever is known, and sets ttl_ms. Another one, or another number of shards, begins a new incarnation, so that
+--          hosts with the old one find out, and is refused while there are such hosts: those that watch the beats for a shorter time
+--          would call them dead, while they hold locks; and others look for their names in other shards. Fewer shards are refused, since
+--          those that are left out would not be asked
 -- ARGV 5: the largest fence that the caller has seen (a host of an earlier version tells none). Each host comes here when it meets an
 -- incarnation, mostly in its grace, when nothing is granted: so what is granted then has larger fences than any host has told
 -- begin has the host, its seat and the next one, too (ARGV 6 to 8, common.lua): a keeper asks for nothing else before this
--- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL ttl_ms hosts (all must use the same: deadlines are counted with it; init: which hosts
--- do use that one, else '') | INC | KNOWN text (new: what is known)
+-- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL what the record has, hosts (all must use the same: deadlines are counted with it; init: which
+-- hosts do use that one, else '') | INC | KNOWN text (new: what is known)
 local MAX_EARLIER, MAX_NAMED = 16, 3
 local MAX_FENCE = 2 ^ 52 -- a told fence from here on was made up (the clock's are below until 2112): from 2^53 on doubles are not exact
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
@@ -49,14 +51,17 @@ if record[3] and record[3] ~= ttl_ms then
 	if what == 'init' then
 		alive = redis.call('HGETALL', HOSTS)
 	end
-	local since = now_ms() - math.max(tonumber(record[3]) or 0, tonumber(ttl_ms))
+	local function part(text, pattern)
+		return tonumber(string.match(text, pattern) or '1')
+	end
+	local since = now_ms() - math.max(part(record[3], '^%d+'), part(ttl_ms, '^%d+'))
 	for i = 1, #alive, 2 do
 		if (tonumber(alive[i + 1]) or 0) > since then
 			count = count + 1
 			named[#named + 1] = count <= MAX_NAMED and alive[i] or nil
 		end
 	end
-	if what ~= 'init' or count > 0 then
+	if what ~= 'init' or count > 0 or part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)') then
 		return {'TTL', record[3], table.concat(named, ', ') .. (count > MAX_NAMED and ', ...' or '')}
 	end
 	same = false

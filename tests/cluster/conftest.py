@@ -2,7 +2,7 @@
 import os
 
 import pytest
-from harness import Authority, Host, Nodes, Proxy, Redis
+from harness import Authority, Cluster, Host, Nodes, Proxy, Redis
 from harness.nodes import here
 
 from failover import LONG, QUICK
@@ -26,6 +26,19 @@ def make_nodes(folder):
     yield make
     for nodes in made:
         nodes.stop()
+
+
+@pytest.fixture
+def make_cluster(folder):
+    made = []
+
+    def make(**options):
+        made.append(Cluster(os.path.join(folder, f"cluster{len(made)}"), **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.stop()
 
 
 @pytest.fixture

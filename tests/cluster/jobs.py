@@ -59,3 +59,30 @@ def outage(host, redis, pids):
     redis.signal(signal.SIGCONT)
     wait_until(lambda: "go on" in host.log(), "they are let go", 20)
     assert not any(state(p) in "tT" for p in pids)
+
+
+class Job:
+    """Holds locks, writes a line again and again."""
+
+    def __init__(self, host, *names):
+        self.path = host.path("job." + "-".join(n.replace("/", "_") for n in names))
+        words = [word for name in names for word in ("flock", host.path(name))]
+        self.process = host.popen(*words, "bash", "-c", JOB, "job", self.path)
+        wait_until(lambda: size(self.path) > 3, "the job runs")
+
+    def pid(self):
+        return int(open(self.path + ".pid").read())
+
+    def waits_frozen(self):
+        wait_until(lambda: state(self.pid()) in "tT", f"{self.path} is frozen", 40)
+        assert is_frozen(self.path)
+
+    def end(self):
+        os.kill(self.pid(), signal.SIGKILL)
+        self.process.communicate(timeout=20)
+
+
+def is_busy(host, name):
+    done = host.run("flock", "-n", "-E", "99", host.path(name), "true")
+    assert done.returncode in (0, 99), done.stderr
+    return done.returncode == 99

@@ -6,7 +6,7 @@ import os
 import re
 
 import pytest
-from harness import Cluster, wait_until
+from harness import wait_until
 from harness.cluster import SLOT, TAG
 from harness.crowd import Crowd
 from harness.history import overlaps
@@ -19,19 +19,6 @@ pytestmark = pytest.mark.of_redis("is about a Redis Cluster")
 
 
 LEASE = "ttl_ms = 6000; linger_ms = 0;"  # a move takes less
-
-
-@pytest.fixture
-def make_cluster(folder):
-    made = []
-
-    def make(**options):
-        made.append(Cluster(os.path.join(folder, f"cluster{len(made)}"), **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.stop()
 
 
 def refused(host, line):

@@ -2,6 +2,7 @@
 A Redis Cluster on free ports of 127.0.0.1, or on machines of a Network: masters that share the slots, and replicas of the one that
 has dflock's.
 """
+import binascii
 import os
 
 from .nodes import here
@@ -11,6 +12,11 @@ from .wait import wait_until
 SLOT = 13907  # of {0}
 SLOTS = 16384
 TAG = "dflock:{0}:"
+
+
+def slot_of(shard):
+    """Of {N}, as every Redis counts it: XMODEM's checksum."""
+    return binascii.crc_hqx(str(shard).encode(), 0) % SLOTS
 
 
 class ClusterNode(Redis):
@@ -29,16 +35,16 @@ class ClusterNode(Redis):
         except OSError:
             return None
 
-    def owner(self):
+    def owner(self, slot=SLOT):
         """The id of the node that has the slot, as this one sees it."""
-        return next((n[2][2] for n in self.command("CLUSTER", "SLOTS") if n[0] <= SLOT <= n[1]), None)
+        return next((n[2][2] for n in self.command("CLUSTER", "SLOTS") if n[0] <= slot <= n[1]), None)
 
     def has(self):
         """How many keys of the slot it has."""
         return self.command("CLUSTER", "COUNTKEYSINSLOT", SLOT)
 
-    def keys(self):
-        return self.command("CLUSTER", "GETKEYSINSLOT", SLOT, 1000)
+    def keys(self, slot=SLOT):
+        return self.command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
 
 
 class Cluster:
@@ -79,16 +85,16 @@ class Cluster:
     def living(self):
         return [n for n in self.all if n.process]
 
-    def owner(self):
+    def owner(self, slot=SLOT):
         """The node that has the slot by its own account, and by that of most others."""
-        said = [n.owner() for n in self.living()]
+        said = [n.owner(slot) for n in self.living()]
         return next((n for n in self.living() if said.count(n.id) > len(said) // 2 and n.role() == "master"), None)
 
     # ---- the slot moves, as redis-cli --cluster reshard does it ----
 
-    def begin_move(self, source, to):
-        to.command("CLUSTER", "SETSLOT", SLOT, "IMPORTING", source.id)
-        source.command("CLUSTER", "SETSLOT", SLOT, "MIGRATING", to.id)
+    def begin_move(self, source, to, slot=SLOT):
+        to.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", to.id)
 
     def move_key(self, source, to, key):
         try:
@@ -96,19 +102,19 @@ class Cluster:
         except RuntimeError as e:
             raise AssertionError(f"{key}: {e}") from e
 
-    def move_keys(self, source, to):
-        while keys := source.keys():
+    def move_keys(self, source, to, slot=SLOT):
+        while keys := source.keys(slot):
             for key in keys:
                 self.move_key(source, to, key)
 
-    def end_move(self, source, to):
+    def end_move(self, source, to, slot=SLOT):
         for node in (to, source, *(n for n in self.living() if n not in (to, source) and n.role() == "master")):
-            node.command("CLUSTER", "SETSLOT", SLOT, "NODE", to.id)
+            node.command("CLUSTER", "SETSLOT", slot, "NODE", to.id)
 
-    def move(self, source, to):
-        self.begin_move(source, to)
-        self.move_keys(source, to)
-        self.end_move(source, to)
+    def move(self, source, to, slot=SLOT):
+        self.begin_move(source, to, slot)
+        self.move_keys(source, to, slot)
+        self.end_move(source, to, slot)
 
     def stop(self):
         for node in self.all:

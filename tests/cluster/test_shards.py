@@ -1,0 +1,230 @@
+"""A store whose names are spread over shards: lock tables of their own, each with its beats, its outages and its memory."""
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from harness import wait_until
+from harness.clock import Clock
+from harness.cluster import slot_of
+from harness.host import CLI
+from harness.metrics import metrics, value
+
+from jobs import LEASE, Job, grows, is_busy, is_frozen
+from keepers import kill_keeper
+
+SHARDS = 8
+
+
+def shard_of(name, shards=SHARDS):
+    hashed = 2166136261
+    for byte in name.encode():
+        hashed = ((hashed ^ byte) * 16777619) & 0xffffffff
+    return hashed % shards
+
+
+def named(shard, shards=SHARDS, beginning="n"):
+    """A file whose lock is in that shard."""
+    return next(n for n in (f"{beginning}{i}" for i in range(10000)) if shard_of("t/" + n, shards) == shard)
+
+
+def used(host):
+    """The shards to which this host's keeper is connected."""
+    found = (re.fullmatch(r'dflock_stores_up\{store="default/(\d+)"\}', key) for key, up in metrics(host).items() if up)
+    return {int(match[1]) for match in found if match}
+
+
+@pytest.fixture
+def make(make_host):
+    def make(name, shards=SHARDS, lease=LEASE, **options):
+        return make_host(name, lease=lease, store=f"shards = {shards};", **options)
+    return make
+
+
+@pytest.fixture
+def a(make):
+    return make("a")
+
+
+def test_names_are_spread_and_exclude(a, make, redis):
+    b = make("b")
+    jobs = [Job(a, named(shard)) for shard in range(SHARDS)]
+    for shard in range(SHARDS):
+        assert is_busy(b, named(shard)) and not is_busy(b, named(shard, beginning="free"))
+        assert "dflock:{%d}:lock:t/%s" % (shard, named(shard)) in redis.command("KEYS", "dflock:{%d}:lock:*" % shard)
+    for job in jobs:
+        job.end()
+    wait_until(lambda: not any(is_busy(b, named(shard)) for shard in range(SHARDS)), "all are free")
+
+
+def test_only_the_shards_that_are_needed_are_connected(make, redis, folder):
+    lease = "ttl_ms = 300000; freeze_margin_ms = 100000; probe_ms = 2000;"
+    host = make("a", lease=lease, clock=Clock(os.path.join(folder, "clock"), fast_ppm=99 * 10 ** 6))  # which has minutes for seconds
+    assert used(host) == set(range(SHARDS))  # `dflock init` opens them all
+    job = Job(host, named(4))
+    wait_until(lambda: used(host) == {0, 4}, "the others are given up when nobody has needed them for long", 30)
+    clients = len(redis.command("CLIENT", "LIST").splitlines())
+    assert not is_busy(host, named(3)) and not is_busy(host, named(3, beginning="other"))
+    assert used(host) == {0, 3, 4}
+    assert len(redis.command("CLIENT", "LIST").splitlines()) == clients + 2
+    host.cli("status")
+    assert used(host) == set(range(SHARDS))
+    grows(job.path)
+    job.end()
+
+
+def test_another_number_is_refused(a, make):
+    other = make("b", shards=SHARDS * 2)
+    job = Job(a, named(5))
+    for name in named(5), named(12, SHARDS * 2), named(0, SHARDS * 2):
+        done = other.run("flock", "-n", other.path(name), "true")
+        assert done.returncode not in (0, 1), done
+        assert f"shards = {SHARDS}" in done.stderr and f"configured with {SHARDS * 2}" in done.stderr
+    job.end()
+
+
+def test_the_number_is_changed_while_jobs_run(a, make):
+    """Not while a host holds locks: it would look for them in another shard than the next one."""
+    more = make("b", shards=SHARDS * 2)
+    name = next(n for n in map("n{}".format, range(1000)) if shard_of("t/" + n) != shard_of("t/" + n, SHARDS * 2))
+    job = Job(a, name)
+    done = more.cli("init", "--force", check=False)
+    assert done.returncode != 0 and f"shards = {SHARDS} (" in done.stderr and "`dflock stop` there first" in done.stderr
+    assert more.run("flock", "-n", more.path(name), "true").returncode not in (0, 1)
+    grows(job.path)
+    job.end()
+    wait_until(lambda: more.cli("init", "--force", check=False).returncode == 0, "it is changed when nobody holds a lock", 30)
+    job = Job(more, name)
+    done = a.run("flock", "-n", a.path(name), "true")
+    assert done.returncode not in (0, 1) and f"shards = {SHARDS * 2}" in done.stderr
+    assert a.cli("init", "--force", check=False).returncode != 0  # fewer: hosts may be in those that are left out
+    assert not is_busy(make("c", shards=SHARDS * 2), "x") and is_busy(make("d", shards=SHARDS * 2), name)
+    job.end()
+
+
+def test_the_next_keeper_takes_up_the_leases_of_all_shards(a, make):
+    b = make("b")
+    jobs = [Job(a, named(shard)) for shard in (0, 3, 7)]
+    kill_keeper(a)
+    for shard, job in zip((0, 3, 7), jobs):
+        assert is_busy(b, named(shard))
+        grows(job.path)
+        job.end()
+    wait_until(lambda: not any(is_busy(b, named(shard)) for shard in (0, 3, 7)), "all are free")
+
+
+def test_a_shard_that_lost_its_memory(a, make, redis):
+    """Its leases are put back, and others have no grace."""
+    lost, kept = Job(a, named(3)), Job(a, named(4))
+    redis.command("DEL", *redis.command("KEYS", "dflock:{3}:*"))
+    wait_until(lambda: "lost its memory" in a.log(), "it is noticed", 20)
+    assert not is_busy(a, named(4, beginning="new"))
+    wait_until(lambda: value(a, "stores_grace", store="default/3"), "it is in grace")
+    wait_until(lambda: "grace is over" in a.log(), "and over", 20)
+    b = make("b")
+    assert is_busy(b, named(3)) and is_busy(b, named(4)) and not is_busy(b, named(3, beginning="new"))
+    for job in (lost, kept):
+        grows(job.path)
+        job.end()
+    assert not a.status()["lost"]
+
+
+# ---- in a Redis Cluster ----
+
+@pytest.fixture
+def cluster(make_cluster):
+    return make_cluster()
+
+
+@pytest.fixture
+def host_in(cluster, host_at):
+    def make(name, lease=LEASE):
+        return host_at(cluster.settings() + f" shards = {SHARDS};", name, lease=lease)
+    return make
+
+
+def at(cluster):
+    """A shard for each master, the first one's last."""
+    owners = {cluster.owner(slot_of(shard)): shard for shard in reversed(range(SHARDS))}
+    assert len(owners) == 3
+    return [(owners[node], node) for node in cluster.all if node is not cluster.owner(slot_of(0))] + [(0, cluster.owner(slot_of(0)))]
+
+
+@pytest.mark.of_redis("is about a Redis Cluster")
+def test_a_master_of_a_cluster_is_away(cluster, host_in):
+    """The holders of its shards are frozen, whichever those are, and no others."""
+    a = host_in("a").init()
+    b = host_in("b").wait_up()
+    jobs = [(Job(a, named(shard)), shard, node) for shard, node in at(cluster)]
+    assert all(n.command("DBSIZE") > 0 for n in cluster.all)
+    for job, shard, node in jobs:
+        rest = [(other, number) for other, number, _ in jobs if other is not job]
+        node.signal(signal.SIGSTOP)
+        job.waits_frozen()
+        for other, number in rest:
+            grows(other.path)
+            assert is_busy(b, named(number)) and not is_busy(b, named(number, beginning="new"))
+        node.signal(signal.SIGCONT)
+        grows(job.path)
+    for job, _, _ in jobs:
+        job.end()
+    assert not a.status()["lost"]
+
+
+@pytest.mark.of_redis("is about a Redis Cluster")
+def test_a_shard_moves_under_load(cluster, host_in):
+    a, b = host_in("a", lease="ttl_ms = 10000;").init(), host_in("b", lease="ttl_ms = 10000;").wait_up()
+    (shard, node), (other, _), _ = at(cluster)
+    moved, stays = Job(a, named(shard)), Job(a, named(other))
+    to = cluster.owner(slot_of(0))
+    cluster.move(node, to, slot_of(shard))
+    for turn in range(20):
+        assert not is_busy(b, named(other, beginning=f"new{turn}x"))
+    wait_until(lambda: value(a, "stores_grace", store=f"default/{shard}"), "it is new there", 20)
+    wait_until(lambda: not value(a, "stores_grace", store=f"default/{shard}"), "and grants again", 60)
+    assert is_busy(b, named(shard)) and not is_busy(b, named(shard, beginning="new")) and is_busy(b, named(other))
+    for job in (moved, stays):
+        grows(job.path)
+        job.end()
+    assert not a.status()["lost"]
+
+
+# ---- operators ----
+
+def test_what_operators_see_and_do(a, make):
+    b = make("b")
+    job = Job(a, named(6))
+    assert f"pid {job.pid()}" in b.cli("who", b.path(named(6))).stdout
+    shown = b.cli("status", "--all").stdout
+    assert re.search(rf"t/{named(6)}\n +held +a-", shown) and "default/" not in shown
+    done = a.cli("doctor", check=False)
+    assert "default/7: " in done.stdout and "problem:" not in done.stdout
+    assert f"fence {a.cli('fence', a.path(named(6))).stdout.strip()}" in shown
+    assert "allow_break" in b.cli("break", "--yes", b.path(named(6)), check=False).stderr
+    assert a.cli("break", "--yes", a.path(named(6))).returncode == 0
+    job.process.communicate(timeout=20)
+    assert not is_busy(b, named(6))
+
+
+def test_a_host_that_is_off_has_nothing_in_any_shard(make):
+    a, b = make("a"), make("b")
+    jobs = [Job(a, named(shard)) for shard in (0, 3, 7)]
+    name = a.status()["host"]
+    wait_until(a.kill_all, "a is off")
+    a.keeper.wait()
+    for job in jobs:
+        job.process.communicate(timeout=20)
+    wait_until(lambda: b.status()["cluster"]["hosts"][name]["age_ms"] > 3000, "it was silent for long", 20)
+    said = b.cli("break", "--yes", "--host", name).stdout
+    for shard in 0, 3, 7:
+        assert f"t/{named(shard)}, exclusive" in said and not is_busy(b, named(shard))
+
+
+def test_locks_without_a_file(a, make):
+    b = make("b")
+    held = a.popen(CLI, "lock", "nightly", "sh", "-c", "echo held; read line", stdin=subprocess.PIPE)
+    assert held.stdout.readline() == "held\n"
+    assert b.cli("lock", "-n", "nightly", "true", check=False).returncode == 1
+    assert value(a, "stores_leases", store=f"default/{shard_of('lock:nightly')}") == 1
+    held.communicate("\n", timeout=20)
