@@ -118,7 +118,7 @@ static void start_host(void)
 	if (started == host_count)
 		return;
 	struct bench_host *host = &hosts[started];
-	config = (struct config_store){.socket = control->unix_sock.path, .connect_ms = 60000};
+	config = (struct config_store){.socket = control->unix_sock.path, .shards = 1, .connect_ms = 60000};
 	host->number = started++;
 	snprintf(id, sizeof(id), "host-%016x", host->number);
 	host->store = store_new(&loop, &config, TTL_MS, id, &callbacks, host);

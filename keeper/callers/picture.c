@@ -169,21 +169,21 @@ void picture_add_record(json_t *cluster, const struct store_picture *p)
 	json_object_set_new(cluster, "locks", json_object()); /* by name: the store may tell one twice */
 }
 
-void picture_add_name(json_t *cluster, const struct member *m, int64_t fence, const char *name,
+void picture_add_name(json_t *cluster, const char *store, int64_t fence, const char *name,
 		      const struct store_entry *entries, size_t count, const struct store_aside *aside)
 {
-	char key[LOCK_NAME_BYTES + MEMBER_NAME_BYTES], store[MEMBER_NAME_BYTES];
 	json_t *rests = picture_rests(aside), *shown = picture_bytes(name), *client = picture_client(aside);
+	char *key = NULL;
 
 	if (aside->key)
 		json_object_set_new(client, "key", picture_bytes(aside->key));
-	snprintf(key, sizeof(key), "%s\n%s", json_string_value(shown), member_name(m, store));
-	if (count + json_object_size(rests) > 0)
+	if (count + json_object_size(rests) > 0 && asprintf(&key, "%s\n%s", json_string_value(shown), store) >= 0)
 		json_object_set_new(
 			json_object_get(cluster, "locks"), key,
-			json_pack("{s:O,s:s,s:o,s:o,s:o,s:O,s:O}", "name", shown, "store", m->config->name, "fence",
+			json_pack("{s:O,s:s,s:o,s:o,s:o,s:O,s:O}", "name", shown, "store", store, "fence",
 				  picture_number(fence), "leases", picture_entries(entries, count, false), "waiters",
 				  picture_entries(entries, count, true), "resting", rests, "client", client));
+	free(key);
 	json_decref(shown);
 	json_decref(rests);
 	json_decref(client);

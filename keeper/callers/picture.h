@@ -20,7 +20,6 @@ struct keeper;
 struct lease;
 struct lock;
 struct lost_lease;
-struct member;
 struct session;
 struct store_rules;
 
@@ -68,9 +67,9 @@ json_t *picture_ages(const struct lock *lock);
 void picture_add_since(const json_t *grants, pid_t locker, json_t *holder);
 
 /* The part about the cluster: what all stores have, one after the other, as each tells it: its record first, then the names.
- * picture_close() when all have come. `fence`: the record's. */
+ * picture_close() when all have come. store: its name in the configuration. fence: the record's. */
 void picture_add_record(json_t *cluster, const struct store_picture *record);
-void picture_add_name(json_t *cluster, const struct member *m, int64_t fence, const char *name,
+void picture_add_name(json_t *cluster, const char *store, int64_t fence, const char *name,
 		      const struct store_entry *entries, size_t count, const struct store_aside *aside);
 void picture_close(json_t *cluster);
 

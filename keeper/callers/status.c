@@ -34,6 +34,7 @@ struct status_job {
 	struct elsewhere *elsewhere;
 	unsigned store; /* which of the keeper's is asked now */
 	int64_t fence;  /* its last one */
+	bool read;      /* one of them was read to its end */
 	int error;
 	int fd; /* the answer */
 };
@@ -177,7 +178,7 @@ static void status_on_name(void *arg, const char *name, const struct store_entry
 {
 	struct status_job *job = arg;
 
-	picture_add_name(status_cluster(job), status_member(job), job->fence, name, entries, count, aside);
+	picture_add_name(status_cluster(job), status_member(job)->config->name, job->fence, name, entries, count, aside);
 }
 
 static void status_ask_store(struct status_job *job);
@@ -187,6 +188,7 @@ static void status_on_dumped(void *arg, const char *error)
 	struct status_job *job = arg;
 	char name[MEMBER_NAME_BYTES], line[WIRE_REASON_BYTES];
 
+	job->read |= !error;
 	if (error && !*json_string_value(json_object_get(job->doc, "cluster_error"))) {
 		snprintf(line, sizeof(line), "%s: %s", member_name(status_member(job), name), error);
 		json_object_set_new(job->doc, "cluster_error",
@@ -196,8 +198,10 @@ static void status_on_dumped(void *arg, const char *error)
 		status_ask_store(job);
 		return;
 	}
-	if (json_is_object(status_cluster(job)))
+	if (job->read)
 		picture_close(status_cluster(job));
+	else
+		json_object_set_new(job->doc, "cluster", json_null());
 	if (uv_queue_work(job->keeper->loop, &job->work, status_write, status_written) != 0)
 		status_job_free(job);
 }

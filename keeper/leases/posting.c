@@ -71,7 +71,7 @@ void posting_compare(struct member *m)
 	char digest[RULESET_DIGEST_BYTES], *text;
 	int64_t now = clock_now_ns();
 
-	if (p->asking || m != m->first || !store_is_up(m->store) ||
+	if (p->asking || m->shard || !store_is_up(m->store) ||
 	    (p->asked_ns && now - p->asked_ns < POSTING_COMPARE_MS * NS_PER_MS) ||
 	    !(text = ruleset_text(m->keeper->config)))
 		return;
@@ -86,7 +86,7 @@ void posting_send(struct member *m)
 {
 	char digest[RULESET_DIGEST_BYTES], *text;
 
-	if (m != m->first || !store_is_up(m->store) || !(text = ruleset_text(m->keeper->config)))
+	if (m->shard || !store_is_up(m->store) || !(text = ruleset_text(m->keeper->config)))
 		return;
 	ruleset_digest(text, digest);
 	store_post_rules(m->store,

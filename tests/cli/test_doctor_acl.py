@@ -99,7 +99,7 @@ def test_all_works_with_exactly_these(redis, host_as_user):
     assert "NOPERM" not in a.log() + b.log()
 
 
-@pytest.mark.parametrize("right", ["+info", "+evalsha", "+subscribe", "+hget", "~dflock:{0}:*", "&dflock:{0}:host:*"])
+@pytest.mark.parametrize("right", ["+info", "+evalsha", "+subscribe", "+hget", "~dflock:{*}:*", "&dflock:{*}:host:*"])
 def test_what_is_missing_is_named(redis, host_as_user, right):
     redis.give_rights(without(rights()[0], right), "pw")
     found = Doctor(host_as_user(redis)).of("problem")

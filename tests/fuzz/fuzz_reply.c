@@ -59,7 +59,7 @@ static void parse(const redisReply *reply)
 	free(hosts);
 	if (reply_parse_scan(reply, cursor, &keys) == 0)
 		check(word_number(cursor, &n) && keys->type == REDIS_REPLY_ARRAY, "no cursor");
-	if (slots_master(reply, "asked", host, sizeof(host), &port) == SLOTS_FOUND)
+	if (slots_master(reply, slots_of_shard(0), "asked", host, sizeof(host), &port) == SLOTS_FOUND)
 		check(address_is_host(host) && port > 0 && port < 65536, "no address");
 }
 

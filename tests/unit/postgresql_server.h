@@ -238,7 +238,7 @@ static inline void pg_begin(void)
 	if (PQping(pg.admin) != PQPING_OK) /* it ended with a test that had one of its own */
 		pg_start(&pg);
 	pg_schema(&pg);
-	config = (struct config_store){.postgresql = pg.info, .connect_ms = 5000};
+	config = (struct config_store){.postgresql = pg.info, .shards = 1, .connect_ms = 5000};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	uv_timer_init(&loop, &tick);
 	uv_timer_start(&tick, on_tick, 2, 2);

@@ -273,6 +273,7 @@ static inline void prepare(void)
 			    .config = &config,
 			    .table = &no_calls,
 			    .sessions = &sessions,
+			    .members[0].first = &k.members[0],
 			    .members[0].tried = true};
 	k.queue.work = &work;
 	k.queue.news = &news;

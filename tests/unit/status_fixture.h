@@ -36,7 +36,7 @@ static struct config config;
 static struct configfile configfile;
 static struct sessions sessions;
 static struct keeper k;
-static const struct config_store default_store = {.name = ""};
+static const struct config_store default_store = {.name = "", .shards = 1};
 static struct file *file;
 static struct session asker, caller;
 static char path[SUITE_PATH_BYTES];
@@ -51,6 +51,7 @@ static const char *dump_error, *trouble;
 static void (*meanwhile)(void);
 
 bool store_is_up(const struct store *store) { return up; }
+void store_reach(struct store *store) {}
 const char *store_incarnation(const struct store *store) { return "inc-1"; }
 bool store_in_grace(const struct store *store) { return false; }
 const char *store_last_error(const struct store *store) { return up ? "" : "it is away"; }
@@ -181,6 +182,7 @@ static inline void prepare(void)
 	sessions = (struct sessions){0};
 	k = (struct keeper){.member_count = 1,
 			    .members[0].keeper = &k,
+			    .members[0].first = &k.members[0],
 			    .members[0].config = &default_store,
 			    .loop = &loop,
 			    .config = &config,

@@ -196,7 +196,7 @@ static inline void set_up(void)
 {
 	signal(SIGPIPE, SIG_IGN);
 	redis_server_start(&server);
-	config = (struct config_store){.socket = server.socket, .connect_ms = 2000};
+	config = (struct config_store){.socket = server.socket, .shards = 1, .connect_ms = 2000};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	uv_timer_init(&loop, &tick);
 	uv_timer_start(&tick, on_tick, 2, 2);
@@ -254,7 +254,7 @@ static inline void on_dump_record(void *arg, const struct store_picture *record)
 static inline void on_dump_name(void *arg, const char *name, const struct store_entry *entries, size_t count,
 				const struct store_aside *aside)
 {
-	picture_add_name(dumped, name, entries, count, aside);
+	picture_add_name(dumped, "", 0, name, entries, count, aside);
 }
 
 static inline void on_dump_end(void *arg, const char *error)

@@ -75,7 +75,7 @@ static void freeze_all(void)
 {
 	int64_t now = clock_now_ns();
 
-	table_renewed(&table, 0, now - NS_PER_MS, now + 200 * NS_PER_MS);
+	table_renewed(&table, 0, now - NS_PER_MS, now + 20000 * NS_PER_MS);
 	for (int i = 0; i < HOLDERS; i++)
 		table_doubt(&table, slots[i]);
 	freezer_look(freezer, 1000);

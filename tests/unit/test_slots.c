@@ -3,6 +3,8 @@
 
 #include "tests/unit/suite.h"
 
+#define SLOT 13907 /* of {0} */
+
 static redisReply *read_reply(const char *bytes)
 {
 	redisReader *reader = reply_reader_new();
@@ -57,7 +59,7 @@ TEST_EACH(one_answer, ROWS(answers))
 	char host[16] = "";
 	int port = 0;
 
-	ck_assert_int_eq(slots_master(reply, "asked", host, sizeof(host), &port), answers[_i].verdict);
+	ck_assert_int_eq(slots_master(reply, SLOT, "asked", host, sizeof(host), &port), answers[_i].verdict);
 	if (answers[_i].verdict == SLOTS_FOUND) {
 		ck_assert_str_eq(host, answers[_i].host);
 		ck_assert_int_eq(port, answers[_i].port);
@@ -65,22 +67,10 @@ TEST_EACH(one_answer, ROWS(answers))
 	freeReplyObject(reply);
 }
 
-/* As the Redis Cluster specification has it. */
-static unsigned slot_of(const char *tag)
+TEST(the_slot_of_a_shard)
 {
-	unsigned crc = 0;
-
-	for (; *tag; tag++) {
-		crc ^= (unsigned)(unsigned char)*tag << 8;
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc & 0x8000 ? (crc << 1 ^ 0x1021) & 0xffff : crc << 1;
-	}
-	return crc % 16384;
-}
-
-TEST(the_slot_of_the_keys)
-{
-	ck_assert_uint_eq(slot_of("123456789"), 0x31c3);
+	ck_assert_int_eq(slots_of_shard(123456789), 0x31c3); /* the Redis Cluster specification's example */
 	ck_assert_str_eq(STORE_KEYS, "dflock:{0}:");
-	ck_assert_uint_eq(slot_of("0"), STORE_SLOT);
+	ck_assert_int_eq(slots_of_shard(0), SLOT);
+	ck_assert_int_ne(slots_of_shard(1), SLOT);
 }

@@ -185,7 +185,7 @@ TEST(a_user_with_few_rights)
 
 TEST(names_and_ports)
 {
-	config = (struct config_store){.address = {.host = "localhost", .port = 1}, .connect_ms = 60000};
+	config = (struct config_store){.address = {.host = "localhost", .port = 1}, .shards = 1, .connect_ms = 60000};
 	refused(&a, "connection refused");
 	config.address.host = "127.0.0.1";
 	refused(&a, "connection refused");

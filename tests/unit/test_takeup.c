@@ -53,9 +53,15 @@ int workers_start(struct workers *workers, uint64_t dev, struct work *work)
 
 static void prepare(void)
 {
+	static const struct config_store store = {.name = "", .shards = 1};
+
 	base_make();
 	uv_loop_init(&loop);
-	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .loop = &loop, .config = &config};
+	k = (struct keeper){.member_count = 1,
+			    .members[0].keeper = &k,
+			    .members[0].config = &store,
+			    .loop = &loop,
+			    .config = &config};
 	alive = rooms = background = 0;
 	local = true;
 	slots[9].on_lost = ON_LOST_WARN;

@@ -313,7 +313,7 @@ static inline void begin(void)
 	other_start();
 	other_remove(path);
 	snprintf(setting, sizeof(setting), "%s%s", ensemble, path);
-	config = (struct config_store){.zookeeper = setting, .connect_ms = 4000};
+	config = (struct config_store){.zookeeper = setting, .shards = 1, .connect_ms = 4000};
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	uv_timer_init(&loop, &tick);
 	uv_timer_start(&tick, on_tick, 2, 2);
