@@ -77,7 +77,7 @@ static void on_record(void *arg, bool agrees)
 	store_reached(m);
 	if (m == m->first) {
 		m->agreed = agrees;
-		each_shard(m, agrees ? shard_admit : shard_shut);
+		each_shard(m, agrees ? shard_admit : shard_shut); /* mutant: shard-shut */
 	}
 	queue_settle(m->keeper);
 }
@@ -205,7 +205,7 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 
 	deadline_notice(m->keeper);
 	grace_begin(m, old, now);
-	if (m != m->first) {
+	if (m != m->first) { /* mutant: shard-asked */
 		store_shut(m->store, "it is new, and its store's first shard is asked how many there are");
 		store_reread_record(m->first->store); /* while it is away: on_record() comes with it */
 	}

@@ -61,7 +61,7 @@ if record[3] and record[3] ~= ttl_ms then
 			named[#named + 1] = count <= MAX_NAMED and alive[i] or nil
 		end
 	end
-	if what ~= 'init' or count > 0 or part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)') then
+	if what ~= 'init' or count > 0 or part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)') then -- mutant: shard-fewer
 		return {'TTL', record[3], table.concat(named, ', ') .. (count > MAX_NAMED and ', ...' or '')}
 	end
 	same = false

@@ -12,7 +12,7 @@ from harness.host import CLI
 from harness.metrics import metrics, value
 
 from jobs import LEASE, Job, grows, is_busy, is_frozen
-from keepers import kill_keeper
+from keepers import held, kill_keeper
 
 SHARDS = 8
 
@@ -98,9 +98,13 @@ def test_the_number_is_changed_while_jobs_run(a, make):
     job = Job(more, name)
     done = a.run("flock", "-n", a.path(name), "true")
     assert done.returncode not in (0, 1) and f"shards = {SHARDS * 2}" in done.stderr
-    assert a.cli("init", "--force", check=False).returncode != 0  # fewer: hosts may be in those that are left out
-    assert not is_busy(make("c", shards=SHARDS * 2), "x") and is_busy(make("d", shards=SHARDS * 2), name)
+    c = make("c", shards=SHARDS * 2)
+    assert not is_busy(c, "x") and is_busy(c, name)
     job.end()
+    c.stop()
+    more.stop()  # with the leases that linger
+    fewer = wait_until(lambda: "hosts still use" not in (said := a.cli("init", "--force", check=False)).stderr and said, "nobody is there", 30)
+    assert fewer.returncode == 1 and "Fewer are only possible with an empty store" in fewer.stderr
 
 
 def test_the_next_keeper_takes_up_the_leases_of_all_shards(a, make):
@@ -128,6 +132,49 @@ def test_a_shard_that_lost_its_memory(a, make, redis):
         grows(job.path)
         job.end()
     assert not a.status()["lost"]
+
+
+# ---- what must not be: two hosts that look for one name in two shards ----
+
+def another_number(redis):
+    """As `dflock init --force` of a host with more shards leaves the first one."""
+    redis.command("HSET", "dflock:{0}:store", "ttl_ms", f"3000/{2 * SHARDS}", "inc", redis.command("HGET", "dflock:{0}:store", "inc") + "9")
+
+
+def test_a_new_memory_is_used_only_if_the_first_shard_agrees(a, redis):
+    """A host that was idle has not heard of the new number, and begins a shard that was lost with the old one."""
+    job = Job(a, named(3))
+    another_number(redis)
+    redis.command("DEL", *redis.command("KEYS", "dflock:{3}:*"))
+    job.waits_frozen()
+    wait_until(lambda: f"shards = {2 * SHARDS}" in a.status()["store"]["error"], "it has asked the first shard")
+    assert redis.command("HGET", "dflock:{3}:store", "open") == "0"
+
+
+def test_all_shards_are_left_when_the_number_is_another(a, redis):
+    job = Job(a, named(3))
+    another_number(redis)
+    grows(job.path)
+    assert a.run("flock", "-n", a.path(named(0)), "true").returncode not in (0, 1)  # meets the record of the first shard
+    job.waits_frozen()
+    assert a.run("flock", "-n", a.path(named(3, beginning="new")), "true").returncode not in (0, 1)
+
+
+def test_a_cycle_over_shards(a, make):
+    """The chase goes from shard to shard, since each wait has its own."""
+    hosts = a, make("b"), make("c")
+    names = [named(shard) for shard in (1, 4, 6)]
+    agents = []
+    for host, own in zip(hosts, range(3)):
+        agents.append(host.agent())
+        for i, name in enumerate(names):
+            assert agents[-1].do(f"open {i} {host.path(name)} rwc") == "ok"
+        assert agents[-1].do(f"setlk {own} ex 0 1") == "ok"
+    for i in (0, 1):
+        agents[i].say(f"setlk {i + 1} ex 0 1 w")
+        wait_until(lambda: held(hosts[i], state="asking"), "it is queued")
+    assert agents[2].do("setlk 0 ex 0 1 w", seconds=10) == "EDEADLK"
+    assert agents[2].do("setlk 2 un 0 1") == "ok" and agents[1].heard()[0] == "ok"
 
 
 # ---- in a Redis Cluster ----

@@ -7,7 +7,7 @@ from harness import Redis, wait_until
 from harness.metrics import value
 
 from jobs import LEASE, Job, grows, is_busy, is_frozen
-from keepers import kill_keeper
+from keepers import held, kill_keeper
 
 RULES = '{ tree = "%s/other"; name = "o"; store = "other"; }, { tree = "%s"; name = "t"; }'
 
@@ -111,3 +111,15 @@ def test_a_memory_that_is_lost_is_lost_in_one_store(a, make_both, other):
     for job in (mine, theirs):
         grows(job.path)
         job.end()
+
+
+def test_a_cycle_over_two_stores(a, make_both):
+    b = make_both("b")
+    mine, theirs = a.agent(), b.agent()
+    for host, agent in (a, mine), (b, theirs):
+        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do(f"open 1 {host.path('other/f')} rwc") == "ok"
+    assert mine.do("setlk 0 ex 0 1") == "ok" and theirs.do("setlk 1 ex 0 1") == "ok"
+    mine.say("setlk 1 ex 0 1 w")
+    wait_until(lambda: held(a, state="asking"), "it is queued")
+    assert theirs.do("setlk 0 ex 0 1 w", seconds=10) == "EDEADLK"
+    assert theirs.do("setlk 1 un 0 1") == "ok" and mine.heard()[0] == "ok"
