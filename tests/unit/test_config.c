@@ -371,6 +371,41 @@ TEST(example_is_complete)
 	free(store.address.host);
 }
 
+/* As it was, for ever: hosts of another version look for a name in the same shard. */
+TEST(the_shard_of_a_name)
+{
+	static const struct {
+		const char *name;
+		unsigned of_8, of_16, of_31;
+	} names[] = {
+		{"", 5, 5, 8},
+		{"t/f", 6, 6, 20},
+		{"lock:nightly", 5, 13, 18},
+		{"jobs/ä", 1, 1, 12}
+	};
+	struct config_store store = {.shards = 1};
+	unsigned in[16] = {0};
+	char name[24];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		store.shards = 1;
+		ck_assert_uint_eq(config_shard(&store, names[i].name), 0);
+		store.shards = 8;
+		ck_assert_uint_eq(config_shard(&store, names[i].name), names[i].of_8);
+		store.shards = 16;
+		ck_assert_uint_eq(config_shard(&store, names[i].name), names[i].of_16);
+		store.shards = 31;
+		ck_assert_uint_eq(config_shard(&store, names[i].name), names[i].of_31);
+	}
+	store.shards = 16;
+	for (int i = 0; i < 16000; i++) {
+		sprintf(name, "queue/job-%d.lock", i);
+		in[config_shard(&store, name)]++;
+	}
+	for (int i = 0; i < 16; i++)
+		ck_assert_uint_gt(in[i], 900); /* of 1,000 */
+}
+
 TEST(what_rules_say_of_waits)
 {
 	read_ok("lease = { wait_warn_ms = 7; };\n"

@@ -57,6 +57,26 @@ TEST(a_record_of_another_server)
 	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), 9000004294967297);
 }
 
+/* What all hosts must have in common is one text, for shards with their number. */
+TEST(a_record_of_a_shard)
+{
+	assert_starts(call(SCRIPT_STORE, "begin", "3000/8", NULL), "TTL 3000 "); /* the store had none */
+	acquire("A", 'a', 'x');
+	assert_says(call(SCRIPT_STORE, "init", "3000/8", NULL), "TTL 3000 A"); /* which has a lease */
+	command("DEL dflock:{0}:hosts");
+	assert_starts(call(SCRIPT_STORE, "init", "3000/8", NULL), "OK ");
+	assert_says(acquire("A", 'b', 'x'), "INC"); /* so that hosts with the old number find out */
+	assert_starts(call(SCRIPT_STORE, "begin", "3000", NULL), "TTL 3000/8 ");
+	assert_starts(call(SCRIPT_STORE, "begin", "3000/16", NULL), "TTL 3000/8 ");
+	assert_starts(call(SCRIPT_STORE, "begin", "6000/8", NULL), "TTL 3000/8 ");
+	assert_starts(call(SCRIPT_STORE, "begin", "3000/8", NULL), "OK ");
+	assert_starts(call(SCRIPT_STORE, "init", "3000/16", NULL), "OK ");
+	assert_starts(call(SCRIPT_STORE, "init", "3000/8", NULL), "TTL 3000/16 "); /* fewer */
+	assert_starts(call(SCRIPT_STORE, "init", "3000", NULL), "TTL 3000/16 ");
+	command("HSET dflock:{0}:hosts A %lld", 9000000000000000LL);
+	assert_says(call(SCRIPT_STORE, "init", "3000/32", NULL), "TTL 3000/16 A");
+}
+
 #define begin_telling(fence) call(SCRIPT_STORE, "begin", "3000", "", fence, NULL)
 
 /* The store is empty and its clock is behind: the numbers of before are told by the hosts that come back, in any order. */
