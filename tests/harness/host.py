@@ -75,7 +75,11 @@ class Host:
             f.write('host = "%s"; %s\nstore = { %s %s };\nlease = { %s };\nprotect = ( %s );\n' %
                     (name, top, where, store, lease, rules.replace("%s", self.files)))
         if foreground:
-            self.start()
+            try:
+                self.start()
+            except BaseException:
+                shutil.rmtree(self.runtime, ignore_errors=True)
+                raise
 
     def password(self, text):
         """A file with it."""

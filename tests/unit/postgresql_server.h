@@ -8,6 +8,7 @@
 #define STORE_HOSTS_OTHER_SERVER
 #include <glob.h>
 #include <libpq-fe.h>
+#include <sys/shm.h>
 
 #include "tests/unit/store_hosts.h"
 
@@ -149,15 +150,34 @@ static inline void pg_stop(struct pg *s)
 	pg_wait_end(s, pid);
 }
 
+/* The shared memory that a server leaves behind if it is killed; the machine has room for 4,096 of them. -1: none. */
+static inline int pg_segment(const struct pg *s)
+{
+	char path[128], line[1024] = "";
+	int segment = -1;
+
+	snprintf(path, sizeof(path), "%s/data/postmaster.pid", s->dir);
+	FILE *f = fopen(path, "r");
+	for (int i = 0; f && i < 7; i++)
+		if (!fgets(line, sizeof(line), f))
+			*line = '\0';
+	if (f)
+		fclose(f);
+	return sscanf(line, "%*s %d", &segment) == 1 ? segment : -1;
+}
+
 /* SIGKILL for all its processes. The next one would take the zombie of one that another process has started for a server that runs. */
 static inline void pg_kill(struct pg *s)
 {
 	static const char *const locks[] = {"data/postmaster.pid", ".s.PGSQL.5432.lock"};
 	pid_t pid = pg_pid(s);
 	char path[128];
+	int segment = pg_segment(s);
 
 	pg_signal(s, SIGKILL);
 	pg_wait_end(s, pid);
+	if (segment >= 0)
+		shmctl(segment, IPC_RMID, NULL);
 	for (int i = 0; i < 2; i++) {
 		snprintf(path, sizeof(path), "%s/%s", s->dir, locks[i]);
 		ck_assert_int_eq(unlink(path), 0);
