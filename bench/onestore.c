@@ -1,10 +1,14 @@
 /*
- * onestore SOCKET PID HOSTS BUSY SECONDS: what HOSTS hosts cost one server (its socket, and its pid). Each host is a store of
+ * onestore SOCKET PID HOSTS BUSY SECONDS [PORT SHARDS]: what HOSTS hosts cost one server (its socket, and its pid). Each host is a store of
  * store.h, with its two connections, as a keeper has it. First all of them beat, at the pace of ttl_ms = 30000, and do
  * nothing else; then BUSY of them lock and unlock a name of their own, one lock after the other; then some hosts hold
  * LEASES leases. Prints one line: hosts, seconds until all were connected, the server's memory for all of them and its processor
  * time while they beat (in thousandths of a processor), locks per second, the server's processor time for one lock and
  * unlock in µs, and its memory for one lease. Memory is in bytes.
+ *
+ * With PORT and SHARDS it is a Redis Cluster, of which 127.0.0.1:PORT is a node, SOCKET any other, and PID all pids, with commas between them.
+ * Host i has shard i modulo SHARDS, as a host that locks one name. Printed are hosts, locks per second, processor time of all servers for one, and
+ * the share of all that the busiest server has had.
  */
 #include <hiredis.h>
 #include <signal.h>
@@ -35,19 +39,33 @@ static unsigned long locks;
 static double over_ns;
 static const char *server_pid;
 
-/* The server's processor time so far, in seconds. */
-static double server_seconds(void)
-{
-	unsigned long user, system;
-	char path[64];
+static struct config_store config = {.connect_ms = 60000, .shards = 1};
 
-	snprintf(path, sizeof(path), "/proc/%s/stat", server_pid);
-	FILE *f = fopen(path, "re");
-	if (!f || fscanf(f, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
-		bench_die(path);
-	fclose(f);
-	return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+/* The processor time of all servers so far, in seconds; *busiest: of the one with most, since it started. */
+static double servers_seconds(double *busiest)
+{
+	double all = 0;
+	char *pids = strdup(server_pid), *rest = pids, *pid;
+
+	*busiest = 0;
+	while (pids && (pid = strsep(&rest, ","))) {
+		unsigned long user, system;
+		char path[64];
+
+		snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+		FILE *f = fopen(path, "re");
+		if (!f || fscanf(f, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+			bench_die(path);
+		fclose(f);
+		double seconds = (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+		all += seconds;
+		*busiest = seconds > *busiest ? seconds : *busiest;
+	}
+	free(pids);
+	return all;
 }
+
+static double server_seconds(void) { return servers_seconds(&(double){0}); }
 
 /* A field of INFO memory, in bytes. */
 static double server_memory(const char *field)
@@ -112,18 +130,21 @@ static void start_host(void)
 {
 	static const struct store_callbacks callbacks = {
 		.on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message};
-	static struct config_store config;
 	static char id[STORE_HOST_BYTES];
 
 	if (started == host_count)
 		return;
 	struct bench_host *host = &hosts[started];
-	config = (struct config_store){.socket = control->unix_sock.path, .shards = 1, .connect_ms = 60000};
 	host->number = started++;
 	snprintf(id, sizeof(id), "host-%016x", host->number);
 	host->store = store_new(&loop, &config, TTL_MS, id, &callbacks, host);
 	if (!host->store)
 		bench_die("store_new");
+	if (host->number % config.shards) {
+		store_be_shard(host->store, host->number % config.shards);
+		store_reach(host->store);
+		store_admit(host->store);
+	}
 	uv_timer_init(&loop, &host->beat);
 	host->beat.data = host;
 }
@@ -198,10 +219,41 @@ static void run_until(const unsigned *count, unsigned wanted)
 	}
 }
 
+/* Of a processor, while all hosts beat. */
+static double measure_beats(void)
+{
+	double beats;
+
+	for (unsigned i = 0; i < host_count; i++) /* spread over the time between two beats */
+		uv_timer_start(&hosts[i].beat, on_beat, (uint64_t)i * (TTL_MS / 3) / host_count, TTL_MS / 3);
+	run_for(TTL_MS / 3000.0);
+	beats = server_seconds();
+	run_for(TTL_MS / 3000.0);
+	return (server_seconds() - beats) / (TTL_MS / 3000.0);
+}
+
+static void use_cluster(const char *port, const char *shards)
+{
+	config.cluster = true;
+	config.sentinels[config.sentinel_count++] =
+		(struct config_address){.host = strdup("127.0.0.1"), .port = (int)bench_number(port)};
+	config.shards = (unsigned)bench_number(shards);
+}
+
+/* Opens each shard, by the first host that has it. */
+static void open_all(void)
+{
+	for (unsigned i = 0; i < config.shards && i < host_count; i++) {
+		asked++;
+		store_open(hosts[i].store, STORE_OPEN_FORCED, "", on_reply, &hosts[i]);
+		run_until(&asked, 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	if (argc != 6)
-		bench_die("onestore SOCKET PID HOSTS BUSY SECONDS");
+	if (argc != 6 && argc != 8)
+		bench_die("onestore SOCKET PID HOSTS BUSY SECONDS [PORT SHARDS]");
 	signal(SIGPIPE, SIG_IGN);
 	server_pid = argv[2];
 	host_count = (unsigned)bench_number(argv[3]);
@@ -212,25 +264,19 @@ int main(int argc, char **argv)
 	control = redisConnectUnix(argv[1]);
 	if (!hosts || !control || control->err || uv_loop_init(&loop) != 0)
 		bench_die("cannot begin");
+	config.socket = argc == 6 ? control->unix_sock.path : NULL;
+	if (argc == 8)
+		use_cluster(argv[6], argv[7]);
 
 	double memory = server_memory("\nused_memory:"), from = bench_now_ns();
-	start_host();
-	run_until(&up, 1);
-	asked++;
-	store_open(hosts[0].store, STORE_OPEN_FORCED, "", on_reply, &hosts[0]);
-	run_until(&asked, 0);
 	for (unsigned i = 0; i < AT_ONCE; i++)
 		start_host();
 	run_until(&up, host_count);
+	open_all();
 	double connected = (bench_now_ns() - from) / 1e9;
 	memory = server_memory("\nused_memory:") - memory;
 
-	for (unsigned i = 0; i < host_count; i++) /* spread over the time between two beats */
-		uv_timer_start(&hosts[i].beat, on_beat, (uint64_t)i * (TTL_MS / 3) / host_count, TTL_MS / 3);
-	run_for(TTL_MS / 3000.0);
-	double beats = server_seconds();
-	run_for(TTL_MS / 3000.0);
-	beats = (server_seconds() - beats) / (TTL_MS / 3000.0);
+	double beats = config.cluster ? 0 : measure_beats();
 
 	for (unsigned i = 0; i < host_count; i++) /* each lock is a beat */
 		uv_timer_stop(&hosts[i].beat);
@@ -238,15 +284,19 @@ int main(int argc, char **argv)
 	locking = true;
 	locks = 0;
 	from = bench_now_ns();
-	double work = server_seconds();
+	double first, last, work = servers_seconds(&first);
 	for (unsigned i = 0; i < busy && i < host_count; i++)
 		ask_acquire(&hosts[i], 0, on_locked);
 	run_for(seconds);
-	work = server_seconds() - work;
+	work = servers_seconds(&last) - work;
 	double took = (bench_now_ns() - from) / 1e9;
 	unsigned long done = locks;
 	locking = false;
 	run_until(&asked, 0);
+	if (config.cluster) {
+		printf("%u %.0f %.1f %.3f\n", host_count, (double)done / took, work * 1e6 / (double)done, (last - first) / work);
+		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	}
 
 	double dataset = server_memory("\nused_memory_dataset:");
 	for (unsigned i = 0; i < LEASES; i++) {

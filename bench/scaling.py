@@ -13,7 +13,7 @@ from bench.lab import BUILD, CannotMeasure
 from bench.latency import DISTANCES_MS, distant
 from bench.measurements import DEFAULT_TTL_MS, holding, in_turns, measurement
 from bench.report import Curve, Series, Times
-from tests.harness import Redis
+from tests.harness import Cluster, Redis
 
 HOLDS_MS = (0, 1, 2, 5, 10, 20, 50)
 HOT_HOSTS = (1, 2, 4, 8)
@@ -153,6 +153,27 @@ def one_store(lab):
         _, connected, memory, beats, rate, cost, lease = map(float, done.stdout.split())
         curve.add(n, {"connected after, s": connected, "memory, MB": memory / 1e6, "beats, % of a processor": beats / 10,
                       "names locked per second": rate, "processor for one, us": cost, "memory for a lease, bytes": lease})
+    return [curve]
+
+
+@measurement("shards")
+def shards(lab):
+    """What one lock costs the masters of a Redis Cluster, and how they share it, by their number. The clients are the limit where processors are few."""
+    curve = Curve("16 shards, by masters", "masters")
+    for n in (1, 2, 3):
+        folder = tempfile.mkdtemp(dir=lab.folder)
+        cluster = Cluster(folder, masters=n)
+        try:
+            done = subprocess.run([os.path.join(BUILD, "bench/onestore"), cluster.all[0].socket,
+                                   ",".join(str(node.process.pid) for node in cluster.all), str(BUSY_HOSTS), str(BUSY_HOSTS), "5",
+                                   str(cluster.all[0].port), "16"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
+        finally:
+            cluster.stop()
+        if done.returncode:
+            raise CannotMeasure("onestore: " + done.stderr.strip())
+        _, rate, cost, share = map(float, done.stdout.split())
+        curve.add(n, {"names locked per second": rate, "processor of all masters for one, us": cost, "share of the busiest, %": share * 100,
+                      "names per second that the busiest has room for": 1e6 / (cost * share)})
     return [curve]
 
 
