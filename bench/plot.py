@@ -39,6 +39,24 @@ def columns(curves, title, wanted, options=""):
     return [(name, [(at, values[name]) for at, values in points.items() if name in values], options) for name in names]
 
 
+AWAY_S = 22  # a host without the store for so long stops its holders (ttl_ms = 30000)
+BEAT_S, LOOK_S = 10, 3600
+
+
+def limits(curves):
+    """How much of what one server has is used, in percent, by hosts that all have leases."""
+    one, known = (curves.get(title, {}).get("points") for title in ("one store, by hosts", "one store, by the hosts that it knows"))
+    if not one or not known:
+        return []
+    most, listed = max(one, key=int), max(known, key=int)
+    connect, beat = one[most]["connected after, s"] / int(most), one[most]["beats, % of a processor"] / int(most)
+    look = known[listed]["list of hosts, ms"] / int(listed) / 1000
+    hosts = [round(10 ** (i / 10)) for i in range(30, 61)]
+    return [("all connect again within %d s" % AWAY_S, [(n, n * connect / AWAY_S * 100) for n in hosts], ""),
+            ("beats", [(n, n * beat) for n in hosts], ""),
+            ("hosts that look for silent ones", [(n, n * n * look / LOOK_S / min(n // 1000 + 1, 12) * 100) for n in hosts], "")]
+
+
 ROW, LEFT, WIDTH = 54, 100, 900
 
 
@@ -150,6 +168,12 @@ set logscale xy
 set xlabel "leases that are held"
 set ylabel "% of a core"
 """, columns(curves, "load while leases are held", ""))
+    draw(to("limits"), """
+set logscale xy
+set xlabel "hosts with leases in one server, or shard"
+set ylabel "% of what the server has"
+set yrange [1:1000]
+""", limits(curves), ['100 with lines dashtype 2 linecolor rgb "grey40" title "its end"'])
 
 
 if __name__ == "__main__":

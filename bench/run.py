@@ -14,7 +14,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 
-from bench import measurements, latency, steps, timeline, tls, rediskey, scaling, comparison, lost, net, floor, report  # noqa: E402, F401 (the path comes first; in the order of the table)
+from bench import measurements, latency, steps, timeline, tls, rediskey, scaling, limits, comparison, lost, net, floor, report  # noqa: E402, F401 (the path comes first; in the order of the table)
 from bench.lab import BUILD, CannotMeasure, Lab  # noqa: E402
 from tests.harness import Deadline  # noqa: E402
 

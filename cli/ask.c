@@ -296,7 +296,7 @@ static int ask_answer(struct ask *ask, enum wire_op op, const char *text, json_t
 	return ask_fail(why, EPROTO, "the keeper's answer makes no sense (%s); is it another version's?", error.text);
 }
 
-int ask_once(enum wire_op op, const char *text, json_t **answer, char why[CLI_LINE_BYTES])
+int ask_once(enum wire_op op, unsigned flags, const char *text, json_t **answer, char why[CLI_LINE_BYTES])
 {
 	struct place place;
 	struct ask ask;
@@ -306,6 +306,7 @@ int ask_once(enum wire_op op, const char *text, json_t **answer, char why[CLI_LI
 	if (answer)
 		*answer = NULL;
 	ret = ask_connect(&place, &ask, why);
+	ask.flags = flags;
 	if (!ret)
 		ret = answer ? ask_answer(&ask, op, text, answer, why) : ask_about(&ask, op, text, NULL, why);
 	ask_close(&ask);

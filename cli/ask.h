@@ -51,11 +51,11 @@ void ask_patience(struct ask *ask, int seconds);
 int ask_about(struct ask *ask, enum wire_op op, const char *text, int *memfd, char why[CLI_LINE_BYTES]);
 
 /*
- * One question about `text` to the keeper of this user, with a connection of its own. *answer: the JSON that came with
+ * One question about `text`, with these WIRE_F_ flags, to the keeper of this user, with a connection of its own. *answer: the JSON that came with
  * it, which the caller ends with json_decref(), NULL unless 0 is returned; answer NULL: only the line counts. 0, or
  * -errno as ask_connect() or ask_about(), with why also after -ENOENT.
  */
-int ask_once(enum wire_op op, const char *text, json_t **answer, char why[CLI_LINE_BYTES]);
+int ask_once(enum wire_op op, unsigned flags, const char *text, json_t **answer, char why[CLI_LINE_BYTES]);
 /* An answer that is JSON, parsed, which the caller ends with json_decref(): to WIRE_STATUS (text NULL), or to WIRE_WHO about
  * `text`. NULL with why. */
 json_t *ask_json(struct ask *ask, enum wire_op op, const char *text, char why[CLI_LINE_BYTES]);

@@ -111,7 +111,7 @@ int cmd_log_level(int argc, char **argv)
 
 	if (!*level)
 		cli_misused(argv, "the level is empty");
-	if (ask_once(WIRE_LOG_LEVEL, level, NULL, why))
+	if (ask_once(WIRE_LOG_LEVEL, 0, level, NULL, why))
 		return cli_fail(why);
 	puts(why);
 	return CLI_OK;

@@ -321,7 +321,7 @@ int cmd_metrics(int argc, char **argv)
 	int ret;
 
 	cli_options(argc, argv, metrics_doc, NULL, known, (void *[]){&dir});
-	ret = ask_once(WIRE_METRICS, NULL, &answer, why);
+	ret = ask_once(WIRE_METRICS, 0, NULL, &answer, why);
 	failed = ret && ret != -ENOENT;
 	if (failed)
 		cli_error("%s", why);

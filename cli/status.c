@@ -275,9 +275,9 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 }
 
 /* Asks the keeper. 0 with *status; -ENOENT: none runs; or -errno. Then `why` says so in one line. */
-static int status_ask(json_t **status, char why[CLI_LINE_BYTES])
+static int status_ask(const struct status_options *options, json_t **status, char why[CLI_LINE_BYTES])
 {
-	int ret = ask_once(WIRE_STATUS, NULL, status, why);
+	int ret = ask_once(WIRE_STATUS, options->check ? WIRE_F_OWN : 0, NULL, status, why);
 	size_t used = strlen(why);
 
 	if (ret == -ENOENT)
@@ -292,7 +292,7 @@ static void status_write(void *arg, FILE *f)
 	char why[CLI_LINE_BYTES];
 	json_t *status;
 
-	if (status_ask(&status, why)) {
+	if (status_ask(options, &status, why)) {
 		show_text(f, why);
 		fputc('\n', f);
 		return;
@@ -322,7 +322,7 @@ static int status_check_once(const struct status_options *options)
 {
 	char why[CLI_LINE_BYTES];
 	json_t *status;
-	int ret = status_ask(&status, why), level = ret == -ENOENT ? 0 : 2;
+	int ret = status_ask(options, &status, why), level = ret == -ENOENT ? 0 : 2;
 	const char *expects = ret == -ENOENT ? status_expects(options) : NULL;
 
 	if (expects) {
@@ -356,7 +356,7 @@ static int status_once(const struct status_options *options)
 {
 	char why[CLI_LINE_BYTES];
 	json_t *status;
-	int ret = status_ask(&status, why);
+	int ret = status_ask(options, &status, why);
 
 	if (ret && ret != -ENOENT)
 		return cli_fail(why);

@@ -33,7 +33,7 @@ static void top_look(void)
 {
 	json_decref(top.doc);
 	top.doc = NULL;
-	ask_once(WIRE_STATUS, NULL, &top.doc, top_why);
+	ask_once(WIRE_STATUS, 0, NULL, &top.doc, top_why);
 	top_fill();
 }
 

@@ -76,6 +76,8 @@ enum wire_owner { WIRE_OWNER_DESCRIPTION = 0, WIRE_OWNER_PROCESS = 1, WIRE_OWNER
 #define WIRE_F_ALL      0x03u /* the flags of lock calls */
 /* WIRE_INIT: whatever is known. WIRE_GIVE_UP: however long it was silent. WIRE_RELOAD: also if a lock is held under a name that goes. */
 #define WIRE_F_FORCE 0x80u
+/* WIRE_STATUS: without what the stores have, which costs them time for each lock name: what somebody may ask for each minute. */
+#define WIRE_F_OWN 0x40u
 
 enum wire_verdict {
 	WIRE_GRANTED = 1, /* the lease stands at least until until_ns of the caller's clock */

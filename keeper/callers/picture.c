@@ -437,9 +437,10 @@ static json_t *stores_json(const struct keeper *k)
 	json_t *list = json_array();
 	char name[MEMBER_NAME_BYTES];
 
-	for (unsigned i = 1; i < k->member_count; i++)
-		json_array_append_new(list, json_pack("{s:s,s:o}", "name", member_name(&k->members[i], name), "store",
-						      store_json(&k->members[i])));
+	for (const struct member *m = k->members + 1; m < k->members + k->member_count; m++)
+		if (m->wanted)
+			json_array_append_new(list, json_pack("{s:s,s:o}", "name", member_name(m, name), "store",
+							      store_json(m)));
 	return list;
 }
 

@@ -35,6 +35,7 @@ struct status_job {
 	unsigned store; /* which of the keeper's is asked now */
 	int64_t fence;  /* its last one */
 	bool read;      /* one of them was read to its end */
+	bool own;       /* WIRE_F_OWN */
 	int error;
 	int fd; /* the answer */
 };
@@ -152,9 +153,15 @@ static struct member *status_member(const struct status_job *job)
 /* What is said of that store itself: "store" of the document, or of its entry in "stores". */
 static json_t *status_store(const struct status_job *job)
 {
-	const json_t *stores = json_object_get(job->doc, "stores");
+	const json_t *place = job->store ? NULL : job->doc, *row;
+	char name[MEMBER_NAME_BYTES];
+	size_t i;
 
-	return json_object_get(job->store ? json_array_get(stores, job->store - 1) : job->doc, "store");
+	member_name(status_member(job), name);
+	json_array_foreach (json_object_get(job->doc, "stores"), i, row)
+		if (!strcmp(json_string_value(json_object_get(row, "name")), name))
+			place = row;
+	return json_object_get(place, "store");
 }
 
 /* What all stores have. */
@@ -188,16 +195,15 @@ static void status_on_dumped(void *arg, const char *error)
 	struct status_job *job = arg;
 	char name[MEMBER_NAME_BYTES], line[WIRE_REASON_BYTES];
 
-	job->read |= !error;
+	job->read |= !error && !job->own;
 	if (error && !*json_string_value(json_object_get(job->doc, "cluster_error"))) {
 		snprintf(line, sizeof(line), "%s: %s", member_name(status_member(job), name), error);
 		json_object_set_new(job->doc, "cluster_error",
 				    picture_text(job->keeper->member_count > 1 ? line : error));
 	}
-	if (!job->keeper->leaving && ++job->store < job->keeper->member_count) {
-		status_ask_store(job);
-		return;
-	}
+	while (!job->keeper->leaving && ++job->store < job->keeper->member_count)
+		if (status_member(job)->wanted)
+			return status_ask_store(job);
 	if (job->read)
 		picture_close(status_cluster(job));
 	else
@@ -210,7 +216,10 @@ static void status_dump(struct status_job *job)
 {
 	static const struct store_dump to = {status_on_record, status_on_name, status_on_dumped};
 
-	store_dump(status_member(job)->store, &to, job);
+	if (job->own)
+		status_on_dumped(job, NULL);
+	else
+		store_dump(status_member(job)->store, &to, job);
 }
 
 static void status_on_rules(void *arg, const struct store_rules *rules, const char *error)
@@ -269,6 +278,7 @@ static struct status_job *status_job_new(struct session *s)
 	job->keeper = k;
 	job->session = s;
 	job->uid = s->peer.uid;
+	job->own = s->request.flags & WIRE_F_OWN;
 	job->rows = json_array();
 	job->grants = json_array();
 	job->elsewhere = elsewhere_new(k->config);
@@ -287,7 +297,7 @@ void status_start(struct session *s)
 	struct status_job *job;
 	int ret;
 
-	if (!host_reaches_all(s->keeper)) {
+	if (!(s->request.flags & WIRE_F_OWN) && !host_reaches_all(s->keeper)) {
 		session_enter(s, SESSION_STATUS);
 		session_expect(s, STATUS_AGAIN_MS, status_start);
 		return;

@@ -26,6 +26,7 @@
 #include "keeper/leases/waiters.h"
 
 #define SWEEPS_PER_PERIOD 24
+#define SWEEP_HOSTS       1000 /* where there are more, each looks more seldom, so that a store of N hosts does not list N hosts N times an hour */
 
 /* --- what the store says --- */
 
@@ -303,11 +304,20 @@ static void on_swept(void *arg, const struct store_reply *reply)
 			  reply->error);
 }
 
+static uint64_t sweep_every_ms(const struct member *m, size_t hosts)
+{
+	uint64_t times = hosts / SWEEP_HOSTS + 1;
+
+	return (uint64_t)m->keeper->config->lease.sweep_ms / SWEEPS_PER_PERIOD *
+	       (times < SWEEPS_PER_PERIOD / 2 ? times : SWEEPS_PER_PERIOD / 2);
+}
+
 static void on_hosts(void *arg, enum store_status status, const struct store_blocker *hosts, size_t count)
 {
 	struct member *m = arg;
 	struct store_blocker silent[STORE_MAX_BLOCKERS];
 	int64_t now = clock_now_ns();
+	size_t all = count;
 
 	if (status != STORE_OK)
 		return;
@@ -322,6 +332,7 @@ static void on_hosts(void *arg, enum store_status status, const struct store_blo
 		store_sweep(m->store, &silent[i], on_swept, m);
 	}
 	watch_forget(m->watch, now - 10 * deadline_ttl_ns(m->keeper));
+	uv_timer_set_repeat(&m->sweep, sweep_every_ms(m, all));
 }
 
 static void on_sweep_timer(uv_timer_t *timer)
@@ -354,7 +365,7 @@ static int member_start(struct member *m)
 							 .on_key = on_key,
 							 .on_note = on_note};
 	struct keeper *k = m->keeper;
-	uint64_t often = k->config->lease.sweep_ms / SWEEPS_PER_PERIOD;
+	uint64_t often = sweep_every_ms(m, 0);
 	uv_timer_t *timers[] = {&m->grace.timer, &m->sweep};
 
 	m->watch = watch_new(deadline_ttl_ns(k));

@@ -41,6 +41,22 @@ def test_all_is_well(make_host):
     assert waiting.wait(20) == 0
 
 
+def test_what_it_costs_does_not_grow_with_the_locks(make_host, redis):
+    """Each host may ask each minute: the store is not asked for what it has."""
+    a = make_host("a", lease="ttl_ms = 20000;")
+
+    def scans():
+        return redis.command("INFO", "commandstats").count("cmdstat_scan:")
+
+    jobs = [holder(a, name=name) for name in ("f", "g", "h")]
+    redis.command("CONFIG", "RESETSTAT")
+    assert check(a)[0] == 0 and scans() == 0
+    a.cli("status")
+    assert scans() == 1
+    for job in jobs:
+        job.end()
+
+
 def test_no_keeper(host_of):
     a = host_of("unix:/none", foreground=False)
     assert check(a) == (0, f"DFLOCK OK: no keeper runs for {a.runtime}: this host holds nothing", [])
