@@ -295,6 +295,34 @@ static void plan_parents(int others)
 		       (uint64_t)rng_between(&rng, 0, sim_host_count));
 }
 
+/* --- one shard alone --- */
+
+static void flush_shard(void *arg, uint64_t shard)
+{
+	sim_trace("store: shard %u forgets all", (unsigned)shard);
+	server_flush_shard((unsigned)shard);
+}
+
+static void stop_shard(void *arg, uint64_t shard)
+{
+	struct rng rng = rng_of("stopped shard", (uint64_t)sim_now);
+
+	server_shard_stopped_until[shard] = sim_now + lasts(rng_between(&rng, 0, 8 * SEC));
+	sim_trace("store: shard %u stops for %.3f s", (unsigned)shard,
+		  (double)(server_shard_stopped_until[shard] - sim_now) / SEC);
+}
+
+/* Of random numbers of their own, too (drop m0: no shards). */
+static void plan_shards(int others)
+{
+	struct rng rng = rng_of("shard", 0);
+	int count = others && host_shards() > 1 ? (int)rng_between(&rng, 0, 6) : 0;
+
+	for (int i = 0; i < count; i++)
+		sim_at(rng_between(&rng, BEGIN, END), rng_chance(&rng, 400) ? flush_shard : stop_shard, NULL,
+		       (uint64_t)rng_between(&rng, 0, SIM_SHARDS));
+}
+
 static void no_more(void *arg, uint64_t number)
 {
 	net_loss = 0;
@@ -333,5 +361,7 @@ void faults_plan(void)
 	for (int i = 0; i < 6 && count; i++)
 		sim_at(rng_between(&rng, BEGIN, END), save, NULL, 0);
 	plan_parents(count);
+	if (!faults_mild)
+		plan_shards(count);
 	sim_at(END, no_more, NULL, 0);
 }

@@ -25,6 +25,13 @@ int64_t host_at_least_ms_of(const char *name)
 	return rng_between(&rng, 100, 3000);
 }
 
+unsigned host_shards(void)
+{
+	struct rng rng = rng_of("shards", 0);
+
+	return faults_dropped('m', 0) || rng_chance(&rng, 700) ? 1 : SIM_SHARDS;
+}
+
 static void write_config(const struct host *host)
 {
 	FILE *f = fopen(host->config, "w");
@@ -32,11 +39,11 @@ static void write_config(const struct host *host)
 	if (!f)
 		sim_fail("%s: %s", host->config, strerror(errno));
 	fprintf(f,
-		"host = \"h%d\";\nstore = { server = \"unix:/simulated\"; connect_ms = 1000; };\n"
+		"host = \"h%d\";\nstore = { server = \"unix:/simulated\"; shards = %u; connect_ms = 1000; };\n"
 		"lease = { ttl_ms = %d; linger_ms = 200; pin_ms = 600; probe_ms = 200; store_wait_ms = 3000; fair_ms "
 		"= 500;\n"
 		"  freeze_margin_ms = 500; dead_ms = %lld; idle_ms = 0; past_look_ms = 0; };\nprotect = (\n",
-		host->id, SIM_TTL_MS, (long long)host_dead_ms());
+		host->id, host_shards(), SIM_TTL_MS, (long long)host_dead_ms());
 	for (int i = 0; i < SIM_FILES; i++)
 		fprintf(f, "  { path = \"%s\"; name = \"%s\"; at_least_ms = %lld; }%s\n", host->files[i],
 			program_file_name(i), (long long)host_at_least_ms_of(program_file_name(i)),

@@ -124,7 +124,7 @@ static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, boo
 /* Leaves out one fault or program after the other, as long as it goes on failing. */
 static void minimise(uint64_t seed, char drop[DROP_BYTES], const char *dir)
 {
-	static const char *const words[] = {"l0", "h0", "s0", "k0", "r0", "f0",  "f1",  "f2", "f3", "f4",
+	static const char *const words[] = {"m0", "l0", "h0", "s0", "k0", "r0", "f0",  "f1",  "f2", "f3", "f4",
 					    "f5", "f6", "f7", "f8", "f9", "p0",  "p1",  "p2", "p3", "p4",
 					    "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
 	char longer[DROP_BYTES];
@@ -317,7 +317,7 @@ static const struct argp_option options[] = {
 	{"found", 'l', "FILE", 0, "Seeds that are run first: one per line, what to leave out, # a remark", 0},
 	{"drop", 'd', "LIST", 0,
 	 "Faults, programs, ... to leave out: \"f0,f3,p1\"; l0: message loss, h0: hiccups, s0: slow packets, k0: "
-	 "killed parents; o0: operators; r0: rests; d0: the bound of the steps of the server's clock",
+	 "killed parents; o0: operators; r0: rests; m0: shards; d0: the bound of the steps of the server's clock",
 	 0},
 	{"minimise", 'm', NULL, 0, "Find out for a seed that fails what can be left out, and show the end of its trace",
 	 0},

@@ -128,6 +128,17 @@ static void execute(struct conn *conn, struct packet *up)
 	p->reply = reply;
 }
 
+/* Is its shard stopped? */
+static bool shard_waits(struct conn *conn)
+{
+	const struct packet *p = conn->up.first;
+
+	for (int i = 0; p && i < p->argc; i++)
+		if (strncmp(p->argv[i], "dflock:{", 8) == 0)
+			conn->shard = (unsigned)(p->argv[i][8] - '0') % SIM_SHARDS;
+	return cut(server_shard_stopped_until[conn->shard], pump_up, conn);
+}
+
 /* The first packet is an empty one: the connection's own. */
 static void pump_up(void *arg, uint64_t number)
 {
@@ -137,7 +148,7 @@ static void pump_up(void *arg, uint64_t number)
 	if (conn->gone || !conn->up.first || cut(conn->host->cut_up_until, pump_up, conn) ||
 	    cut(server_stopped_until, pump_up, conn))
 		return;
-	while (!conn->gone && (p = take(&conn->up))) {
+	while (!conn->gone && !shard_waits(conn) && (p = take(&conn->up))) {
 		if (!server_up) {
 			conn_gone(conn);
 			if (sim_now >= conn->host->cut_down_until)

@@ -96,15 +96,16 @@ static void on_hosts(void *arg, enum store_status status, const struct store_blo
 {
 	struct giving_up *g = arg;
 	struct keeper *k = g->asked->k;
+	struct member *m = k ? &k->members[g->looks % k->member_count] : NULL; /* dflock asks one after the other */
 
 	for (size_t i = 0; status == STORE_OK && k && i < count; i++) {
 		if (strcmp(hosts[i].host, g->host) != 0)
 			continue;
-		watch_see(k->members[0].watch, &hosts[i], clock_now_ns());
-		if (!watch_is_dead(k->members[0].watch, hosts[i].host, hosts[i].beat, clock_now_ns()))
+		watch_see(m->watch, &hosts[i], clock_now_ns());
+		if (!watch_is_dead(m->watch, hosts[i].host, hosts[i].beat, clock_now_ns()))
 			continue;
 		sim_trace("h%d: an operator gives up h%d", g->asked->id, g->silent->id);
-		store_give_up(k->members[0].store, &hosts[i], on_given_up, g);
+		store_give_up(m->store, &hosts[i], on_given_up, g);
 	}
 }
 
@@ -112,9 +113,10 @@ static void ask_hosts(void *arg, uint64_t number)
 {
 	struct giving_up *g = arg;
 	struct keeper *k = g->asked->k;
+	const struct member *m = k ? &k->members[g->looks % k->member_count] : NULL;
 
-	if (k && !k->leaving && store_is_up(k->members[0].store))
-		store_hosts(k->members[0].store, on_hosts, g);
+	if (m && !k->leaving && store_is_up(m->store))
+		store_hosts(m->store, on_hosts, g);
 }
 
 /* By the name that it has while it lives. */

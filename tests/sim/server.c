@@ -21,7 +21,7 @@ static struct memory memory, snapshot;
 static uint64_t identity;
 static int64_t wall_offset;
 bool server_up = true;
-int64_t server_stopped_until;
+int64_t server_stopped_until, server_shard_stopped_until[SIM_SHARDS];
 
 void server_start(void)
 {
@@ -46,6 +46,18 @@ void server_set_clock(int64_t wrong_by_ns)
 void server_flush(void)
 {
 	memory_clear(&memory);
+	check_forget();
+}
+
+void server_flush_shard(unsigned shard)
+{
+	struct memory_cell *cell, *next;
+	char keys[STORE_KEYS_BYTES];
+
+	snprintf(keys, sizeof(keys), "dflock:{%u}:", shard);
+	HASH_ITER (hh, memory.cells, cell, next)
+		if (cell->value && strncmp(cell->key, keys, strlen(keys)) == 0)
+			memory_set(&memory, cell->key, cell->name, NULL, 0);
 	check_forget();
 }
 
@@ -316,6 +328,6 @@ void server_expect_empty(void)
 	struct memory_cell *cell, *next;
 
 	HASH_ITER (hh, memory.cells, cell, next)
-		if (cell->value && strncmp(cell->key, STORE_LOCK_KEY, strlen(STORE_LOCK_KEY)) == 0)
+		if (cell->value && strncmp(cell->key + strlen("dflock:{0"), "}:lock:", 7) == 0) /* of any shard */
 			sim_fail("a lock is left in the store: %s", cell->key);
 }

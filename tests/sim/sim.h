@@ -149,6 +149,8 @@ void host_notify_parent(struct host *host);
 /* SIGKILL to the parent: the keeper notices, makes room, and another pair starts. */
 void host_kill_parent(struct host *host);
 int64_t host_dead_ms(void); /* as configured in this run */
+#define SIM_SHARDS 2         /* the names a and b are in one each */
+unsigned host_shards(void);  /* the same: 1 or SIM_SHARDS */
 /* at_least_ms of the rule of this lock name; 0: it has none. */
 int64_t host_at_least_ms_of(const char *name);
 pid_t host_parent_pid(const struct host *host);
@@ -183,7 +185,9 @@ void net_publish(const char *channel, size_t channel_len, const char *text, size
 extern unsigned net_loss;     /* per mille of published messages that are lost */
 extern bool net_slow;         /* packets take long, now and then */
 extern bool server_up;
-extern int64_t server_stopped_until;
+extern int64_t server_stopped_until, server_shard_stopped_until[SIM_SHARDS];
+/* All that one shard has is gone. */
+void server_flush_shard(unsigned shard);
 
 struct redisReply;
 /* Runs one command. The caller frees the answer. */
