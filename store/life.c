@@ -105,9 +105,11 @@ void store_explain_ttl(const struct store *s, const struct reply_record *record,
 
 	if (*record->used_by)
 		snprintf(line, REPLY_LINE_BYTES,
-			 "hosts still use its ttl_ms = %" PRId64 " and shards = %u (%s): `dflock stop` there first, or "
-			 "wait that long if they are gone",
-			 record->ttl_ms, record->shards, record->used_by);
+			 "hosts still use its %s = %" PRId64
+			 " (%s): `dflock stop` there first, or wait %" PRId64 " ms if they are gone",
+			 record->shards == shards ? "ttl_ms" : "shards",
+			 record->shards == shards ? record->ttl_ms : (int64_t)record->shards, record->used_by,
+			 record->ttl_ms);
 	else if (record->shards != shards)
 		snprintf(line, REPLY_LINE_BYTES,
 			 "the store has shards = %u, this keeper is configured with %u: use the same number in every "

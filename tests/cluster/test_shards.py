@@ -15,6 +15,7 @@ from jobs import LEASE, Job, grows, is_busy, is_frozen
 from keepers import held, kill_keeper
 
 SHARDS = 8
+pytestmark = pytest.mark.of_redis("no other store has shards")
 
 
 def shard_of(name, shards=SHARDS):
@@ -198,7 +199,6 @@ def at(cluster):
     return [(owners[node], node) for node in cluster.all if node is not cluster.owner(slot_of(0))] + [(0, cluster.owner(slot_of(0)))]
 
 
-@pytest.mark.of_redis("is about a Redis Cluster")
 def test_a_master_of_a_cluster_is_away(cluster, host_in):
     """The holders of its shards are frozen, whichever those are, and no others."""
     a = host_in("a").init()
@@ -219,7 +219,6 @@ def test_a_master_of_a_cluster_is_away(cluster, host_in):
     assert not a.status()["lost"]
 
 
-@pytest.mark.of_redis("is about a Redis Cluster")
 def test_a_shard_moves_under_load(cluster, host_in):
     a, b = host_in("a", lease="ttl_ms = 10000;").init(), host_in("b", lease="ttl_ms = 10000;").wait_up()
     (shard, node), (other, _), _ = at(cluster)

@@ -45,6 +45,7 @@ SIMULATOR = {
     "nobody is frozen": [condition("freeze", "false")],
     "holders go on before the leases are confirmed": [put("thaw", " | slots_stores(f->table, SLOTS_DUE)", "")],
     "holders of lost leases go on": [condition("lost", "true")],
+    "leases of one shard are sure for as long as those of another": [condition("slots-store", "false")],
     "put back after the deadline": [step("UNSURE", "FORGOTTEN", "FORGOTTEN", "LEASE_DO_CONFIRM"), step("FORGOTTEN", "EXPIRED", "FORGOTTEN", "0")],
     "a fence is not compared": [put("confirm", " and number(lease.fence) == ARGV[4]", "")],
     "what an old snapshot says of a lease is put back": [condition("reclaim-shared", "false")],
