@@ -387,8 +387,10 @@ static void recalled(struct lease *lease, const struct store_range *range, const
 	}
 	if (is_kept(lease))
 		return;
-	/* It waits because of its rule: the probe that waits may be about to say that the lock has ended. So a new one looks. */
-	if (lease->state == LEASE_WAITING && asker && lease->recalled.level == RECALL_RULE && lease_is_probed(lease))
+	/* The probe that waits may be about to say that the lock has ended, before this was asked: a new one looks. Record locks can be
+	 * looked at beside it. */
+	if (lease->state == LEASE_WAITING && asker && lease_is_probed(lease) &&
+	    (lease->recalled.level == RECALL_RULE || lease->range.space == WIRE_FLOCK)) /* mutant: asked-anew */
 		return queue_raise(lease, LEASE_CUE_NEEDED);
 	if (lease->state == LEASE_WAITING && probe_waits_for_more(lease))
 		return queue_raise(lease, LEASE_CUE_NEEDED);

@@ -7,7 +7,7 @@ from harness import wait_until
 from harness.grounds import GROUNDS, Grounds
 
 TIMES = 50
-LEASE = "ttl_ms = 20000; probe_ms = 2000;"
+LEASE = "ttl_ms = 20000; probe_ms = 9000;"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, and so needs root")
 

@@ -31,6 +31,33 @@ def test_calls_that_do_not_wait_are_answered_at_once(make_host, redis, held_alre
     assert waiter.heard()[0] == "ok"
 
 
+def traced(host, folder, inject):
+    """strace at the keeper's threads that wait for locks (the loop only tests); its output."""
+    keeper, said = host.keeper_pids()[1], os.path.join(folder, "calls")
+    threads = sorted(set(os.listdir(f"/proc/{keeper}/task")) - {str(keeper)})
+    trace = host.popen("strace", "-qq", "-o", said, "-e", "trace=flock", "-e", f"inject=flock:{inject}",
+                       *(word for tid in threads for word in ("-p", tid)))
+    wait_until(lambda: all(f"TracerPid:\t{trace.pid}\n" in open(f"/proc/{keeper}/task/{tid}/status").read() for tid in threads),
+               "the threads are traced")
+    return trace, said
+
+
+def test_the_end_of_a_lock_is_seen_by_calls_that_come_after_it(make_host, folder):
+    """While another host waited, a thread of the keeper waits for the end of the lock. It may not have run since, as here."""
+    lease = "ttl_ms = 20000; probe_ms = 8000;"
+    a, b = make_host("a", lease=lease), make_host("b", lease=lease)
+    here, waiter, there = a.opened("f", "flock 0 ex"), opened(b), opened(b)
+    waiter.say("flock 0 ex")
+    wait_until(lambda: held(a, state="waiting"), "a thread waits")
+    trace, _ = traced(a, folder, "delay_exit=1000000")
+    waiter.kill()
+    wait_until(lambda: not any(lock["waiters"] for lock in a.status()["cluster"]["locks"]), "nobody waits any more")
+    assert here.do("flock 0 un") == "ok"
+    assert there.do("flock 0 ex nb") == "ok"
+    trace.terminate()
+    trace.communicate(timeout=20)
+
+
 def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, folder):
     """The kernel says that a lock is held, and then does not let the keeper wait for its end."""
     lease = "ttl_ms = 20000; probe_ms = 5000;"
@@ -40,12 +67,7 @@ def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, 
     here.do("flock 0 un")
     assert there.heard()[0] == "ok" and there.do("flock 0 un") == "ok"
     assert here.do("flock 0 ex") == "ok"
-    keeper, said = a.keeper_pids()[1], os.path.join(folder, "calls")
-    threads = sorted(set(os.listdir(f"/proc/{keeper}/task")) - {str(keeper)})  # the loop only tests
-    trace = a.popen("strace", "-qq", "-o", said, "-e", "trace=flock", "-e", "inject=flock:error=ENOLCK",
-                    *(word for tid in threads for word in ("-p", tid)))
-    wait_until(lambda: all(f"TracerPid:\t{trace.pid}\n" in open(f"/proc/{keeper}/task/{tid}/status").read() for tid in threads),
-               "the threads are traced")
+    trace, said = traced(a, folder, "error=ENOLCK")
     there.say("flock 0 ex")
 
     def refused():

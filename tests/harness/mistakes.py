@@ -382,7 +382,9 @@ UNIT = {
         "grants everything": MODEL["grants everything"],
     },
     "test_act_recall": {
-        "who asked for a shared lease is kept when it is shared": [condition("asked-shared", "false")]},
+        "who asked for a shared lease is kept when it is shared": [condition("asked-shared", "false")],
+        "a probe that waits answers who asks later": [condition("asked-anew", "lease->state == LEASE_WAITING && asker && "
+                                                      "lease_is_probed(lease) && lease->recalled.level == RECALL_RULE")]},
     "test_bereft_calls": {
         "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
     "test_underway": {

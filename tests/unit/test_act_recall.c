@@ -130,6 +130,24 @@ TEST(asked_by_two_and_shrunk)
 	ck_assert(!lease->recalled.shared && lease->recalled.exclusive);
 }
 
+/* Another host waited, and somebody asks: the lock may have ended just before, and the probe's thread has not run since. */
+TEST_EACH(asked_while_the_probe_waits, 2)
+{
+	struct lease *lease;
+	struct store_message m = {.ask = true};
+
+	lock = &file->locks[_i ? WIRE_RECORD : WIRE_FLOCK];
+	lease = lease_in(LEASE_WAITING, 0, 10);
+	m.range = lease->range = (struct store_range){lock->space, WIRE_EXCLUSIVE, 0, WIRE_EOF};
+	lease->recalled.level = RECALL_WAIT;
+	lease->probed.probe = a_probe;
+	lease_recall(lease, &m);
+	queue_settle(&k);
+	check_said(_i ? "asker told, in use" : "stop probe");
+	ck_assert_int_eq(lease->state, _i ? LEASE_WAITING : LEASE_STOPPING);
+	ck_assert_uint_eq(lease->recalled.asker_count, !_i);
+}
+
 /* A probe that waits for the end of exclusive locks does not do for one that wants all. */
 TEST(recalled_while_the_probe_waits)
 {
