@@ -10,17 +10,19 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from bench.lab import BUILD, CannotMeasure
 from bench.measurements import measurement
 from bench.report import Curve
-from tests.harness import Deadline, wait_until
+from tests.harness import Deadline, Host, Postgresql, wait_until
 from tests.harness.host import CLI
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "others")
 PYTHON = ["/usr/bin/python3", os.path.join(HERE, "player.py")]
 MODULES = os.path.join(BUILD, "bench/others/node_modules")
+JARS = "curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute", "guava", "slf4j-api", "slf4j-nop"
 PAIRS, TURNS, JOBS = 200, 10, 10
 REST_S = 0.02
 
@@ -50,8 +52,7 @@ def server(lab, name, command, port, **env):
 
 
 def zookeeper(lab):
-    port, folder = free_port(), lab.open_file("zookeeper")
-    os.mkdir(folder)
+    port, folder = free_port(), tempfile.mkdtemp(dir=lab.folder)
     with open(os.path.join(folder, "zoo.cfg"), "w") as f:
         f.write("tickTime=2000\ndataDir=%s\nclientPort=%d\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n" % (folder, port))
     return server(lab, "zookeeper", ["/usr/share/zookeeper/bin/zkServer.sh", "start-foreground", os.path.join(folder, "zoo.cfg")], port,
@@ -201,6 +202,41 @@ def kazoo(lab):
         return pair_and_turns((words, lab.plain()), (words, lab.plain()))
 
 
+def curator(lab):
+    jars = [os.path.join("/usr/share/java", jar + ".jar") for jar in JARS]
+    missing = [jar for jar in jars if not os.path.exists(jar)]
+    if missing or not shutil.which("javac"):
+        raise CannotMeasure("libcurator-recipes-java or a JDK is not installed")
+    with zookeeper(lab) as where:
+        words = ["java", "-cp", ":".join(jars), os.path.join(HERE, "Curator.java"), where, "bench"]
+        return pair_and_turns((words, lab.plain()), (words, lab.plain()))
+
+
+def dflock_at(lab, settings):
+    """With another store: as many messages, and all that is between them and the call."""
+    with contextlib.ExitStack() as stack:
+        hosts = []
+        for name in "ab":
+            hosts.append(Host(settings, name, tempfile.mkdtemp(dir=lab.folder)))
+            stack.callback(hosts[-1].stop)
+        hosts[0].init()
+        return pair_and_turns(*[(PYTHON + ["flock", "-", h.path("others")], h.env()) for h in hosts])
+
+
+def dflock_zookeeper(lab):
+    with zookeeper(lab) as where:
+        return dflock_at(lab, 'zookeeper = "%s/dflock";' % where)
+
+
+def dflock_postgresql(lab):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # which a server that is not root's can enter
+        server = Postgresql(folder)
+        try:
+            return dflock_at(lab, server.settings())
+        finally:
+            server.stop()
+
+
 def etcdctl(lab):
     with etcd(lab) as where:
         return {**etcd_turns(where),
@@ -214,7 +250,10 @@ CONTENDERS = {
     "redis-py Lock": redis_py,
     "redlock (node)": of_node("redlock"),
     "redis-semaphore (node)": of_node("redis-semaphore"),
+    "dflock on ZooKeeper": dflock_zookeeper,
     "kazoo Lock on ZooKeeper": kazoo,
+    "Curator InterProcessMutex on ZooKeeper": curator,
+    "dflock on PostgreSQL": dflock_postgresql,
     "etcdctl lock": etcdctl,
 }
 

@@ -16,6 +16,8 @@ void doctor_find(struct doctor *d, enum finding level, const char *format, ...)
 	size_t used = 0;
 	va_list args;
 
+	if (d->part && level == FINDING_OK) /* as the first one, 16 times */
+		return;
 	if (d->part)
 		used = (size_t)snprintf(line, sizeof(line), "%s: ", d->part);
 	else if (d->store && d->config->store_count > 1)

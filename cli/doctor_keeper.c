@@ -375,6 +375,7 @@ void doctor_keeper(struct doctor *d)
 	char why[CLI_LINE_BYTES];
 	json_t *status = NULL, *store;
 	struct ask ask;
+	unsigned shards = 0;
 	size_t i;
 	int ret;
 
@@ -411,11 +412,14 @@ void doctor_keeper(struct doctor *d)
 
 			d->store = store_of_name(d->config, name);
 			d->part = strchr(name, '/') ? name : NULL;
+			shards += d->part != NULL;
 			if (d->store)
 				check_store(d, store);
 		}
 		d->store = NULL;
 		d->part = NULL;
+		if (shards)
+			doctor_find(d, FINDING_OK, "%u shard%s more were looked at", shards, shards == 1 ? "" : "s");
 		check_past(d, status);
 		if (field_flag(json_object_get(status, "store"), "up"))
 			check_elsewhere(d, json_object_get(status, "elsewhere"));

@@ -15,7 +15,7 @@ def redis(folder):
 
 def test_lock_is_held_over_the_end_of_a_leader(make_host, redis):
     """Nobody is stopped, nothing begins anew, and numbers go on."""
-    lease = "ttl_ms = 30000; linger_ms = 1;"
+    lease = "ttl_ms = 30000; linger_ms = 1; store_wait_ms = 300000;"  # two elections may take long
     a, b = make_host("a", lease=lease), make_host("b", lease=lease)
     holder = a.opened("f", "flock 0 ex")
     before, was = a.status()["store"]["incarnation"], held(a)[0]["fence"]
