@@ -247,6 +247,7 @@ def test_what_operators_see_and_do(a, make, redis):
     done = a.cli("doctor", check=False)
     assert f"ok:      {SHARDS - 1} shards more were looked at" in done.stdout and "problem:" not in done.stdout, done.stdout
     redis.command("DEL", *redis.command("KEYS", "dflock:{5}:*"))
+    a.run("flock", "-n", a.path(named(5)), "true")  # so that its loss is seen
     wait_until(lambda: "warning: default/5: the store is new" in a.cli("doctor", check=False).stdout, "doctor says which is in grace")
     assert f"fence {a.cli('fence', a.path(named(6))).stdout.strip()}" in shown
     assert "allow_break" in b.cli("break", "--yes", b.path(named(6)), check=False).stderr
