@@ -65,7 +65,10 @@ static double servers_seconds(double *busiest)
 	return all;
 }
 
-static double server_seconds(void) { return servers_seconds(&(double){0}); }
+static double server_seconds(void)
+{
+	return servers_seconds(&(double){0});
+}
 
 /* A field of INFO memory, in bytes. */
 static double server_memory(const char *field)
@@ -294,7 +297,8 @@ int main(int argc, char **argv)
 	locking = false;
 	run_until(&asked, 0);
 	if (config.cluster) {
-		printf("%u %.0f %.1f %.3f\n", host_count, (double)done / took, work * 1e6 / (double)done, (last - first) / work);
+		printf("%u %.0f %.1f %.3f\n", host_count, (double)done / took, work * 1e6 / (double)done,
+		       (last - first) / work);
 		return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 	}
 

@@ -370,13 +370,35 @@ static const struct config_store *store_of_name(const struct config *config, con
 	return NULL;
 }
 
+/* The others than the default one only if the keeper goes by the same configuration. */
+static void check_stores(struct doctor *d, const json_t *status)
+{
+	unsigned shards = 0;
+	const json_t *store;
+	size_t i;
+
+	d->store = d->config ? &d->config->stores[0] : NULL;
+	check_store(d, status);
+	json_array_foreach (json_object_get(status, "stores"), i, store) {
+		const char *name = field_text(store, "name");
+
+		d->store = store_of_name(d->config, name);
+		d->part = strchr(name, '/') ? name : NULL;
+		shards += d->part != NULL;
+		if (d->store)
+			check_store(d, store);
+	}
+	d->store = NULL;
+	d->part = NULL;
+	if (shards)
+		doctor_find(d, FINDING_OK, "%u shard%s more were looked at", shards, shards == 1 ? "" : "s");
+}
+
 void doctor_keeper(struct doctor *d)
 {
 	char why[CLI_LINE_BYTES];
-	json_t *status = NULL, *store;
+	json_t *status = NULL;
 	struct ask ask;
-	unsigned shards = 0;
-	size_t i;
 	int ret;
 
 	check_runtime_dir(d);
@@ -404,22 +426,7 @@ void doctor_keeper(struct doctor *d)
 	} else {
 		if (d->place.config[0])
 			check_same_config(d, status);
-		d->store = d->config ? &d->config->stores[0] : NULL;
-		check_store(d, status);
-		/* The others, if the keeper goes by the same configuration. */
-		json_array_foreach (json_object_get(status, "stores"), i, store) {
-			const char *name = field_text(store, "name");
-
-			d->store = store_of_name(d->config, name);
-			d->part = strchr(name, '/') ? name : NULL;
-			shards += d->part != NULL;
-			if (d->store)
-				check_store(d, store);
-		}
-		d->store = NULL;
-		d->part = NULL;
-		if (shards)
-			doctor_find(d, FINDING_OK, "%u shard%s more were looked at", shards, shards == 1 ? "" : "s");
+		check_stores(d, status);
 		check_past(d, status);
 		if (field_flag(json_object_get(status, "store"), "up"))
 			check_elsewhere(d, json_object_get(status, "elsewhere"));

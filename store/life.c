@@ -105,8 +105,8 @@ void store_explain_ttl(const struct store *s, const struct reply_record *record,
 
 	if (*record->used_by)
 		snprintf(line, REPLY_LINE_BYTES,
-			 "hosts still use its %s = %" PRId64
-			 " (%s): `dflock stop` there first, or wait %" PRId64 " ms if they are gone",
+			 "hosts still use its %s = %" PRId64 " (%s): `dflock stop` there first, or wait %" PRId64
+			 " ms if they are gone",
 			 record->shards == shards ? "ttl_ms" : "shards",
 			 record->shards == shards ? record->ttl_ms : (int64_t)record->shards, record->used_by,
 			 record->ttl_ms);

@@ -178,11 +178,11 @@ void picture_add_name(json_t *cluster, const char *store, int64_t fence, const c
 	if (aside->key)
 		json_object_set_new(client, "key", picture_bytes(aside->key));
 	if (count + json_object_size(rests) > 0 && asprintf(&key, "%s\n%s", json_string_value(shown), store) >= 0)
-		json_object_set_new(
-			json_object_get(cluster, "locks"), key,
-			json_pack("{s:O,s:s,s:o,s:o,s:o,s:O,s:O}", "name", shown, "store", store, "fence",
-				  picture_number(fence), "leases", picture_entries(entries, count, false), "waiters",
-				  picture_entries(entries, count, true), "resting", rests, "client", client));
+		json_object_set_new(json_object_get(cluster, "locks"), key,
+				    json_pack("{s:O,s:s,s:o,s:o,s:o,s:O,s:O}", "name", shown, "store", store, "fence",
+					      picture_number(fence), "leases", picture_entries(entries, count, false),
+					      "waiters", picture_entries(entries, count, true), "resting", rests,
+					      "client", client));
 	free(key);
 	json_decref(shown);
 	json_decref(rests);
@@ -439,8 +439,8 @@ static json_t *stores_json(const struct keeper *k)
 
 	for (const struct member *m = k->members + 1; m < k->members + k->member_count; m++)
 		if (m->wanted)
-			json_array_append_new(list, json_pack("{s:s,s:o}", "name", member_name(m, name), "store",
-							      store_json(m)));
+			json_array_append_new(
+				list, json_pack("{s:s,s:o}", "name", member_name(m, name), "store", store_json(m)));
 	return list;
 }
 

@@ -185,7 +185,8 @@ static void status_on_name(void *arg, const char *name, const struct store_entry
 {
 	struct status_job *job = arg;
 
-	picture_add_name(status_cluster(job), status_member(job)->config->name, job->fence, name, entries, count, aside);
+	picture_add_name(status_cluster(job), status_member(job)->config->name, job->fence, name, entries, count,
+			 aside);
 }
 
 static void status_ask_store(struct status_job *job);

@@ -26,7 +26,8 @@
 #include "keeper/leases/waiters.h"
 
 #define SWEEPS_PER_PERIOD 24
-#define SWEEP_HOSTS       1000 /* where there are more, each looks more seldom, so that a store of N hosts does not list N hosts N times an hour */
+#define SWEEP_HOSTS                                                                                                    \
+	1000 /* where there are more, each looks more seldom, so that a store of N hosts does not list N hosts N times an hour */
 
 /* --- what the store says --- */
 

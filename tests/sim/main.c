@@ -124,9 +124,9 @@ static int run_seed(uint64_t seed, const char *drop, const char *worker_dir, boo
 /* Leaves out one fault or program after the other, as long as it goes on failing. */
 static void minimise(uint64_t seed, char drop[DROP_BYTES], const char *dir)
 {
-	static const char *const words[] = {"m0", "l0", "h0", "s0", "k0", "r0", "f0",  "f1",  "f2", "f3", "f4",
-					    "f5", "f6", "f7", "f8", "f9", "p0",  "p1",  "p2", "p3", "p4",
-					    "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
+	static const char *const words[] = {"m0", "l0", "h0", "s0", "k0", "r0", "f0",  "f1",  "f2", "f3",
+					    "f4", "f5", "f6", "f7", "f8", "f9", "p0",  "p1",  "p2", "p3",
+					    "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12"};
 	char longer[DROP_BYTES];
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {

@@ -28,7 +28,7 @@ struct conn {
 	struct host *host;
 	struct link *link; /* NULL: closed by the client */
 	struct rng rng;
-	bool gone; /* the server knows nothing of it (any more) */
+	bool gone;      /* the server knows nothing of it (any more) */
 	unsigned shard; /* of the keys in its requests, as soon as one has some */
 	char *channel;
 	struct backlog up, down;

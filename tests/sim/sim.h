@@ -149,8 +149,8 @@ void host_notify_parent(struct host *host);
 /* SIGKILL to the parent: the keeper notices, makes room, and another pair starts. */
 void host_kill_parent(struct host *host);
 int64_t host_dead_ms(void); /* as configured in this run */
-#define SIM_SHARDS 2         /* the names a and b are in one each */
-unsigned host_shards(void);  /* the same: 1 or SIM_SHARDS */
+#define SIM_SHARDS 2        /* the names a and b are in one each */
+unsigned host_shards(void); /* the same: 1 or SIM_SHARDS */
 /* at_least_ms of the rule of this lock name; 0: it has none. */
 int64_t host_at_least_ms_of(const char *name);
 pid_t host_parent_pid(const struct host *host);

@@ -377,12 +377,7 @@ TEST(the_shard_of_a_name)
 	static const struct {
 		const char *name;
 		unsigned of_8, of_16, of_31;
-	} names[] = {
-		{"", 5, 5, 8},
-		{"t/f", 6, 6, 20},
-		{"lock:nightly", 5, 13, 18},
-		{"jobs/ä", 1, 1, 12}
-	};
+	} names[] = {{"", 5, 5, 8}, {"t/f", 6, 6, 20}, {"lock:nightly", 5, 13, 18}, {"jobs/ä", 1, 1, 12}};
 	struct config_store store = {.shards = 1};
 	unsigned in[16] = {0};
 	char name[24];
