@@ -260,7 +260,7 @@ int freezer_look(struct freeze *f, int max_ms)
 	f->relying.until_ns =
 		due && f->times.deadline_ns > now ? now + (f->times.deadline_ns - now) / FREEZER_SEARCHES : 0;
 	/* However long the search for holders in a store that is away for long takes: another one may be due before its end. */
-	if (due && ahead && (!f->relying.until_ns || next.freeze_at_ns < f->relying.until_ns))
+	if (due && ahead && (!f->relying.until_ns || next.freeze_at_ns < f->relying.until_ns)) /* mutant: search-end */
 		f->relying.until_ns = next.freeze_at_ns;
 	freezer_find_first(f);
 	slots_set(table, SLOTS_IN(TABLE_LOST) | SLOTS_AS(ON_LOST_WARN), TABLE_FREE);

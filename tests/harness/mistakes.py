@@ -417,7 +417,8 @@ UNIT = {
     "test_lastwords": {
         "the kill overtakes the line": [become("words-ready", "ready = true;")],
         "a line that came too late is written": [condition("words-go", "true")]},
-    "test_freezer": {"holders of a lease that is lost meanwhile go on": [
+    "test_freezer": {
+        "a search for one store goes on when another one is due": [condition("search-end", "false")],"holders of a lease that is lost meanwhile go on": [
         put("thaw", "SLOTS_DUE", "SLOTS_IN(TABLE_UNSURE)")]},
     "test_status": {"a session that ended is answered": [become("status-session", ";")]},
 }

@@ -28,13 +28,14 @@ static inline int file_open(int n)
 	return fd;
 }
 
-static inline void take_slot(int n)
+static inline void take_slot_in(int n, unsigned member)
 {
 	const struct store_range all = {.space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 	struct table_lease lease = {.token = "0123456789abcdef0123456789abcdef",
 				    .name = "n",
 				    .path = "/n",
 				    .range = all,
+				    .member = member,
 				    .on_lost = ON_LOST_FREEZE};
 	int fd = file_open(n);
 	struct stat st;
@@ -46,6 +47,8 @@ static inline void take_slot(int n)
 	table_grant(&table, slots[n], 1, &all, &lease.file);
 	close(fd);
 }
+
+static inline void take_slot(int n) { take_slot_in(n, 0); }
 
 static inline void holders_open(void)
 {

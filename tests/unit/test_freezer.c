@@ -124,6 +124,24 @@ TEST(holders_go_on_when_all_leases_stand)
 	wait_until(ran[0] != before);
 }
 
+/* A store is away for long, so that searches for its holders have no bound of their own; the other one will be due soon. */
+TEST(a_search_ends_when_another_store_is_due)
+{
+	int64_t now = clock_now_ns(), soon = now + 60000 * NS_PER_MS;
+
+	table_vacate(&table, slots[1]);
+	take_slot_in(1, 1);
+	table_renewed(&table, 0, now - 2 * NS_PER_MS, now - NS_PER_MS);
+	table_renewed(&table, 1, soon, soon + 30000 * NS_PER_MS);
+	freezer_look(freezer, 1000);
+	ck_assert_uint_eq(table_frozen(&table), 1);
+	ck_assert_int_eq(freezer->relying.until_ns, soon);
+	table_renewed(&table, 0, now - 2 * NS_PER_MS, now + 30000 * NS_PER_MS);
+	freezer_look(freezer, 1000);
+	ck_assert_int_gt(freezer->relying.until_ns, now);
+	ck_assert_int_lt(freezer->relying.until_ns, soon); /* its own bound comes first */
+}
+
 TEST(holders_of_a_lost_lease_are_killed_while_they_are_stopped)
 {
 	freeze_all();
