@@ -91,7 +91,7 @@ class Client:
         """In one step, or not at all."""
         body = b"".join(struct.pack(">i?i", self.DELETE, False, -1) + self.text(path.encode()) + struct.pack(">i", -1) for path in paths)
         answer = self.ask(self.MULTI, body + struct.pack(">i?i", -1, True, -1))
-        return answer is not None
+        return answer is not None and struct.unpack(">i", answer[:4])[0] == self.DELETE  # else why the first one was not done
 
     def close(self):
         self.socket.close()
