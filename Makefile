@@ -216,7 +216,7 @@ test: all agents ## run every test (what CI runs)
 clean: ## remove what was built
 	rm -rf $(BUILD)
 
-.PHONY: vm memcheck check check-beside check-punctual check-alone check-faults check-quick rules-mutants shaky check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis nemesis-postgresql sim sim-long sim-mutants model-check model-check-long
+.PHONY: vm memcheck check check-beside check-punctual check-alone check-faults check-quick rules-mutants shaky check-san model stress net-places fairness check-docs fuzz bench plot install uninstall deb format nemesis nemesis-postgresql nemesis-zookeeper sim sim-long sim-mutants model-check model-check-long
 # Not under valgrind: what bereft, bereft_calls, freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at (and seeout, which has no descriptor left), and no openat2(), which refind and takeup need, or pidfd_open(), as net_thread does; and /proc/self/exe, which event starts, is valgrind then; it does not know
 # that statx() takes no path, as recent calls it, and runs one thread at a time, where early
@@ -316,8 +316,8 @@ vm: ## run the tests of the net in a virtual machine, with the kernel of RELEASE
 	scripts/vm.sh $(or $(RELEASE),trixie) $(or $(ARCH),amd64) $(T)
 nemesis: all agents ## a fault run of NEMESIS_SECONDS (1800) with one server, with three, and with a Redis Cluster: 1.5 hours; as root
 	cd tests && DFLOCK_NEMESIS_SECONDS=$(or $(NEMESIS_SECONDS),1800) $(PYTEST) -s nemesis/test_nemesis.py
-nemesis-postgresql: ## a fault run of NEMESIS_SECONDS with a PostgreSQL; as root
-	DFLOCK_TEST_STORE=postgresql $(MAKE) nemesis
+nemesis-postgresql nemesis-zookeeper: nemesis-%: ## a fault run of NEMESIS_SECONDS with such a store; as root
+	DFLOCK_TEST_STORE=$* $(MAKE) nemesis
 check-docs: all ## what documentation and sources must agree on; which way files call each other, and their names
 	scripts/check-docs.sh
 	scripts/check-rooms.py

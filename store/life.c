@@ -129,7 +129,7 @@ static void store_read_record(struct store *s);
 /* It has this ttl_ms and number of shards, or not. */
 static void store_on_agreed(struct store *s, bool agrees)
 {
-	if (s->record.again && s->state == STORE_UP)
+	if (s->record.again && (s->state == STORE_UP || s->state == STORE_SHUT))
 		store_reread_record(s);
 	else if (s->callbacks.on_record)
 		s->callbacks.on_record(s->arg, agrees);
@@ -191,7 +191,7 @@ static void store_read_record(struct store *s)
 void store_reread_record(struct store *s)
 {
 	s->record.again = s->record.rereading || s->state == STORE_CONNECTING;
-	if (s->state != STORE_UP || s->record.rereading)
+	if ((s->state != STORE_UP && s->state != STORE_SHUT) || s->record.rereading)
 		return;
 	s->record.rereading = true;
 	store_read_record(s);

@@ -159,6 +159,8 @@ static void init_answered(struct member *m, const struct store_reply *reply, boo
 			continue;
 		if (reply->status == STORE_OK)
 			init_next(s);
+		else if (reply->status == STORE_UNREACHABLE && m->renewing)
+			session_expect(s, INIT_AGAIN_MS, control_init);
 		else if (reply->status == STORE_UNREACHABLE)
 			session_refuse(s, "%s", why);
 		else if (reply->status == STORE_INCARNATION && !forced)
@@ -186,8 +188,18 @@ static void on_forced_init(void *arg, const struct store_reply *reply)
 
 static void init_new(struct session *s, struct member *m)
 {
+	char why[WIRE_REASON_BYTES];
 	int64_t left = store_in_grace(m->store) && !*m->grace.earlier_incarnation ? grace_beat_left_ms(m) : 0;
 
+	if (left == 0 && !grace_may_end(m)) {
+		for (struct member *shard = m->first; shard < m->first + m->config->shards; shard++)
+			if (shard->tried && !store_is_up(shard->store)) {
+				deadline_trouble(shard, why, sizeof(why));
+				session_refuse(s, "%s", why);
+				return;
+			}
+		left = INIT_AGAIN_MS;
+	}
 	if (left > 0)
 		session_expect(s, left, control_init);
 	else /* names an earlier incarnation: the answer then lists what was put back so far */

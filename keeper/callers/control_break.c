@@ -371,6 +371,16 @@ static void control_break_next_host(struct control_break *b)
 		control_break_say(b, WIRE_WOULD_BLOCK, "the store knows no host %s", b->text);
 }
 
+/* From now on this host watches all that a store knows, so that a host that has to be silent for a ttl is watched in all shards at a time. */
+static void control_break_on_watched(void *arg, enum store_status status, const struct store_blocker *hosts,
+				     size_t count)
+{
+	struct member *m = arg;
+
+	for (size_t i = 0; status == STORE_OK && i < count; i++)
+		watch_see(m->watch, &hosts[i], clock_now_ns());
+}
+
 /* When what it is about is connected: shards are when they are needed. */
 static void control_break_begin(struct session *s)
 {
@@ -390,6 +400,8 @@ static void control_break_begin(struct session *s)
 	} else if (b->op == WIRE_END_REST) {
 		control_break_rest(b);
 	} else {
+		for (struct member *m = k->members + 1; m < k->members + k->member_count; m++)
+			store_hosts(m->store, control_break_on_watched, m);
 		control_break_host(s);
 	}
 }

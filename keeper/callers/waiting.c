@@ -94,6 +94,7 @@ void waiting_for_store(struct session *s)
 	struct member *m = waiter_member(&s->waiter);
 	char why[WIRE_REASON_BYTES];
 
+	member_want(m);
 	if (store_is_up(m->store) && !m->deadline.expired)
 		return; /* a beat is under way; deadline_renewed() serves */
 	if (caller_is_nonblocking(s)) {

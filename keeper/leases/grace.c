@@ -12,7 +12,8 @@
 #include "keeper/log.h"
 #include "keeper/leases/queue.h"
 
-#define RECONNECT_MS 2000 /* as often as the store tries again */
+#define RECONNECT_MS   2000 /* as often as the store tries again */
+#define GRACE_AGAIN_MS 100  /* until the shards are read */
 
 static void on_grace_timer(uv_timer_t *timer);
 
@@ -34,6 +35,23 @@ static void on_open(void *arg, const struct store_reply *reply)
 	queue_settle(m->keeper);
 }
 
+/* Are the names of the store where its number of shards says? The argument is in host.h. */
+bool grace_may_end(struct member *m)
+{
+	bool all = true;
+
+	if (m != m->first)
+		return m->first->agreed && store_is_up(m->first->store) && !store_in_grace(m->first->store);
+	for (struct member *s = m + 1; s < m + m->config->shards; s++) {
+		if (s->agreed && s->read_ns >= m->grace.since_ns) /* mutant: shard-read */
+			continue;
+		all = false;
+		member_want(s);
+		store_reread_record(s->store);
+	}
+	return all;
+}
+
 static void on_grace_timer(uv_timer_t *timer)
 {
 	struct member *m = timer->data;
@@ -43,6 +61,10 @@ static void on_grace_timer(uv_timer_t *timer)
 		return; /* grace_store_is_up() or grace_begin() starts it again */
 	if (left > 0) {
 		uv_timer_start(timer, on_grace_timer, left + 1, 0);
+		return;
+	}
+	if (!grace_may_end(m)) {
+		uv_timer_start(timer, on_grace_timer, GRACE_AGAIN_MS, 0);
 		return;
 	}
 	store_open(m->store, STORE_OPEN_WATCHED, "", on_open, m);

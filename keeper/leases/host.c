@@ -26,6 +26,7 @@
 #include "keeper/leases/waiters.h"
 
 #define SWEEPS_PER_PERIOD 24
+#define SHARD_IS_NEW      "it is new, and its store's first shard is asked how many there are"
 #define SWEEP_HOSTS                                                                                                    \
 	1000 /* where there are more, each looks more seldom, so that a store of N hosts does not list N hosts N times an hour */
 
@@ -77,8 +78,10 @@ static void on_record(void *arg, bool agrees)
 	struct member *m = arg;
 
 	store_reached(m);
+	m->renewing = false;
+	m->agreed = agrees;
+	m->read_ns = clock_now_ns();
 	if (m == m->first) {
-		m->agreed = agrees;
 		each_shard(m, agrees ? shard_admit : shard_shut); /* mutant: shard-shut */
 	}
 	queue_settle(m->keeper);
@@ -106,7 +109,8 @@ static void shard_tick(struct member *m)
 {
 	if (m == m->first || !m->wanted)
 		return;
-	if (member_has_leases(m) || !store_is_up(m->store) || store_in_grace(m->store)) /* somebody may wait */
+	if (member_has_leases(m) || m->keeper->lost.losing || !store_is_up(m->store) ||
+	    store_in_grace(m->store)) /* somebody may wait */
 		m->needed_ns = clock_now_ns();
 	if (clock_now_ns() - m->needed_ns < SHARD_IDLE_MS * NS_PER_MS)
 		return;
@@ -161,6 +165,7 @@ static void on_down(void *arg, const char *why)
 
 	store_reached(m);
 	store_tried(m);
+	m->renewing = m->renewing && strcmp(why, SHARD_IS_NEW) == 0;
 	if (m == m->first)
 		each_shard(m, shard_unreachable);
 	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why}, "store %s %s: %s",
@@ -207,8 +212,9 @@ static void on_incarnation(void *arg, const char *old, const char *now)
 
 	deadline_notice(m->keeper);
 	grace_begin(m, old, now);
-	if (m != m->first) { /* mutant: shard-asked */
-		store_shut(m->store, "it is new, and its store's first shard is asked how many there are");
+	if (m != m->first && store_in_grace(m->store)) { /* mutant: shard-asked */
+		m->renewing = true;
+		store_shut(m->store, SHARD_IS_NEW);
 		store_reread_record(m->first->store); /* while it is away: on_record() comes with it */
 	}
 	queue_settle(m->keeper);
@@ -433,8 +439,10 @@ int host_start(struct keeper *k)
 	lost_start(k);
 	breaking_open(k);
 	survey_start(k);
-	for (unsigned i = 0; ret == 0 && i < k->member_count; i++)
+	for (unsigned i = 0; ret == 0 && i < k->member_count; i++) {
+		k->members[i].wanted |= k->lost.losing; /* beats go on until their holders have ended */
 		ret = member_start(&k->members[i]);
+	}
 	queue_settle(k);
 	return ret;
 }

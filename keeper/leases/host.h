@@ -12,8 +12,12 @@
  * that:
  *
  *  - A shard but the first connects when a lock needs it, and not before the first one's record has agreed in the life of this keeper.
- *  - When a shard begins a new incarnation, its names are in it only after the first one's record was read again (store_admit()).
+ *  - When a shard begins a new incarnation, its names are in it only after the first one's record was read again (store_admit()). One that is
+ *    open was opened by a host that had asked.
  *  - If the first one's record has another number, all shards are shut.
+ *  - A grace ends only when the number is known to be right: that of the first one when all others were read since it began, and none refused
+ *    (so a host with a wrong number, which is the first to begin a first shard that lost its memory, uses nothing as long as one shard
+ *    knows better); that of another one when the first one is open (grace_may_end()).
  *
  * `dflock init --force` changes the number, shard by shard, the first one last: each is refused while hosts have leases in it (as for another
  * ttl_ms), and is then a new incarnation, which hosts with the old number are refused by. It goes through all of them twice: a shard that
@@ -52,7 +56,9 @@ struct member {
 	unsigned shard;
 	bool wanted; /* to be connected; the first one always is, others until they were not needed for SHARD_IDLE_MS */
 	int64_t needed_ns;
-	bool agreed; /* of a first one: its record was read, and has our number */
+	bool renewing;   /* it is shut since its incarnation is new, and soon connected again */
+	bool agreed;     /* its record was read last with our number */
+	int64_t read_ns; /* ... when that was */
 	struct store *store;
 	bool reached;           /* a connection stood or failed since the start */
 	bool tried;             /* ... and it was up or down, or there can be none: callers need not wait for that */

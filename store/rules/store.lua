@@ -10,8 +10,8 @@
 --          seen here
 --   init:  opens at once, whatever is known, and sets ttl_ms. Another one, or another number of shards, begins a new incarnation, so that
 --          hosts with the old one find out, and is refused while there are such hosts: those that watch the beats for a shorter time
---          would call them dead, while they hold locks; and others look for their names in other shards. Fewer shards are refused, since
---          those that are left out would not be asked
+--          would call them dead, while they hold locks; and others look for their names in other shards. Fewer shards are refused where
+--          locks were granted, since those that are left out would not be asked
 -- ARGV 5: the largest fence that the caller has seen (a host of an earlier version tells none). Each host comes here when it meets an
 -- incarnation, mostly in its grace, when nothing is granted: so what is granted then has larger fences than any host has told
 -- begin has the host, its seat and the next one, too (ARGV 6 to 8, common.lua): a keeper asks for nothing else before this
@@ -61,7 +61,7 @@ if record[3] and record[3] ~= ttl_ms then
 			named[#named + 1] = count <= MAX_NAMED and alive[i] or nil
 		end
 	end
-	if what ~= 'init' or count > 0 or part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)') then -- mutant: shard-fewer
+	if what ~= 'init' or count > 0 or (open == '1' and part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)')) then -- mutant: shard-fewer
 		return {'TTL', record[3], table.concat(named, ', ') .. (count > MAX_NAMED and ', ...' or '')}
 	end
 	same = false

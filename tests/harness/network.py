@@ -5,6 +5,8 @@ A network of the test's own: a namespace with a bridge, and a namespace for each
 Needs root, and no more of the kernel than namespaces, veth and bridges: a port that is down cuts both ways; a neighbour's address
 that no machine has cuts one way (packets to it are lost without an error).
 """
+import contextlib
+import ctypes
 import os
 import subprocess
 
@@ -58,6 +60,22 @@ class Network:
 
     def inside(self, name):
         return _enter(f"{self.tag}-{name}")
+
+    @contextlib.contextmanager
+    def within(self, name):
+        """Sockets that this thread makes meanwhile are that machine's."""
+        with open("/proc/thread-self/ns/net") as before, open(f"/run/netns/{self.tag}-{name}") as there:
+            self._enter_for_good(there)
+            try:
+                yield
+            finally:
+                self._enter_for_good(before)
+
+    @staticmethod
+    def _enter_for_good(space):
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(space.fileno(), 0):
+            raise OSError(ctypes.get_errno(), "setns")
 
     def cut(self, name):
         """Nothing comes to or from this machine."""

@@ -1,4 +1,5 @@
 """ZooKeepers of the test's own, on free ports of 127.0.0.1: one, or an ensemble."""
+import contextlib
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ initLimit=20
 syncLimit=4
 dataDir=%s
 clientPort=%d
-clientPortAddress=127.0.0.1
+clientPortAddress=%s
 admin.enableServer=false
 maxClientCnxns=0
 4lw.commands.whitelist=*
@@ -38,8 +39,8 @@ class Client:
     """What a client of ZooKeeper says to one server (jute)."""
     EXISTS, GET, SET, NAMES, DELETE, MULTI = 3, 4, 5, 8, 2, 14
 
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+    def __init__(self, port, address="127.0.0.1"):
+        self.socket = socket.create_connection((address, port), timeout=20)
         self.send(struct.pack(">iqiqi16s?", 0, 0, 10000, 0, 16, bytes(16), False))
         self.receive()
 
@@ -128,12 +129,15 @@ def cells(data):
 
 
 class Zookeeper:
-    def __init__(self, folder, servers=1, forgets=False):
-        """forgets: as a Redis that saves nothing, when it is stopped and started."""
-        self.forgets = forgets
+    def __init__(self, folder, servers=1, forgets=False, address="127.0.0.1", port=None, inside=(), within=contextlib.nullcontext):
+        """
+        forgets: as a Redis that saves nothing, when it is stopped and started. One with an address of its own (Network): its port, what
+        stands before its words, and where to be for a connection to it.
+        """
+        self.forgets, self.address, self.inside, self.within = forgets, address, list(inside), within
         self.folder = os.path.join(folder, "zookeeper")
         self.socket = self.folder  # what other users must be let in to, where it has one
-        self.ports = free_ports(servers)
+        self.ports = [port] if port else free_ports(servers)
         self.peers = free_ports(2 * servers)
         self.processes = [None] * servers
         try:
@@ -151,19 +155,19 @@ class Zookeeper:
         with open(os.path.join(data, "myid"), "w") as f:
             f.write(str(n + 1))
         with open(os.path.join(data, "zoo.cfg"), "w") as f:
-            f.write(CONFIG % (data, self.ports[n]))
+            f.write(CONFIG % (data, self.ports[n], self.address))
             if len(self.ports) > 1:
                 for i in range(len(self.ports)):
                     f.write(f"server.{i + 1}=127.0.0.1:{self.peers[2 * i]}:{self.peers[2 * i + 1]}\n")
 
     def start_server(self, n):
         with open(os.path.join(self.folder, f"log{n}"), "ab") as log:
-            self.processes[n] = subprocess.Popen([*JAVA, os.path.join(self.folder, str(n), "zoo.cfg")], stdout=log, stderr=log)
+            self.processes[n] = subprocess.Popen([*self.inside, *JAVA, os.path.join(self.folder, str(n), "zoo.cfg")], stdout=log, stderr=log)
 
     def mode(self, n):
         """leader, follower, standalone; "" if it does not serve."""
         try:
-            with socket.create_connection(("127.0.0.1", self.ports[n]), timeout=1) as s:
+            with self.within(), socket.create_connection((self.address, self.ports[n]), timeout=1) as s:
                 s.sendall(b"srvr")
                 said = b"".join(iter(lambda: s.recv(4096), b"")).decode()
         except OSError:
@@ -179,7 +183,7 @@ class Zookeeper:
 
     def settings(self):
         """For the configuration's group `store`."""
-        return 'zookeeper = "%s/dflock";' % ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return 'zookeeper = "%s/dflock";' % ",".join(f"{self.address}:{port}" for port in self.ports)
 
     def command(self, *words):
         """What tests ask a Redis that is their store, as far as there is the like here."""
@@ -194,7 +198,7 @@ class Zookeeper:
                 return pytest.skip(f"asks Redis itself: {words[0]}")
 
     def cell(self, what, *where):
-        client = Client(self.ports[0])
+        client = self.client()
         if where == ("dflock:{0}:hosts",):
             return int(client.remove_all(client.all_below("/dflock/hosts")))
         node, tag = node_of(*where)
@@ -207,9 +211,13 @@ class Zookeeper:
         client.close()
         return int(there) if what != "HGET" else has[tag].decode() if there else None
 
+    def client(self):
+        with self.within():
+            return Client(self.ports[0], self.address)
+
     def forget(self):
         """All that dflock has there goes at once: the first host that comes makes a new tree."""
-        client = Client(self.ports[0])
+        client = self.client()
         wait_until(lambda: client.remove_all(client.all_below("/dflock")), "the tree is removed")
         client.close()
 

@@ -1,5 +1,5 @@
 """
-The machines of a fault run: five hosts and a redis-server, or three and sentinels, or a Redis Cluster, or a PostgreSQL, each in a network namespace
+The machines of a fault run: five hosts and a redis-server, or three and sentinels, or a Redis Cluster, or a PostgreSQL, or a ZooKeeper, each in a network namespace
 of its own, on each host three workers, and all that they leave behind to be judged.
 
 The namespaces share pids and files. So a host is a keeper with a runtime directory of its own, and lock files that are
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 import stamps
-from harness import BUILD, Cluster, Deadline, Host, Network, Nodes, Postgresql, Redis, Views, wait_until
+from harness import BUILD, Cluster, Deadline, Host, Network, Nodes, Postgresql, Redis, Views, Zookeeper, wait_until
 from harness.host import CLI
 from harness.nodes import MASTER, Place
 
@@ -112,6 +112,34 @@ class Database(Postgresql):
         self.start()
 
 
+class Ensemble(Zookeeper):
+    """The same with ZooKeeper, of one server: more of them lose nothing."""
+
+    machines, ttl_s, words = ["store"], 9, "1 ZooKeeper"  # its start takes seconds
+
+    def __init__(self, folder, network):
+        os.mkdir(folder)
+        super().__init__(folder, address=network.addresses["store"], port=2181, inside=network.inside("store"),
+                         within=lambda: network.within("store"))
+        self.disk, self.old = os.path.join(self.folder, "0", "version-2"), os.path.join(folder, "old")
+        self.remember()
+
+    def remember(self):
+        """As its disk would be after a loss of power."""
+        self.signal(signal.SIGSTOP)
+        shutil.rmtree(self.old, ignore_errors=True)
+        shutil.copytree(self.disk, self.old)
+        self.signal(signal.SIGCONT)
+
+    def start_as(self, what):
+        self.stop()
+        if what != "same":
+            shutil.rmtree(self.disk)
+        if what == "old":
+            shutil.copytree(self.old, self.disk)
+        self.start()
+
+
 class Servers(Nodes):
     """Three of them that replicate, and a sentinel on the machine of each. They have no memory but the others'."""
 
@@ -199,7 +227,7 @@ class Stage:
             rules = '{ path = "%s/f1"; name = "f1"; kill_after_ms = ' + str(1000 * LIMIT_S) + '; }, ' \
                 '{ tree = "%s"; name = "t"; }, { tree = "' + self.view(name) + '"; name = "v"; }'
             lease = LEASE % (1000 * self.ttl_s, 1000 * self.ttl_s // 3, self.on_lost)
-            host = Host(self.store if isinstance(self.store, Postgresql) else self.store.settings, name, self.folder, rules=rules, store=STORE, lease=lease, debug=True, times=True,
+            host = Host(self.store if isinstance(self.store, (Postgresql, Zookeeper)) else self.store.settings, name, self.folder, rules=rules, store=STORE, lease=lease, debug=True, times=True,
                         top="allow_break = true;", inside=self.network.inside(name))
             self.hosts.append(host)
             for lock in ("f0", "f1", "r0"):

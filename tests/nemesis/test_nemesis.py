@@ -1,6 +1,6 @@
 """
 The fault run: 5 hosts, each in its own network namespace, and a nemesis. DFLOCK_NEMESIS_SECONDS (`make nemesis`: half an
-hour for each kind of store; DFLOCK_TEST_STORE=postgresql: with a PostgreSQL) is how long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
+hour for each kind of store; DFLOCK_TEST_STORE=postgresql, zookeeper: with one of these) is how long; DFLOCK_NEMESIS_SEED repeats a run's choices. The report is in the build folder, too.
 
 The two runs that must go wrong are the same with a safeguard taken away, until the checker has found it out; half of
 the faults are those that it is there for.
@@ -11,11 +11,11 @@ import random
 import pytest
 import stamps
 from run import run
-from setting import Clustered, Database, Server, Servers
+from setting import Clustered, Database, Ensemble, Server, Servers
 
 SECONDS = float(os.environ.get("DFLOCK_NEMESIS_SECONDS", "60"))
 SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randrange(1 << 20))))
-STORES = {"redis": [Server, Servers, Clustered], "postgresql": [Database]}[os.environ.get("DFLOCK_TEST_STORE", "redis")]
+STORES = {"redis": [Server, Servers, Clustered], "postgresql": [Database], "zookeeper": [Ensemble]}[os.environ.get("DFLOCK_TEST_STORE", "redis")]
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -73,6 +73,9 @@ TEST(a_record_of_a_shard)
 	assert_starts(call(SCRIPT_STORE, "init", "3000/16", NULL), "OK ");
 	assert_starts(call(SCRIPT_STORE, "init", "3000/8", NULL), "TTL 3000/16 "); /* fewer */
 	assert_starts(call(SCRIPT_STORE, "init", "3000", NULL), "TTL 3000/16 ");
+	command("HSET dflock:{0}:store open 0"); /* no lock was granted there */
+	assert_starts(call(SCRIPT_STORE, "init", "3000/8", NULL), "OK ");
+	assert_starts(call(SCRIPT_STORE, "init", "3000/16", NULL), "OK ");
 	command("HSET dflock:{0}:hosts A %lld", 9000000000000000LL);
 	assert_says(call(SCRIPT_STORE, "init", "3000/32", NULL), "TTL 3000/16 A");
 }
