@@ -51,6 +51,7 @@ static bool up;
 static int64_t sure_ms; /* from now on */
 
 bool store_is_up(const struct store *store) { return up; }
+void store_reach(struct store *store) {}
 bool store_in_grace(const struct store *store) { return false; }
 const char *store_server(const struct store *store) { return "S"; }
 int64_t deadline_sure_until(struct member *keeper) { return clock_now_ns() + sure_ms * NS_PER_MS; }
