@@ -113,13 +113,19 @@ static void engine_on_settings(void *arg, const redisReply *reply)
  * 7 on. */
 static void engine_look(struct store *s)
 {
-	static const char *const argv[] = {
-		"CONFIG", "GET", "stop-writes-on-bgsave-error", "save", "min-replicas-to-write", "maxmemory-policy"};
+	static const char *const argv[] = {"CONFIG",
+					   "GET",
+					   "stop-writes-on-bgsave-error",
+					   "save",
+					   "min-replicas-to-write",
+					   "maxmemory-policy",
+					   "cluster-require-full-coverage"};
 	struct redis *r = redis_of(s);
 
 	if (s->state != STORE_UP || s->risk_unseen)
 		return;
-	s->risk_unseen = !r->redis7 || link_send(r->commands, 6, argv, engine_on_settings, s) != 0;
+	s->risk_unseen =
+		!r->redis7 || link_send(r->commands, sizeof(argv) / sizeof(*argv), argv, engine_on_settings, s) != 0;
 }
 
 /* ---- life ---- */

@@ -268,6 +268,12 @@ bool reply_explain_settings(const redisReply *settings, const struct config_stor
 			"%sif it has fewer than %d replicas, it refuses all writes, too: dflock needs %d, lower its "
 			"min-replicas-to-write",
 			n ? "; " : "", least, acks);
+	if (config->shards > 1 && strcmp(setting_of(settings, "cluster-require-full-coverage"), "yes") == 0)
+		n += snprintf(
+			line + n, (size_t)(REPLY_LINE_BYTES - n),
+			"%swhile one master of the cluster is away, the others refuse everything, too: CONFIG SET "
+			"cluster-require-full-coverage no, on all nodes",
+			n ? "; " : "");
 	if (config->keys && strncmp(policy, "volatile-", 9) == 0)
 		snprintf(line + n, (size_t)(REPLY_LINE_BYTES - n),
 			 "%sif its memory is short, it drops keys of redis_key: set its maxmemory-policy to noeviction",

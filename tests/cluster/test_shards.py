@@ -251,6 +251,15 @@ def test_a_master_of_a_cluster_is_away(cluster, host_in):
     assert not a.status()["lost"]
 
 
+def test_a_cluster_of_which_one_master_stops_all(make_cluster, host_at):
+    """Redis' default. doctor says so."""
+    cluster = make_cluster(masters=1)
+    host = host_at(cluster.settings() + f" shards = {SHARDS};", "a").init()
+    assert "cluster-require-full-coverage no, on all nodes" in host.cli("doctor", check=False).stdout
+    cluster.all[0].command("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    assert "full-coverage" not in host.cli("doctor", check=False).stdout
+
+
 def test_a_shard_moves_under_load(cluster, host_in):
     a, b = host_in("a", lease="ttl_ms = 10000;").init(), host_in("b", lease="ttl_ms = 10000;").wait_up()
     (shard, node), (other, _), _ = at(cluster)
