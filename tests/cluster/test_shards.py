@@ -313,7 +313,7 @@ def test_a_host_that_is_off_has_nothing_in_any_shard(make):
 
 def test_locks_without_a_file(a, make):
     b = make("b")
-    held = a.popen(CLI, "lock", "nightly", "sh", "-c", "echo held; read line", stdin=subprocess.PIPE)
+    held = a.popen("env", "-u", "LD_PRELOAD", CLI, "lock", "nightly", "sh", "-c", "echo held; read line", stdin=subprocess.PIPE)
     assert held.stdout.readline() == "held\n"
     assert b.cli("lock", "-n", "nightly", "true", check=False).returncode == 1
     assert value(a, "stores_leases", store=f"default/{shard_of('lock:nightly')}") == 1
