@@ -45,18 +45,8 @@ def session(leader):
             continue
 
 
-class Server(Redis):
-    """On machine "store". With what it wrote to disk it can be started as it was, empty, or as it was long ago."""
-
-    machines, ttl_s, words = ["store"], 3, "1 server"
-
-    def __init__(self, folder, network):
-        os.mkdir(folder)
-        super().__init__(folder, "--appendonly", "yes", "--appendfsync", "always", address=network.addresses["store"],
-                         port=6379, inside=network.inside("store"))
-        self.settings = f'server = "{self.address}:6379";'
-        self.disk, self.old = os.path.join(folder, "appendonlydir"), os.path.join(folder, "old")
-        self.remember()
+class OnDisk:
+    """A server that can be started with what is in the folder `disk`, with nothing, or with what was there long ago (`old`)."""
 
     def remember(self):
         """What is on disk now is what it will be started with when it is to be as it was long ago."""
@@ -71,6 +61,20 @@ class Server(Redis):
         if what == "old":
             shutil.copytree(self.old, self.disk)
         self.start()
+
+
+class Server(OnDisk, Redis):
+    """On machine "store". With what it wrote to disk it can be started as it was, empty, or as it was long ago."""
+
+    machines, ttl_s, words = ["store"], 3, "1 server"
+
+    def __init__(self, folder, network):
+        os.mkdir(folder)
+        super().__init__(folder, "--appendonly", "yes", "--appendfsync", "always", address=network.addresses["store"],
+                         port=6379, inside=network.inside("store"))
+        self.settings = f'server = "{self.address}:6379";'
+        self.disk, self.old = os.path.join(folder, "appendonlydir"), os.path.join(folder, "old")
+        self.remember()
 
 
 class Database(Postgresql):
@@ -112,7 +116,7 @@ class Database(Postgresql):
         self.start()
 
 
-class Ensemble(Zookeeper):
+class Ensemble(OnDisk, Zookeeper):
     """The same with ZooKeeper, of one server: more of them lose nothing."""
 
     machines, ttl_s, words = ["store"], 9, "1 ZooKeeper"  # its start takes seconds
@@ -127,17 +131,8 @@ class Ensemble(Zookeeper):
     def remember(self):
         """As its disk would be after a loss of power."""
         self.signal(signal.SIGSTOP)
-        shutil.rmtree(self.old, ignore_errors=True)
-        shutil.copytree(self.disk, self.old)
+        super().remember()
         self.signal(signal.SIGCONT)
-
-    def start_as(self, what):
-        self.stop()
-        if what != "same":
-            shutil.rmtree(self.disk)
-        if what == "old":
-            shutil.copytree(self.old, self.disk)
-        self.start()
 
 
 class Servers(Nodes):
