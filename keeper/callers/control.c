@@ -141,7 +141,10 @@ static struct member *init_member(const struct session *s)
 
 static void init_next(struct session *s)
 {
-	if (++s->store == s->keeper->member_count * (is_forced(s) ? 2 : 1))
+	const struct keeper *k = s->keeper;
+	bool twice = is_forced(s) && k->member_count > k->config->store_count; /* there are shards */
+
+	if (++s->store == k->member_count * (twice ? 2 : 1))
 		session_reply(s, WIRE_OK, NULL, -1);
 	else
 		control_init(s);

@@ -27,8 +27,8 @@
 
 #define SWEEPS_PER_PERIOD 24
 #define SHARD_IS_NEW      "it is new, and its store's first shard is asked how many there are"
-#define SWEEP_HOSTS                                                                                                    \
-	1000 /* where there are more, each looks more seldom, so that a store of N hosts does not list N hosts N times an hour */
+/* Where there are more, each looks more seldom, so that a store of N hosts does not list N hosts N times an hour. */
+#define SWEEP_HOSTS 1000
 
 /* --- what the store says --- */
 
@@ -81,9 +81,8 @@ static void on_record(void *arg, bool agrees)
 	m->renewing = false;
 	m->agreed = agrees;
 	m->read_ns = clock_now_ns();
-	if (m == m->first) {
+	if (m == m->first)
 		each_shard(m, agrees ? shard_admit : shard_shut); /* mutant: shard-shut */
-	}
 	queue_settle(m->keeper);
 }
 

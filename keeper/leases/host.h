@@ -12,7 +12,7 @@
  * that:
  *
  *  - A shard but the first connects when a lock needs it, and not before the first one's record has agreed in the life of this keeper.
- *  - When a shard begins a new incarnation, its names are in it only after the first one's record was read again (store_admit()). One that is
+ *  - When a shard begins a new incarnation, this host uses it only after it has read the first one's record again (store_admit()). One that is
  *    open was opened by a host that had asked.
  *  - If the first one's record has another number, all shards are shut.
  *  - A grace ends only when the number is known to be right: that of the first one when all others were read since it began, and none refused
@@ -58,7 +58,7 @@ struct member {
 	int64_t needed_ns;
 	bool renewing;   /* it is shut since its incarnation is new, and soon connected again */
 	bool agreed;     /* its record was read last with our number */
-	int64_t read_ns; /* ... when that was */
+	int64_t read_ns; /* when it was read last */
 	struct store *store;
 	bool reached;           /* a connection stood or failed since the start */
 	bool tried;             /* ... and it was up or down, or there can be none: callers need not wait for that */
