@@ -122,12 +122,11 @@ if not same then
 	fence = number(beyond(told, beyond(tonumber(fence) or 0, now_ms() * 1024)))
 	redis.call('HSET', STORE, 'first', fence) -- what an earlier incarnation granted is below that
 end
--- A begin of long ago, of a keeper that has ended, must not leave the host a seat that its keeper does not know: so none in an incarnation that
--- this call has made, nor for a host that was given up, which has none then (leave.lua). The host's first beat gives it one.
-local may_sit = same and not redis.call('HGET', STORE, 'given:' .. (ARGV[6] or '')) -- mutant: seat-given
+-- It moves a seat and gives none: a begin of long ago would leave the host, in an incarnation that others have made since or after it was given up
+-- (leave.lua), a seat that its keeper does not know. A beat of long ago names an incarnation that is over; so the host's first beat gives it one.
 if what ~= 'begin' then
 	open = '1'
-elseif ARGV[8] and not sit(inc, ARGV[6], ARGV[7], ARGV[8], may_sit) then
+elseif ARGV[8] and not sit(inc, ARGV[6], ARGV[7], ARGV[8], false) then -- mutant: seat-begin
 	return {'TWICE'}
 end
 -- Always, so that there is a write that replicas can acknowledge.

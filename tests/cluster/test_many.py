@@ -99,5 +99,7 @@ def test_the_search_waits_for_no_process_and_no_mount(make_host, redis, folder):
     assert any('"fdinfo"' in line for line in opened_files)
     # /proc/locks: each lease has its holder
     assert not [line for line in opened_files if '"cmdline"' in line or '/maps"' in line or '"/proc/locks"' in line]
-    assert not [line for line in lines if " statx(" in line or " newfstatat(" in line and '""' not in line]
+    # its own user namespace is asked for where a user's locks took long to read: on a busy machine
+    own = ('""', '"/proc/self/')
+    assert not [line for line in lines if " statx(" in line or " newfstatat(" in line and not any(path in line for path in own)]
     assert agent.do("pid") == "ok"
