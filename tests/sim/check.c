@@ -166,11 +166,17 @@ static struct rest {
 	bool used; /* a program had a lock by it */
 } rests[WIRE_SPACES];
 
-void check_forget(void)
+void check_forget(int shard)
 {
-	memset(waited, 0, sizeof(waited));
-	memset(held, 0, sizeof(held));
-	memset(rests, 0, sizeof(rests));
+	const struct config_store store = {.shards = host_shards()};
+
+	for (int i = 0; i < SIM_NAMES; i++) {
+		if (shard >= 0 && config_shard(&store, waited[i].name) != (unsigned)shard)
+			continue;
+		if (host_at_least_ms_of(waited[i].name))
+			memset(rests, 0, sizeof(rests));
+		waited[i].count = held[i].count = 0;
+	}
 }
 
 /* The fences under which programs had locks, and the last ones of each host and range. */

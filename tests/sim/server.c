@@ -46,7 +46,7 @@ void server_set_clock(int64_t wrong_by_ns)
 void server_flush(void)
 {
 	memory_clear(&memory);
-	check_forget();
+	check_forget(-1);
 }
 
 void server_flush_shard(unsigned shard)
@@ -58,7 +58,7 @@ void server_flush_shard(unsigned shard)
 	HASH_ITER (hh, memory.cells, cell, next)
 		if (cell->value && strncmp(cell->key, keys, strlen(keys)) == 0)
 			memory_set(&memory, cell->key, cell->name, NULL, 0);
-	check_forget();
+	check_forget((int)shard);
 }
 
 void server_save(void) { memory_copy(&snapshot, &memory); }
@@ -300,6 +300,11 @@ redisReply *server_execute(int argc, char **argv)
 
 /* --- at the end --- */
 
+static bool is_lock(const struct memory_cell *cell)
+{
+	return cell->value && strncmp(cell->key + strlen("dflock:{0"), "}:lock:", 7) == 0; /* of any shard */
+}
+
 void server_describe(void)
 {
 	struct memory_cell *cell, *next;
@@ -307,7 +312,7 @@ void server_describe(void)
 	HASH_ITER (hh, memory.cells, cell, next) {
 		redisReply *lists[2];
 
-		if (!cell->value || strcmp(cell->name, "$") != 0)
+		if (!is_lock(cell))
 			continue;
 		printf("  %s\n", cell->key);
 		packed_lock(cell->key, &lists[0], &lists[1]);
@@ -328,6 +333,6 @@ void server_expect_empty(void)
 	struct memory_cell *cell, *next;
 
 	HASH_ITER (hh, memory.cells, cell, next)
-		if (cell->value && strncmp(cell->key + strlen("dflock:{0"), "}:lock:", 7) == 0) /* of any shard */
+		if (is_lock(cell))
 			sim_fail("a lock is left in the store: %s", cell->key);
 }

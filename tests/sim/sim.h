@@ -281,7 +281,7 @@ unsigned faults_hiccups(void); /* per mille of points at which a process loses t
 void check_step(void); /* after every event */
 void check_lock(const char *name, const struct redisReply *leases, const struct redisReply *waiters,
 		const char *pass_token, bool puts_back);
-void check_forget(void);                            /* the store was changed by a fault */
+void check_forget(int shard);                       /* it was changed by a fault; -1: all of the store */
 void check_clock_stepped(void);                     /* that of the server */
 void check_new_lock(const struct program *program); /* it has a lock that it did not have before its call */
 void check_end(void);
