@@ -118,11 +118,13 @@ extern const struct engine dflock_engine;
 struct store_record {
 	char incarnation[STORE_INC_BYTES];
 	bool grace;
-	uint64_t fence;     /* the largest that was seen, in this incarnation or an earlier one: store_see_fence() */
-	bool rereading;     /* the record was asked for while the store is up */
-	bool again;         /* ... and is to be read once more after that */
-	bool ttl_refused;   /* the record has another ttl_ms, or number of shards, as last seen */
-	struct query *init; /* store_open(FORCED), called while ttl_refused: sent at the next connection. NULL: none */
+	uint64_t fence;   /* the largest that was seen, in this incarnation or an earlier one: store_see_fence() */
+	bool rereading;   /* the record was asked for while the store is up */
+	bool again;       /* ... and is to be read once more after that */
+	bool ttl_refused; /* the record has another ttl_ms, or number of shards, as last seen */
+	struct query *
+		init; /* store_open(FORCED or MAY), called while ttl_refused: sent at the next connection. NULL: none */
+	bool init_looks; /* ... it is MAY */
 };
 
 struct store {
@@ -252,7 +254,7 @@ void store_set_record(struct store *s, const struct reply_record *record);
 void store_see_fence(struct store *s, uint64_t fence);
 /* Writes the line that says that the record has another ttl_ms. */
 void store_explain_ttl(const struct store *s, const struct reply_record *record, char line[REPLY_LINE_BYTES]);
-/* store_open(FORCED) while the record's ttl_ms is refused: `q` is sent at the next connection, which is tried now. */
-void store_init_later(struct store *s, struct query *q, query_done *done);
+/* store_open(FORCED; or MAY: looks) while the record's ttl_ms is refused: it is sent at the next connection, which is tried now, and `q` ends. */
+void store_init_later(struct store *s, struct query *q, bool looks, query_done *done);
 
 #endif

@@ -389,10 +389,22 @@ static void on_opened(struct query *q, const redisReply *reply, enum store_statu
 	q->cb.reply(q->arg, &answer);
 }
 
+static void on_may_open(struct query *q, const redisReply *reply, enum store_status status, const char *error)
+{
+	if (reply_is(reply, "MAY"))
+		q->cb.reply(q->arg, &(struct store_reply){.status = STORE_OK});
+	else
+		on_opened(q, reply, status, error);
+}
+
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg)
 {
-	static const char *const words[] = {
-		[STORE_OPEN_WATCHED] = "open", [STORE_OPEN_NEW] = "new", [STORE_OPEN_FORCED] = "init"};
+	static const char *const words[] = {[STORE_OPEN_WATCHED] = "open",
+					    [STORE_OPEN_NEW] = "new",
+					    [STORE_OPEN_FORCED] = "init",
+					    [STORE_OPEN_MAY] = "may"};
+	const bool early = how == STORE_OPEN_FORCED || how == STORE_OPEN_MAY;
+	query_done *done = how == STORE_OPEN_MAY ? on_may_open : on_opened;
 	struct query *q = query_script(s, SCRIPT_STORE, NULL, arg);
 
 	query_word(q, words[how]);
@@ -402,10 +414,10 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 	q->may = REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
 	/* The store is down because its record has another ttl_ms: this call is how the record gets this one. */
-	if (how == STORE_OPEN_FORCED && s->record.ttl_refused && !s->record.init)
-		store_init_later(s, q, on_opened);
-	else if (how == STORE_OPEN_FORCED && s->state == STORE_SHUT)
-		query_send_early(q, on_opened);
+	if (early && s->record.ttl_refused && !s->record.init)
+		store_init_later(s, q, how == STORE_OPEN_MAY, done);
+	else if (early && s->state == STORE_SHUT)
+		query_send_early(q, done);
 	else
-		query_send(q, on_opened);
+		query_send(q, done);
 }

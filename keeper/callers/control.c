@@ -108,8 +108,8 @@ static void control_fit(struct session *s)
  * - Nobody knows of a host that was cut off for all that time: its leases may stand for the rest of ttl_ms. Only the
  *   operator can rule that out.
  *
- * --force skips all of this. It goes through the shards of a store from the last one to the first, and through all of them twice: host.h
- * says why.
+ * --force skips all of this. Where there are several, each is asked first whether it would refuse, so that a refusal changes none. Then it
+ * goes through the shards of a store from the last one to the first, and through all of them twice: host.h says why.
  */
 #define INIT_AGAIN_MS 50
 
@@ -139,18 +139,26 @@ static struct member *init_member(const struct session *s)
 	return &k->members[is_forced(s) ? k->member_count - 1 - i : i];
 }
 
+static enum store_open init_how(const struct session *s)
+{
+	bool looks = s->keeper->member_count > 1 && s->store < s->keeper->member_count; /* mutant: init-looks */
+
+	return !is_forced(s) ? STORE_OPEN_NEW : looks ? STORE_OPEN_MAY : STORE_OPEN_FORCED;
+}
+
 static void init_next(struct session *s)
 {
 	const struct keeper *k = s->keeper;
-	bool twice = is_forced(s) && k->member_count > k->config->store_count; /* there are shards */
+	bool shards = k->member_count > k->config->store_count;
+	unsigned rounds = !is_forced(s) || k->member_count == 1 ? 1 : shards ? 3 : 2;
 
-	if (++s->store == k->member_count * (twice ? 2 : 1))
+	if (++s->store == k->member_count * rounds)
 		session_reply(s, WIRE_OK, NULL, -1);
 	else
 		control_init(s);
 }
 
-static void init_answered(struct member *m, const struct store_reply *reply, bool forced)
+static void init_answered(struct member *m, const struct store_reply *reply, enum store_open how)
 {
 	struct keeper *k = m->keeper;
 	struct session *s, *next;
@@ -158,7 +166,7 @@ static void init_answered(struct member *m, const struct store_reply *reply, boo
 
 	deadline_trouble(m, why, sizeof(why));
 	DL_FOREACH_SAFE (k->sessions->all, s, next) {
-		if (s->state != SESSION_INIT || init_member(s) != m || is_forced(s) != forced)
+		if (s->state != SESSION_INIT || init_member(s) != m || init_how(s) != how)
 			continue;
 		if (reply->status == STORE_OK)
 			init_next(s);
@@ -166,27 +174,32 @@ static void init_answered(struct member *m, const struct store_reply *reply, boo
 			session_expect(s, INIT_AGAIN_MS, control_init);
 		else if (reply->status == STORE_UNREACHABLE)
 			session_refuse(s, "%s", why);
-		else if (reply->status == STORE_INCARNATION && !forced)
+		else if (reply->status == STORE_INCARNATION && how == STORE_OPEN_NEW)
 			session_expect(s, INIT_AGAIN_MS, control_init); /* grace_begin() comes first */
-		else if (forced || !reply->error)
+		else if (how != STORE_OPEN_NEW || !reply->error)
 			session_refuse(s, "the store was not opened: %s",
 				       reply->error ? reply->error : "it changed meanwhile");
 		else
 			refuse_init(s, m, reply->error);
 	}
-	if (reply->status == STORE_OK)
+	if (reply->status == STORE_OK && how != STORE_OPEN_MAY)
 		queue_raise_all(m, LEASE_CUE_UP);
 	queue_settle(k);
 }
 
 static void on_init(void *arg, const struct store_reply *reply)
 {
-	init_answered(arg, reply, false);
+	init_answered(arg, reply, STORE_OPEN_NEW);
 }
 
 static void on_forced_init(void *arg, const struct store_reply *reply)
 {
-	init_answered(arg, reply, true);
+	init_answered(arg, reply, STORE_OPEN_FORCED);
+}
+
+static void on_init_may(void *arg, const struct store_reply *reply)
+{
+	init_answered(arg, reply, STORE_OPEN_MAY);
 }
 
 static void init_new(struct session *s, struct member *m)
@@ -219,8 +232,11 @@ static void control_init(struct session *s)
 	if (is_forced(s))
 		store_reach(m->store);
 	if (is_forced(s) ? !m->reached : !m->tried)
-		return;     /* it is connected just now; control_store_tried() goes on */
-	if (is_forced(s)) { /* this also opens a store that is down because its record has another ttl_ms */
+		return; /* it is connected just now; control_store_tried() goes on */
+	/* Both work also while a store is down because its record has another ttl_ms. */
+	if (init_how(s) == STORE_OPEN_MAY) {
+		store_open(m->store, STORE_OPEN_MAY, "", on_init_may, m);
+	} else if (is_forced(s)) {
 		log_event(LINE_STORE_OPENED,
 			  "the store %s is opened on request, whatever is known of an earlier memory of it",
 			  store_server(m->store));

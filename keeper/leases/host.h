@@ -20,9 +20,9 @@
  *    knows better); that of another one when the first one is open (grace_may_end()).
  *
  * `dflock init --force` changes the number, shard by shard, the first one last: each is refused while hosts have leases in it (as for another
- * ttl_ms), and is then a new incarnation, which hosts with the old number are refused by. It goes through all of them twice: a shard that
- * lost its memory meanwhile, and was begun by a host with the old number, is found by the second round, and what begins after that meets
- * the new number in the first shard. This keeper itself uses no shard before the first one has the number.
+ * ttl_ms), and is then a new incarnation, which hosts with the old number are refused by. First it asks all of them
+ * whether they would refuse, so that a refusal changes none. Then it goes through them twice: a shard that lost its memory meanwhile, and was
+ * begun by a host with the old number, is found by the second round, and what begins after that meets the new number in the first shard. This keeper itself uses no shard before the first one has the number.
  */
 #ifndef DFLOCK_KEEPER_HOST_H
 #define DFLOCK_KEEPER_HOST_H

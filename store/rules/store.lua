@@ -12,11 +12,12 @@
 --          hosts with the old one find out, and is refused while there are such hosts: those that watch the beats for a shorter time
 --          would call them dead, while they hold locks; and others look for their names in other shards. Fewer shards are refused where
 --          locks were granted, since those that are left out would not be asked
+--   may:   would init be refused? Writes nothing
 -- ARGV 5: the largest fence that the caller has seen (a host of an earlier version tells none). Each host comes here when it meets an
 -- incarnation, mostly in its grace, when nothing is granted: so what is granted then has larger fences than any host has told
 -- begin has the host, its seat and the next one, too (ARGV 6 to 8, common.lua): a keeper asks for nothing else before this
--- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL what the record has, hosts (all must use the same: deadlines are counted with it; init: which
--- hosts do use that one, else '') | INC | KNOWN text (new: what is known)
+-- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL what the record has, hosts (all must use the same: deadlines are counted with it; init and may: which
+-- hosts do use that one, else '') | MAY | INC | KNOWN text (new: what is known)
 local MAX_EARLIER, MAX_NAMED = 16, 3
 local MAX_FENCE = 2 ^ 52 -- a told fence from here on was made up (the clock's are below until 2112): from 2^53 on doubles are not exact
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
@@ -48,7 +49,7 @@ if (what == 'open' or what == 'new') and not (same and inc == ARGV[1]) then
 end
 if record[3] and record[3] ~= ttl_ms then
 	local alive, count, named = {}, 0, {}
-	if what == 'init' then
+	if what == 'init' or what == 'may' then
 		alive = redis.call('HGETALL', HOSTS)
 	end
 	local function part(text, pattern)
@@ -61,10 +62,13 @@ if record[3] and record[3] ~= ttl_ms then
 			named[#named + 1] = count <= MAX_NAMED and alive[i] or nil
 		end
 	end
-	if what ~= 'init' or count > 0 or (open == '1' and part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)')) then -- mutant: shard-fewer
+	if (what ~= 'init' and what ~= 'may') or count > 0 or (open == '1' and part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)')) then -- mutant: shard-fewer
 		return {'TTL', record[3], table.concat(named, ', ') .. (count > MAX_NAMED and ', ...' or '')}
 	end
 	same = false
+end
+if what == 'may' then
+	return {'MAY'}
 end
 
 -- The leases that hosts have put back: the number of locks, and name and hosts of some of them.

@@ -93,6 +93,7 @@ def test_the_number_is_changed_while_jobs_run(a, make):
     done = more.cli("init", "--force", check=False)
     assert done.returncode != 0 and f"shards = {SHARDS} (" in done.stderr and "`dflock stop` there first" in done.stderr
     assert more.run("flock", "-n", more.path(name), "true").returncode not in (0, 1)
+    assert not any(is_busy(a, named(n, beginning="m")) for n in range(SHARDS)), "what was refused has changed no shard"
     grows(job.path)
     job.end()
     wait_until(lambda: more.cli("init", "--force", check=False).returncode == 0, "it is changed when nobody holds a lock", 30)
