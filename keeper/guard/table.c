@@ -268,6 +268,9 @@ void table_lose(struct table *t, uint32_t slot, enum table_why why)
 	}
 	if (why == TABLE_WHY_BROKEN) /* "warn" is about leases that could not be renewed */
 		table_set_on_lost(t, slot, ON_LOST_KILL);
+	/* It was sure, so no caller of an outage that is over relies on nothing: each may have its answer since. */
+	if (table_state(t, slot) == TABLE_HELD) /* mutant: lose-sure */
+		table_put32(&t->head->caller_count, 0);
 	table_put32(&t->slots[slot].why, why);
 	put_state(t, slot, TABLE_LOST);
 }

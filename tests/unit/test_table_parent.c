@@ -105,6 +105,23 @@ TEST(callers)
 	ck_assert_uint_eq(parent.head->caller_count, TABLE_CALLERS);
 }
 
+/* The parent may not have looked since the outage in which they were noted. */
+TEST(the_callers_of_an_outage_that_is_over)
+{
+	struct table_caller one = {.pid = 11, .dev = 1, .ino = 2};
+	uint32_t unsure, sure;
+
+	begin();
+	unsure = held(&keeper, 1);
+	sure = held(&keeper, 2);
+	table_doubt(&keeper, unsure);
+	table_add_caller(&keeper, &one);
+	table_lose(&keeper, unsure, TABLE_WHY_TAKEN);
+	ck_assert(table_has_caller(&parent, &one));
+	table_lose(&keeper, sure, TABLE_WHY_BROKEN);
+	ck_assert(!table_has_caller(&parent, &one));
+}
+
 TEST(has_lost)
 {
 	uint32_t slot;
