@@ -1,9 +1,10 @@
 /*
- * See zookeeper.h. A node that has nothing but its version has to go some day. Two things depend on it:
+ * See zookeeper.h. A node that has nothing but its version has to go some day. Three things depend on it:
  *
  *   - the versions that others have read and are about to compare: a node that is made anew begins with the same ones. So each clean-up
  *     writes the record, which every multi of a rule compares.
  *   - the last fence of the name: the record's becomes as large, and new names begin there.
+ *   - the host that finds its node gone, and takes that for a restored backup: the parent is written, too (start.c).
  */
 #include "store/zookeeper/zookeeper.h"
 
@@ -182,6 +183,8 @@ static void zk_on_clean_node(struct zk_call *call, int rc, const char *data, int
 		zk_op_delete(clean->multi, store_need(strdup(call->path)), stat->version);
 		if (call->kind == ZK_LOCK)
 			zk_op_delete(clean->multi, zk_path(zk->root, ZK_NAME, name), -1);
+		if (call->kind == ZK_HOST) /* mutant: zk-clean-host */
+			zk_op_set(clean->multi, zk_path(zk->root, ZK_HOST, NULL), store_need(strdup("")), 0, -1);
 	}
 	free(name);
 	zk_clean_on(zk);

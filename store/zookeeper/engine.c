@@ -108,6 +108,28 @@ static void zk_again(struct zookeeper *zk)
 		uv_timer_start(&zk->again, zk->again.timer_cb, uv_hrtime() / 1000 % most, 0);
 }
 
+static void zk_on_own(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
+{
+	(void)data;
+	(void)len;
+	if (rc == ZOK)
+		store_see_number(call->zk->store, (uint64_t)stat->mzxid);
+}
+
+/* Of a node that is made nothing is told: it has to be asked for. */
+static void zk_see_own(struct zookeeper *zk, const struct zk_node *own, const struct Stat *stat)
+{
+	struct zk_call *call;
+
+	if (stat) {
+		store_see_number(zk->store, (uint64_t)stat->mzxid);
+		return;
+	}
+	call = zk_call(zk, NULL);
+	call->on_data = zk_on_own;
+	zk_exists(call, own->path); /* mutant: zk-own */
+}
+
 static void zk_on_committed(struct zk_call *call, int rc, int at, const struct Stat *stat)
 {
 	struct zookeeper *zk = call->zk;
@@ -117,8 +139,8 @@ static void zk_on_committed(struct zk_call *call, int rc, int at, const struct S
 
 	if (stat)
 		zk_saw(zk, stat);
-	if (rc == ZOK && stat && own && own->written)
-		store_see_number(zk->store, (uint64_t)stat->mzxid);
+	if (rc == ZOK && own && own->written)
+		zk_see_own(zk, own, stat);
 	if (rc == ZOK)
 		zk_answer(zk);
 	else if (rc == ZNONODE && !is_message && at >= 0 && call->ops[at].type == ZOO_CREATE_OP)

@@ -270,7 +270,8 @@ static bool zk_copy_record(const struct zookeeper *zk, const char *data, int len
 /*
  * Where this host's node was changed last before a change that was confirmed, the ensemble was restored from a backup, and has another memory,
  * though the tree is there. Then the memory gets another name, for every host. (What the ensemble itself counts proves nothing: the numbers of
- * a new leader are larger than all before.) If the node is gone, its removal counts.
+ * a new leader are larger than all before.) If the node is gone, the last removal of one counts (clean.c): others that come make nodes in a
+ * restored tree, too.
  */
 static void zk_on_record(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
 {
@@ -304,16 +305,15 @@ static void zk_on_hosts(struct zk_call *call, int rc, const char *data, int len,
 	(void)data;
 	(void)len;
 	if (rc == ZOK)
-		call->zk->number = call->kind == ZK_HOST ? stat->mzxid : stat->pzxid;
+		call->zk->number = stat->mzxid;
 }
 
-/* Of this host's node; else of the last one that came or went. Answers come in order. */
+/* Of this host's node; else of their parent. Answers come in order. */
 static void zk_ask_number(struct zookeeper *zk, const char *host)
 {
 	struct zk_call *call = zk_call(zk, NULL);
 	char *path = zk_path(zk->root, ZK_HOST, host);
 
-	call->kind = host ? ZK_HOST : ZK_STORE;
 	call->on_data = zk_on_hosts;
 	zk_exists(call, path);
 	free(path);

@@ -233,6 +233,10 @@ UNIT = {
     },
     # The test alone: each starts three servers.
     "test_zookeeper::nodes_that_have_nothing_go_meanwhile": {"a clean-up meets nobody": [become("zk-clean-record", ";")]},
+    "test_zookeeper::a_host_that_came_after_the_backup_finds_it_out": {
+        "a host's first change is not remembered": [become("zk-own", "zk_call_free(call);")]},
+    "test_zookeeper::a_host_whose_node_was_cleaned_away_takes_that_for_no_backup": {
+        "a clean-up of hosts leaves no trace": [condition("zk-clean-host", "false")]},
     "test_zookeeper::nodes_that_have_nothing_go": {"a clean-up forgets fences": [become("zk-clean-fence", ";")]},
     "test_zookeeper::a_lock_that_somebody_removed_is_found_out": {
         "a lock that somebody removed is a new one": [become("zk-removed", ";")]},

@@ -280,16 +280,20 @@ static struct kept {
 	uint64_t seat[2], seen[2];
 } kept[2];
 
+static void start_one_kept(int i)
+{
+	struct host *h = i ? &b : &a;
+
+	start(h, i ? "host-b" : "host-a");
+	store_keep_seat(h->store, kept[i].seat);
+	store_keep_seen(h->store, kept[i].seen);
+	wait_longer_until(h->ups >= 1);
+}
+
 static void start_kept(void)
 {
-	struct host *const hosts[] = {&a, &b};
-
-	for (int i = 0; i < 2; i++) {
-		start(hosts[i], i ? "host-b" : "host-a");
-		store_keep_seat(hosts[i]->store, kept[i].seat);
-		store_keep_seen(hosts[i]->store, kept[i].seen);
-	}
-	wait_longer_until(a.ups >= 1 && b.ups >= 1);
+	start_one_kept(0);
+	start_one_kept(1);
 }
 
 TEST_EACH(folders_from_before_are_another_memory, ROWS(copies))
@@ -319,6 +323,43 @@ TEST_EACH(folders_from_before_are_another_memory, ROWS(copies))
 		wait_longer_until(a.changes == 2 && store_is_up(a.store) && b.changes == 2 && store_is_up(b.store));
 	ck_assert(store_in_grace(a.store));
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
+}
+
+/* Its node is not in the backup, and another one that knows nothing comes before it. */
+TEST(a_host_that_came_after_the_backup_finds_it_out)
+{
+	char command[256];
+
+	start_one_kept(1);
+	assert_ok(store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+	snprintf(command, sizeof(command), "cd %s && for i in 0 1 2; do cp -a $i $i.before; done", dir);
+	ck_assert_int_eq(system(command), 0);
+	start_one_kept(0);
+	ck_assert_int_eq(beat(&a), STORE_OK);
+	wait_until(kept[0].seen[STORE_SEEN_NUMBER]);
+	stop(&a);
+	stop(&b);
+	restart_all("rm -rf $0 && mv $0.before $0");
+	start(&b, "host-c");
+	wait_longer_until(b.ups == 1);
+	ck_assert_int_eq(beat(&b), STORE_OK);
+	ck_assert(!store_in_grace(b.store));
+	start_one_kept(0);
+	ck_assert(store_in_grace(a.store));
+}
+
+TEST(a_host_whose_node_was_cleaned_away_takes_that_for_no_backup)
+{
+	start_kept();
+	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+	ck_assert_int_eq(beat(&a), STORE_OK);
+	ck_assert_int_eq(beat(&b), STORE_OK);
+	assert_ok(store_leave(b.store, on_answer, &answer));
+	stop(&b);
+	clean_all(0);
+	ck_assert_uint_eq(names_in("/hosts"), 1);
+	start_one_kept(1);
+	ck_assert(!store_in_grace(b.store));
 }
 
 TEST(another_id_of_a_host_has_seen_nothing)
