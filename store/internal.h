@@ -122,9 +122,9 @@ struct store_record {
 	bool rereading;   /* the record was asked for while the store is up */
 	bool again;       /* ... and is to be read once more after that */
 	bool ttl_refused; /* the record has another ttl_ms, or number of shards, as last seen */
-	struct query *
-		init; /* store_open(FORCED or MAY), called while ttl_refused: sent at the next connection. NULL: none */
-	bool init_looks; /* ... it is MAY */
+	/* store_open(FORCED, TAKE or MAY), called while ttl_refused: sent at the next connection. NULL: none */
+	struct query *init;
+	enum store_open init_how;
 };
 
 struct store {
@@ -254,7 +254,8 @@ void store_set_record(struct store *s, const struct reply_record *record);
 void store_see_fence(struct store *s, uint64_t fence);
 /* Writes the line that says that the record has another ttl_ms. */
 void store_explain_ttl(const struct store *s, const struct reply_record *record, char line[REPLY_LINE_BYTES]);
-/* store_open(FORCED; or MAY: looks) while the record's ttl_ms is refused: it is sent at the next connection, which is tried now, and `q` ends. */
-void store_init_later(struct store *s, struct query *q, bool looks, query_done *done);
+extern const char *const store_open_words[]; /* by enum store_open */
+/* store_open(FORCED, TAKE or MAY) while the record's ttl_ms is refused: it is sent at the next connection, which is tried now, and `q` ends. */
+void store_init_later(struct store *s, struct query *q, enum store_open how, query_done *done);
 
 #endif

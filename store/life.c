@@ -148,7 +148,7 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 		return;
 	if (!reply) {
 		store_reject(s, "%s", error);
-	} else if (inits && s->record.init_looks && reply_is(reply, "MAY")) {
+	} else if (inits && s->record.init_how == STORE_OPEN_MAY && reply_is(reply, "MAY")) {
 		store_end_init(s, STORE_OK, NULL);
 		store_read_record(s);
 	} else if (reply_parse_record(reply, &record) != 0) {
@@ -176,11 +176,17 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 	}
 }
 
+const char *const store_open_words[] = {[STORE_OPEN_WATCHED] = "open",
+					[STORE_OPEN_NEW] = "new",
+					[STORE_OPEN_FORCED] = "init",
+					[STORE_OPEN_TAKE] = "take",
+					[STORE_OPEN_MAY] = "may"};
+
 static void store_read_record(struct store *s)
 {
 	struct query *q = query_script(s, SCRIPT_STORE, NULL, s->record.init);
 
-	query_word(q, s->record.init ? (s->record.init_looks ? "may" : "init") : "begin");
+	query_word(q, s->record.init ? store_open_words[s->record.init_how] : "begin");
 	query_common(q);
 	query_word(q, "");
 	query_add(q, "%" PRIu64, s->record.fence);
@@ -200,11 +206,11 @@ void store_reread_record(struct store *s)
 	store_read_record(s);
 }
 
-void store_init_later(struct store *s, struct query *q, bool looks, query_done *done)
+void store_init_later(struct store *s, struct query *q, enum store_open how, query_done *done)
 {
 	q->done = done;
 	s->record.init = q;
-	s->record.init_looks = looks;
+	s->record.init_how = how;
 	if (s->state == STORE_DOWN)
 		uv_timer_start(&s->retry, store_on_retry, 1, 0);
 }

@@ -399,15 +399,11 @@ static void on_may_open(struct query *q, const redisReply *reply, enum store_sta
 
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg)
 {
-	static const char *const words[] = {[STORE_OPEN_WATCHED] = "open",
-					    [STORE_OPEN_NEW] = "new",
-					    [STORE_OPEN_FORCED] = "init",
-					    [STORE_OPEN_MAY] = "may"};
-	const bool early = how == STORE_OPEN_FORCED || how == STORE_OPEN_MAY;
+	const bool early = how != STORE_OPEN_WATCHED && how != STORE_OPEN_NEW;
 	query_done *done = how == STORE_OPEN_MAY ? on_may_open : on_opened;
 	struct query *q = query_script(s, SCRIPT_STORE, NULL, arg);
 
-	query_word(q, words[how]);
+	query_word(q, store_open_words[how]);
 	query_common(q);
 	query_word(q, earlier);
 	query_add(q, "%" PRIu64, s->record.fence);
@@ -415,7 +411,7 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 	q->cb.reply = cb;
 	/* The store is down because its record has another ttl_ms: this call is how the record gets this one. */
 	if (early && s->record.ttl_refused && !s->record.init)
-		store_init_later(s, q, how == STORE_OPEN_MAY, done);
+		store_init_later(s, q, how, done);
 	else if (early && s->state == STORE_SHUT)
 		query_send_early(q, done);
 	else

@@ -58,6 +58,13 @@ fails cluster safety -DROLLS=1 -DOLDER_WINS
 fails cluster safety -DROLLS=1 -DCONFIRM_ANY
 fails cluster safety -DCRASHES=1 -DTABLE_LATE
 fails cluster safety -DCRASHES=1 -DTAKEN_UP_OPEN
+holds shards safety -DTRIES=0 -DFORGETS=3
+holds shards safety -DFORGETS=0
+fails shards safety -DNO_READ
+fails shards safety -DTRIES=0 -DFORGETS=3 -DNO_ASK
+fails shards safety -DTRIES=0 -DFORGETS=2 -DOTHERS_ANY
+fails shards safety -DFORGETS=0 -DOPENS_AT_ONCE
+fails shards safety -DOTHER_FIRST
 holds failover safety -DN=3
 holds failover safety -DN=4
 holds failover safety -DN=5
@@ -132,6 +139,8 @@ holds net safety -DLIVE -DHOSTS=2 -DDEATHS=1 -DCRASHES=1
 holds table safety -DCRASHES=2
 holds table safety -DLEASES=1 -DCRASHES=3
 holds page safety -DPROGRAMS=1 -DCRASHES=1
+holds shards safety -DFORGETS=1
+holds shards safety -DTRIES=0 -DFORGETS=4
 holds page safety -DCRASHES=1
 holds page safety -DCRASHES=1 -DRECORD
 holds page safety -DCRASHES=1 -DBAD_TABLE
@@ -183,6 +192,7 @@ check() {
 		result="not searched through"
 	elif grep -q 'errors: 0$' pan.out; then
 		result=holds
+		! grep -q 'Search not completed' pan.out || result="not searched through"
 	else
 		result=fails
 	fi

@@ -108,8 +108,8 @@ static void control_fit(struct session *s)
  * - Nobody knows of a host that was cut off for all that time: its leases may stand for the rest of ttl_ms. Only the
  *   operator can rule that out.
  *
- * --force skips all of this. Where there are several, each is asked first whether it would refuse, so that a refusal changes none. Then it
- * goes through the shards of a store from the last one to the first, and through all of them twice: host.h says why.
+ * --force skips all of this. Where there are several, it goes through all of them three times: each is asked whether it would refuse, so that a
+ * refusal changes none; then each gets this ttl_ms and number of shards; then each is opened. host.h says why.
  */
 #define INIT_AGAIN_MS 50
 
@@ -130,29 +130,26 @@ static void refuse_init(struct session *s, const struct member *m, const char *k
 
 static void control_init(struct session *s);
 
-/* One store after the other. */
+/* One after the other. */
 static struct member *init_member(const struct session *s)
 {
-	struct keeper *k = s->keeper;
-	unsigned i = s->store % k->member_count;
-
-	return &k->members[is_forced(s) ? k->member_count - 1 - i : i];
+	return &s->keeper->members[s->store % s->keeper->member_count];
 }
 
 static enum store_open init_how(const struct session *s)
 {
-	bool looks = s->keeper->member_count > 1 && s->store < s->keeper->member_count; /* mutant: init-looks */
+	static const enum store_open rounds[] = {STORE_OPEN_MAY, STORE_OPEN_TAKE,
+						 STORE_OPEN_FORCED}; /* mutant: init-rounds */
+	unsigned count = s->keeper->member_count;
 
-	return !is_forced(s) ? STORE_OPEN_NEW : looks ? STORE_OPEN_MAY : STORE_OPEN_FORCED;
+	return !is_forced(s) ? STORE_OPEN_NEW : count == 1 ? STORE_OPEN_FORCED : rounds[s->store / count];
 }
 
 static void init_next(struct session *s)
 {
-	const struct keeper *k = s->keeper;
-	bool shards = k->member_count > k->config->store_count;
-	unsigned rounds = !is_forced(s) || k->member_count == 1 ? 1 : shards ? 3 : 2;
+	enum store_open how = init_how(s);
 
-	if (++s->store == k->member_count * rounds)
+	if (++s->store % s->keeper->member_count == 0 && (how == STORE_OPEN_NEW || how == STORE_OPEN_FORCED))
 		session_reply(s, WIRE_OK, NULL, -1);
 	else
 		control_init(s);
@@ -182,7 +179,7 @@ static void init_answered(struct member *m, const struct store_reply *reply, enu
 		else
 			refuse_init(s, m, reply->error);
 	}
-	if (reply->status == STORE_OK && how != STORE_OPEN_MAY)
+	if (reply->status == STORE_OK && how != STORE_OPEN_MAY && how != STORE_OPEN_TAKE)
 		queue_raise_all(m, LEASE_CUE_UP);
 	queue_settle(k);
 }
@@ -197,7 +194,12 @@ static void on_forced_init(void *arg, const struct store_reply *reply)
 	init_answered(arg, reply, STORE_OPEN_FORCED);
 }
 
-static void on_init_may(void *arg, const struct store_reply *reply)
+static void on_taking_init(void *arg, const struct store_reply *reply)
+{
+	init_answered(arg, reply, STORE_OPEN_TAKE);
+}
+
+static void on_asking_init(void *arg, const struct store_reply *reply)
 {
 	init_answered(arg, reply, STORE_OPEN_MAY);
 }
@@ -207,7 +209,7 @@ static void init_new(struct session *s, struct member *m)
 	char why[WIRE_REASON_BYTES];
 	int64_t left = store_in_grace(m->store) && !*m->grace.earlier_incarnation ? grace_beat_left_ms(m) : 0;
 
-	if (left == 0 && !grace_may_end(m)) {
+	if (left == 0 && !grace_may_end(m, grace_beat_left_ms)) {
 		for (struct member *shard = m->first; shard < m->first + m->config->shards; shard++)
 			if (shard->tried && !store_is_up(shard->store)) {
 				deadline_trouble(shard, why, sizeof(why));
@@ -222,6 +224,9 @@ static void init_new(struct session *s, struct member *m)
 		store_open(m->store, STORE_OPEN_NEW, m->grace.earlier_incarnation, on_init, m);
 }
 
+static store_reply_cb *const init_answers[] = {
+	[STORE_OPEN_FORCED] = on_forced_init, [STORE_OPEN_TAKE] = on_taking_init, [STORE_OPEN_MAY] = on_asking_init};
+
 static void control_init(struct session *s)
 {
 	struct member *m = init_member(s);
@@ -232,15 +237,13 @@ static void control_init(struct session *s)
 	if (is_forced(s))
 		store_reach(m->store);
 	if (is_forced(s) ? !m->reached : !m->tried)
-		return; /* it is connected just now; control_store_tried() goes on */
-	/* Both work also while a store is down because its record has another ttl_ms. */
-	if (init_how(s) == STORE_OPEN_MAY) {
-		store_open(m->store, STORE_OPEN_MAY, "", on_init_may, m);
-	} else if (is_forced(s)) {
-		log_event(LINE_STORE_OPENED,
-			  "the store %s is opened on request, whatever is known of an earlier memory of it",
-			  store_server(m->store));
-		store_open(m->store, STORE_OPEN_FORCED, "", on_forced_init, m);
+		return;     /* it is connected just now; control_store_tried() goes on */
+	if (is_forced(s)) { /* this also opens a store that is down because its record has another ttl_ms */
+		if (init_how(s) == STORE_OPEN_FORCED)
+			log_event(LINE_STORE_OPENED,
+				  "the store %s is opened on request, whatever is known of an earlier memory of it",
+				  store_server(m->store));
+		store_open(m->store, init_how(s), "", init_answers[init_how(s)], m);
 	} else if (!store_is_up(m->store)) {
 		deadline_trouble(m, why, sizeof(why));
 		session_refuse(s, "%s", why);

@@ -35,17 +35,18 @@ static void on_open(void *arg, const struct store_reply *reply)
 	queue_settle(m->keeper);
 }
 
-/* Are the names of the store where its number of shards says? The argument is in host.h. */
-bool grace_may_end(struct member *m)
+bool grace_may_end(struct member *m, int64_t (*left_ms)(const struct member *m))
 {
 	bool all = true;
 
 	if (m != m->first)
 		return m->first->agreed && store_is_up(m->first->store) && !store_in_grace(m->first->store);
 	for (struct member *s = m + 1; s < m + m->config->shards; s++) {
-		if (s->agreed && s->read_ns >= m->grace.since_ns) /* mutant: shard-read */
+		bool read = s->agreed && s->read_ns >= m->grace.since_ns; /* mutant: shard-read */
+
+		all = all && read && (!store_in_grace(s->store) || left_ms(s) == 0); /* mutant: shard-watched */
+		if (read)
 			continue;
-		all = false;
 		member_want(s);
 		store_reread_record(s->store);
 	}
@@ -56,14 +57,17 @@ static void on_grace_timer(uv_timer_t *timer)
 {
 	struct member *m = timer->data;
 	int64_t left = grace_left_ms(m);
+	bool may_end;
 
 	if (!store_is_up(m->store) || !store_in_grace(m->store))
 		return; /* grace_store_is_up() or grace_begin() starts it again */
+	may_end = grace_may_end(
+		m, grace_left_ms); /* also reads the other shards now, so that they are watched meanwhile */
 	if (left > 0) {
 		uv_timer_start(timer, on_grace_timer, left + 1, 0);
 		return;
 	}
-	if (!grace_may_end(m)) {
+	if (!may_end) {
 		uv_timer_start(timer, on_grace_timer, GRACE_AGAIN_MS, 0);
 		return;
 	}
@@ -107,7 +111,7 @@ void grace_begin(struct member *m, const char *old, const char *now)
 	m->grace.since_ns = clock_now_ns();
 	/* Connections may have survived it: then grace_store_is_up() does not follow. */
 	/* mutant: grace-timer */
-	uv_timer_start(&m->grace.timer, on_grace_timer, deadline_ttl_ns(m->keeper) / NS_PER_MS + 1, 0);
+	uv_timer_start(&m->grace.timer, on_grace_timer, 1, 0);
 	watch_clear(m->watch);
 	watch_clear(m->sweeping);
 	if (!*old)

@@ -32,8 +32,9 @@ struct grace {
 void grace_begin(struct member *m, const char *old, const char *now);
 /* A connection stands: continues to end the grace, if the store is in grace. */
 void grace_store_is_up(struct member *m);
-/* May this store, or shard, be opened? If not, asks for what has to be known before. */
-bool grace_may_end(struct member *m);
+/* Is this store, or shard, where its hosts look for its names (host.h)? If not, asks for what has to be known before. left_ms: for how long a
+ * shard that is in grace has to be watched. */
+bool grace_may_end(struct member *m, int64_t (*left_ms)(const struct member *m));
 /* For how much longer the store grants nothing, as this host counts. */
 int64_t grace_left_ms(const struct member *m);
 /* How long until every other host that can reach the store has sent a beat since this host saw the incarnation

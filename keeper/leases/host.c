@@ -62,11 +62,6 @@ static void shard_admit(struct member *m)
 		store_reach(m->store);
 }
 
-static void shard_shut(struct member *m)
-{
-	store_shut(m->store, "the first shard of its store has another number of shards");
-}
-
 static void shard_unreachable(struct member *m)
 {
 	if (m->wanted && !store_is_up(m->store))
@@ -81,8 +76,8 @@ static void on_record(void *arg, bool agrees)
 	m->renewing = false;
 	m->agreed = agrees;
 	m->read_ns = clock_now_ns();
-	if (m == m->first)
-		each_shard(m, agrees ? shard_admit : shard_shut); /* mutant: shard-shut */
+	if (m == m->first && agrees)
+		each_shard(m, shard_admit);
 	queue_settle(m->keeper);
 }
 

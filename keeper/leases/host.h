@@ -14,15 +14,17 @@
  *  - A shard but the first connects when a lock needs it, and not before the first one's record has agreed in the life of this keeper.
  *  - When a shard begins a new incarnation, this host uses it only after it has read the first one's record again (store_admit()). One that is
  *    open was opened by a host that had asked.
- *  - If the first one's record has another number, all shards are shut.
- *  - A grace ends only when the number is known to be right: that of the first one when all others were read since it began, and none refused
- *    (so a host with a wrong number, which is the first to begin a first shard that lost its memory, uses nothing as long as one shard
- *    knows better); that of another one when the first one is open (grace_may_end()).
+ *  - A grace ends only when the number is known to be right: that of the first one when all others were read since it began, none refused, and
+ *    those that are new were watched for a ttl, too (so a host with a wrong number, which is the first to begin a first shard that lost its
+ *    memory, uses nothing as long as one shard knows better, or as a lease may stand in a shard that knew better); that of another one when
+ *    the first one is open (grace_may_end()).
  *
- * `dflock init --force` changes the number, shard by shard, the first one last: each is refused while hosts have leases in it (as for another
- * ttl_ms), and is then a new incarnation, which hosts with the old number are refused by. First it asks all of them
- * whether they would refuse, so that a refusal changes none. Then it goes through them twice: a shard that lost its memory meanwhile, and was
- * begun by a host with the old number, is found by the second round, and what begins after that meets the new number in the first shard. This keeper itself uses no shard before the first one has the number.
+ * `dflock init --force` changes the number. It asks all shards whether they would refuse: they do while hosts have leases there (as for
+ * another ttl_ms). Then it changes them, the first one first, and each is a new incarnation in grace, which hosts with the old number are
+ * refused by. One that lost its memory meanwhile, and was begun by a host with the old number, is not used by it, since the first one refuses
+ * that host now. When all have the new number, it opens them.
+ *
+ * docs/model/shards.pml has all of this.
  */
 #ifndef DFLOCK_KEEPER_HOST_H
 #define DFLOCK_KEEPER_HOST_H

@@ -12,16 +12,18 @@
 --          hosts with the old one find out, and is refused while there are such hosts: those that watch the beats for a shorter time
 --          would call them dead, while they hold locks; and others look for their names in other shards. Fewer shards are refused where
 --          locks were granted, since those that are left out would not be asked
---   may:   would init be refused? Writes nothing
+--   take:  the same, but opens nothing: where there are shards, all have the new number before one is open (host.h)
+--   may:   would that be refused? Writes nothing
 -- ARGV 5: the largest fence that the caller has seen (a host of an earlier version tells none). Each host comes here when it meets an
 -- incarnation, mostly in its grace, when nothing is granted: so what is granted then has larger fences than any host has told
 -- begin has the host, its seat and the next one, too (ARGV 6 to 8, common.lua): a keeper asks for nothing else before this
--- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL what the record has, hosts (all must use the same: deadlines are counted with it; init and may: which
+-- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL what the record has, hosts (all must use the same: deadlines are counted with it; init, take, may: which
 -- hosts do use that one, else '') | MAY | INC | KNOWN text (new: what is known)
 local MAX_EARLIER, MAX_NAMED = 16, 3
 local MAX_FENCE = 2 ^ 52 -- a told fence from here on was made up (the clock's are below until 2112): from 2^53 on doubles are not exact
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
 local caller, what, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
+local sets = what == 'init' or what == 'take' or what == 'may' -- what all hosts must have in common
 local inc, open, fence = record[1], record[2], record[4] or '0'
 
 -- The incarnations before this one, newest first. A server that does not know the caller's incarnation has another
@@ -49,7 +51,7 @@ if (what == 'open' or what == 'new') and not (same and inc == ARGV[1]) then
 end
 if record[3] and record[3] ~= ttl_ms then
 	local alive, count, named = {}, 0, {}
-	if what == 'init' or what == 'may' then
+	if sets then
 		alive = redis.call('HGETALL', HOSTS)
 	end
 	local function part(text, pattern)
@@ -62,7 +64,7 @@ if record[3] and record[3] ~= ttl_ms then
 			named[#named + 1] = count <= MAX_NAMED and alive[i] or nil
 		end
 	end
-	if (what ~= 'init' and what ~= 'may') or count > 0 or (open == '1' and part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)')) then -- mutant: shard-fewer
+	if not sets or count > 0 or (open == '1' and part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)')) then -- mutant: shard-fewer
 		return {'TTL', record[3], table.concat(named, ', ') .. (count > MAX_NAMED and ', ...' or '')}
 	end
 	same = false
@@ -128,7 +130,7 @@ if not same then
 end
 -- It moves a seat and gives none: a begin of long ago would leave the host, in an incarnation that others have made since or after it was given up
 -- (leave.lua), a seat that its keeper does not know. A beat of long ago names an incarnation that is over; so the host's first beat gives it one.
-if what ~= 'begin' then
+if what ~= 'begin' and what ~= 'take' then -- mutant: take-opens
 	open = '1'
 elseif ARGV[8] and not sit(inc, ARGV[6], ARGV[7], ARGV[8], false) then -- mutant: seat-begin
 	return {'TWICE'}

@@ -121,11 +121,11 @@ PROGRAMS = {
     "cluster/test_shards.py::test_a_new_memory_is_used_only_if_the_first_shard_agrees": {
         "a shard that is new is used before the first one was asked": [condition("shard-asked", "false")]},
     "cluster/test_shards.py::test_a_first_shard_that_was_lost_is_not_a_wrong_host_s": {
-        "a first shard is opened before the others were heard": [condition("shard-read", "true")]},
-    "cluster/test_shards.py::test_all_shards_are_left_when_the_number_is_another": {
-        "the shards but the first are used whatever the number is": [put("shard-shut", "agrees ? shard_admit : shard_shut", "shard_admit")]},
+        "a first shard is opened before the others were heard": [put("shard-read", "s->agreed && s->read_ns >= m->grace.since_ns", "true")]},
+    "cluster/test_shards.py::test_a_first_shard_waits_for_leases_of_shards_that_were_lost_after_it": {
+        "a first shard is opened before the others were watched": [put("shard-watched", "left_ms(s) == 0", "left_ms(s) >= 0")]},
     "cluster/test_shards.py::test_the_number_is_changed_while_jobs_run": {
-        "a refused init has changed other shards": [put("init-looks", "s->store < s->keeper->member_count", "false")],
+        "a refused init has changed other shards": [put("init-rounds", "{STORE_OPEN_MAY,", "{STORE_OPEN_TAKE,")],
         "shards are left out": [put("shard-fewer", " or (open == '1' and part(record[3], '/(%d+)') > part(ttl_ms, '/(%d+)'))", "")]},
     "faults/test_grace.py::test_init_of_a_new_store_waits_for_a_beat": {
         "a new store is opened before hosts with leases have sent a beat": [become("grace-beat", "return 0;")]},
@@ -312,6 +312,7 @@ UNIT = {
         "an older fence is put back over a younger one": SIMULATOR["an older fence is put back over a younger one"],
         "what an old snapshot brings back keeps its fence": [condition("old-fence", "false")],
         "a begin of long ago seats a host": [put("seat-begin", "false", "true")],
+        "a shard is open before all have the new number": [put("take-opens", " and what ~= 'take'", "")],
         "before Redis 7 a full server refuses beats": [condition("script-oom", "false")],
         "fences run ahead of the clock": [put("fence-ahead", "known >= least and known + 2 ^ 32 or least", "math.max(known + 2 ^ 32, least)")],
         "any keeper sits in any seat": [put("seat", "~= incarnation .. ' ' .. seat", "== ''")],

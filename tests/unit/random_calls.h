@@ -249,8 +249,8 @@ static void make_acquire(struct call *c, const char *name)
 
 static void make_store(struct call *c)
 {
-	static const char *const whats[] = {"begin", "open", "open", "new", "init", "may"};
-	const char *what = whats[below(6)];
+	static const char *const whats[] = {"begin", "open", "open", "new", "init", "take", "may"};
+	const char *what = whats[below(7)];
 
 	make(c, SCRIPT_STORE, NULL);
 	add(c, what);

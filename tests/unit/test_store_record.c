@@ -211,6 +211,28 @@ TEST(one_seat)
 	assert_says(sit("8", "11"), "TWICE");
 }
 
+/* What all hosts have in common is changed in three steps. */
+TEST(another_number_of_shards)
+{
+	static const char *const steps[] = {"may", "take", "init"};
+
+	begin("begin");
+	assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ");
+	assert_says(call(SCRIPT_STORE, "may", "3000", NULL), "MAY");
+	assert_granted(acquire("A", 'a', 'x'));
+	assert_says(call(SCRIPT_BEAT, "A", NULL), "OK");
+	for (int i = 0; i < 3; i++)
+		assert_says(call(SCRIPT_STORE, steps[i], "3000/2", "", "0", NULL), "TTL 3000 A");
+	assert_says(call(SCRIPT_LEAVE, "A", "", NULL), "OK");
+	assert_says(call(SCRIPT_STORE, "may", "3000/2", "", "0", NULL), "MAY");
+	assert_says(command("HGET dflock:{0}:store ttl_ms"), "3000");
+	assert_starts(call(SCRIPT_STORE, "take", "3000/2", "", "0", NULL), "OK ");
+	assert_says(command("HMGET dflock:{0}:store ttl_ms open"), "3000/2 0");
+	assert_says(acquire("A", 'a', 'x'), "INC");
+	assert_starts(call(SCRIPT_STORE, "init", "3000/2", "", "0", NULL), "OK ");
+	assert_says(command("HMGET dflock:{0}:store ttl_ms open"), "3000/2 1");
+}
+
 /* Its requests of long ago are executed late, and its keeper has moved on to 5. */
 TEST(a_host_that_was_given_up_has_no_seat)
 {
