@@ -175,7 +175,7 @@ class State:
         left = applied(self.locks, lock._replace(mode="un")) if lock.space == "flock" else self.locks
         if not wait:
             return "EAGAIN", left
-        if lock.space == "record" and lock.owner[0] == "process" and self._closes_cycle(name, blockers):
+        if lock.space == "record" and self._closes_cycle(lock.owner, blockers):
             return "EDEADLK", left
         return None, left
 
@@ -194,9 +194,8 @@ class State:
         refuse_if(lock.mode != "un" and had and had != [lock.mode] and any(w.lock.space == "flock" and w.lock.file == lock.file for w in waits),
                   "a conversion while another waits")
 
-    def _closes_cycle(self, name, blockers):
+    def _closes_cycle(self, caller, blockers):
         """Does the kernel answer EDEADLK? It follows one blocker of each waiting process, so where there are more, the answer is not known."""
-        caller = ("process", name)
         waits = {w.lock.owner: w.lock for w in self.waiting().values() if w.lock.space == "record"}
         ways = {owner: {b.owner for b in self.in_the_way(lock)} for owner, lock in waits.items()}
         ways[caller] = {b.owner for b in blockers}
@@ -209,8 +208,11 @@ class State:
         waiting = [owner for owner in seen if owner in ways]
         if not any(caller in ways[owner] for owner in waiting):
             return False
+        if all(kind == "description" for kind, _ in waiting):
+            return False
         refuse_if(any(len(ways[owner]) > 1 for owner in waiting), "a cycle with several ways")
-        refuse_if(any(kind == "description" for kind, _ in waiting), "a cycle over OFD locks: keepers look for none, the kernel may")
+        refuse_if(any(kind == "description" for kind, _ in waiting),
+                  "a cycle over OFD locks: keepers look for none, the kernel may, also when one of its calls comes anew")
         behind = [lock for owner, lock in waits.items() if owner in waiting and owner != caller]
         refuse_if(any(clash(lock, other) for lock in behind for owner, other in waits.items() if owner[0] == "description"),
                   "one of a cycle waits behind a call that waits for an OFD lock: Linux looks for no deadlock there")
