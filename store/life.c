@@ -176,11 +176,9 @@ static void store_on_record(struct query *q, const redisReply *reply, enum store
 	}
 }
 
-const char *const store_open_words[] = {[STORE_OPEN_WATCHED] = "open",
-					[STORE_OPEN_NEW] = "new",
-					[STORE_OPEN_FORCED] = "init",
-					[STORE_OPEN_TAKE] = "take",
-					[STORE_OPEN_MAY] = "may"};
+const char *const store_open_words[] = {
+	[STORE_OPEN_WATCHED] = "open", [STORE_OPEN_NEW] = "new",    [STORE_OPEN_FORCED] = "init",
+	[STORE_OPEN_TAKE] = "take",    [STORE_OPEN_TAKEN] = "open", [STORE_OPEN_MAY] = "may"};
 
 static void store_read_record(struct store *s)
 {

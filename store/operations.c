@@ -410,7 +410,7 @@ void store_open(struct store *s, enum store_open how, const char *earlier, store
 	q->may = REPLY_MAY(STORE_INCARNATION);
 	q->cb.reply = cb;
 	/* The store is down because its record has another ttl_ms: this call is how the record gets this one. */
-	if (early && s->record.ttl_refused && !s->record.init)
+	if (early && how != STORE_OPEN_TAKEN && s->record.ttl_refused && !s->record.init)
 		store_init_later(s, q, how, done);
 	else if (early && s->state == STORE_SHUT)
 		query_send_early(q, done);

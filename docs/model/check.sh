@@ -65,6 +65,7 @@ fails shards safety -DTRIES=0 -DFORGETS=3 -DNO_ASK
 fails shards safety -DTRIES=0 -DFORGETS=2 -DOTHERS_ANY
 fails shards safety -DFORGETS=0 -DOPENS_AT_ONCE
 fails shards safety -DOTHER_FIRST
+fails shards safety -DFORGETS=2 -DCALM -DANY_MEMORY
 holds failover safety -DN=3
 holds failover safety -DN=4
 holds failover safety -DN=5

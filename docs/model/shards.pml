@@ -9,10 +9,11 @@
  *
  * FORGETS=n   so many losses of memory
  * TRIES=n     so often the operator tries
+ * CALM        connections do not break, and leases do not end: less to search for a mutant
  *
  * Time: a lease runs out at any moment at which its host does not renew it. A host has watched an incarnation for a ttl when each lease of the
  * other host that stands was renewed since it began to watch. Mutants: NO_READ, OTHERS_ANY, NO_ASK, and of the change OTHER_FIRST,
- * OPENS_AT_ONCE.
+ * OPENS_AT_ONCE, ANY_MEMORY.
  */
 #ifndef FORGETS
 #define FORGETS 1
@@ -32,6 +33,7 @@
 byte number[2] = 1;             /* in the record; NONE: there is none */
 bool open[2] = true;
 bool beats[2];                  /* of B: less than a ttl ago */
+bool taken[2];                  /* by the operator, and not forgotten since */
 byte forgets;
 
 /* The hosts. */
@@ -52,7 +54,7 @@ bool changes;                   /* init --force is under way */
 #define TOGETHER        ((has[AT(A, 0)] && has[AT(B, 1)]) || (has[AT(A, 1)] && has[AT(B, 0)]))
 
 inline new_memory(s, n) {
-	number[s] = n; open[s] = false; beats[s] = false;
+	number[s] = n; open[s] = false; beats[s] = false; taken[s] = false;
 	current[AT(A, s)] = false; current[AT(B, s)] = false;
 	if :: s == 0 -> says_current[A] = false; says_current[B] = false :: else fi
 }
@@ -124,11 +126,13 @@ end:	do
 		says_open[h] = open[0]; says_current[h] = true }
 	:: d_step { s == 0 && comes[h] -> hear(h) }
 	:: d_step { s == 1 && once[h] -> look(h) }
+#ifndef CALM
 	:: d_step { up[AT(h, s)] -> up[AT(h, s)] = false }
+	:: d_step { has[AT(h, s)] -> has[AT(h, s)] = false } /* given back, or it has run out */
+#endif
 	:: d_step { USES(h, s) && open[s] && !has[AT(h, s)] ->
 		has[AT(h, s)] = true; renew(h, s); assert(!TOGETHER && !has[AT(OTHER(h), s)]) }
 	:: d_step { USES(h, s) && has[AT(h, s)] -> renew(h, s) } /* or is put back */
-	:: d_step { has[AT(h, s)] -> has[AT(h, s)] = false } /* given back, or it has run out */
 	:: d_step { h == B && !has[AT(h, s)] && beats[s] -> beats[s] = false }
 	:: d_step { current[AT(h, s)] && !watched[AT(h, s)] && (!has[AT(OTHER(h), s)] || renewed[AT(h, s)]) ->
 		watched[AT(h, s)] = true }
@@ -142,8 +146,15 @@ end:	do
 
 inline take(s, opens) {
 	if :: number[s] != NUMBER(A) -> new_memory(s, NUMBER(A)) :: else fi;
+	taken[s] = true;
 	open[s] = open[s] || opens
 }
+
+#ifdef ANY_MEMORY
+#define IS_TAKEN(s)     MAY(s)
+#else
+#define IS_TAKEN(s)     (taken[s])
+#endif
 
 #ifdef OTHER_FIRST
 #define FIRST 1
@@ -160,18 +171,18 @@ active proctype Operator() {
 	byte tries = 0;
 
 end:	do
-	:: d_step { tries < TRIES && !has[0] && !has[1] && !has[2] && !has[3] -> tries++; changes = true };
+	:: d_step { tries < TRIES && !has[0] && !has[1] && !has[2] && !has[3] -> tries++; changes = true; taken[0] = false; taken[1] = false };
 		if
 		:: d_step { MAY(FIRST) -> take(FIRST, OPENS) };
 			if
 			:: d_step { MAY(OTHER(FIRST)) -> take(OTHER(FIRST), OPENS) };
 				if
-				:: d_step { MAY(0) -> take(0, true) };
+				:: d_step { IS_TAKEN(0) -> take(0, true) };
 					if
-					:: d_step { MAY(1) -> take(1, true) }
-					:: !MAY(1)
+					:: d_step { IS_TAKEN(1) -> take(1, true) }
+					:: !IS_TAKEN(1)
 					fi
-				:: !MAY(0)
+				:: !IS_TAKEN(0)
 				fi
 			:: !MAY(OTHER(FIRST))
 			fi

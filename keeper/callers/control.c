@@ -108,8 +108,8 @@ static void control_fit(struct session *s)
  * - Nobody knows of a host that was cut off for all that time: its leases may stand for the rest of ttl_ms. Only the
  *   operator can rule that out.
  *
- * --force skips all of this. Where there are several, it goes through all of them three times: each is asked whether it would refuse, so that a
- * refusal changes none; then each gets this ttl_ms and number of shards; then each is opened. host.h says why.
+ * --force skips all of this. It goes through the shards of a store three times: each is asked whether it would refuse, then each gets this ttl_ms
+ * and number of shards, then each is opened, if it has not lost its memory since. host.h says why.
  */
 #define INIT_AGAIN_MS 50
 
@@ -130,29 +130,34 @@ static void refuse_init(struct session *s, const struct member *m, const char *k
 
 static void control_init(struct session *s);
 
-/* One after the other. */
-static struct member *init_member(const struct session *s)
-{
-	return &s->keeper->members[s->store % s->keeper->member_count];
-}
-
-static enum store_open init_how(const struct session *s)
+/* The next step: with which shard (NULL: all is done), and what is done to it. One store after the other. */
+static struct member *init_step(const struct session *s, enum store_open *how)
 {
 	static const enum store_open rounds[] = {STORE_OPEN_MAY, STORE_OPEN_TAKE,
-						 STORE_OPEN_FORCED}; /* mutant: init-rounds */
-	unsigned count = s->keeper->member_count;
+						 STORE_OPEN_TAKEN}; /* mutant: init-rounds */
+	struct keeper *k = s->keeper;
+	unsigned at = s->store, steps;
 
-	return !is_forced(s) ? STORE_OPEN_NEW : count == 1 ? STORE_OPEN_FORCED : rounds[s->store / count];
+	for (struct member *m = k->members; m < k->members + k->member_count; m += m->config->shards, at -= steps) {
+		bool thrice = is_forced(s) && m->config->shards > 1;
+
+		steps = m->config->shards * (thrice ? 3 : 1);
+		*how = !is_forced(s) ? STORE_OPEN_NEW : thrice ? rounds[at / m->config->shards % 3] : STORE_OPEN_FORCED;
+		if (at < steps)
+			return m + at % m->config->shards;
+	}
+	return NULL;
 }
 
 static void init_next(struct session *s)
 {
-	enum store_open how = init_how(s);
+	enum store_open how;
 
-	if (++s->store % s->keeper->member_count == 0 && (how == STORE_OPEN_NEW || how == STORE_OPEN_FORCED))
-		session_reply(s, WIRE_OK, NULL, -1);
-	else
+	s->store++;
+	if (init_step(s, &how))
 		control_init(s);
+	else
+		session_reply(s, WIRE_OK, NULL, -1);
 }
 
 static void init_answered(struct member *m, const struct store_reply *reply, enum store_open how)
@@ -160,10 +165,11 @@ static void init_answered(struct member *m, const struct store_reply *reply, enu
 	struct keeper *k = m->keeper;
 	struct session *s, *next;
 	char why[WIRE_REASON_BYTES];
+	enum store_open its;
 
 	deadline_trouble(m, why, sizeof(why));
 	DL_FOREACH_SAFE (k->sessions->all, s, next) {
-		if (s->state != SESSION_INIT || init_member(s) != m || init_how(s) != how)
+		if (s->state != SESSION_INIT || init_step(s, &its) != m || its != how)
 			continue;
 		if (reply->status == STORE_OK)
 			init_next(s);
@@ -192,6 +198,11 @@ static void on_init(void *arg, const struct store_reply *reply)
 static void on_forced_init(void *arg, const struct store_reply *reply)
 {
 	init_answered(arg, reply, STORE_OPEN_FORCED);
+}
+
+static void on_taken_init(void *arg, const struct store_reply *reply)
+{
+	init_answered(arg, reply, STORE_OPEN_TAKEN);
 }
 
 static void on_taking_init(void *arg, const struct store_reply *reply)
@@ -224,13 +235,16 @@ static void init_new(struct session *s, struct member *m)
 		store_open(m->store, STORE_OPEN_NEW, m->grace.earlier_incarnation, on_init, m);
 }
 
-static store_reply_cb *const init_answers[] = {
-	[STORE_OPEN_FORCED] = on_forced_init, [STORE_OPEN_TAKE] = on_taking_init, [STORE_OPEN_MAY] = on_asking_init};
+static store_reply_cb *const init_answers[] = {[STORE_OPEN_FORCED] = on_forced_init,
+					       [STORE_OPEN_MAY] = on_asking_init,
+					       [STORE_OPEN_TAKE] = on_taking_init,
+					       [STORE_OPEN_TAKEN] = on_taken_init};
 
 static void control_init(struct session *s)
 {
-	struct member *m = init_member(s);
 	char why[WIRE_REASON_BYTES];
+	enum store_open how;
+	struct member *m = init_step(s, &how);
 
 	session_enter(s, SESSION_INIT);
 	member_want(m);
@@ -239,11 +253,11 @@ static void control_init(struct session *s)
 	if (is_forced(s) ? !m->reached : !m->tried)
 		return;     /* it is connected just now; control_store_tried() goes on */
 	if (is_forced(s)) { /* this also opens a store that is down because its record has another ttl_ms */
-		if (init_how(s) == STORE_OPEN_FORCED)
+		if (how == STORE_OPEN_FORCED || how == STORE_OPEN_TAKEN)
 			log_event(LINE_STORE_OPENED,
 				  "the store %s is opened on request, whatever is known of an earlier memory of it",
 				  store_server(m->store));
-		store_open(m->store, init_how(s), "", init_answers[init_how(s)], m);
+		store_open(m->store, how, "", init_answers[how], m);
 	} else if (!store_is_up(m->store)) {
 		deadline_trouble(m, why, sizeof(why));
 		session_refuse(s, "%s", why);
@@ -254,16 +268,24 @@ static void control_init(struct session *s)
 
 static void init_begin(struct session *s)
 {
+	const struct session *other;
+
+	DL_FOREACH (s->keeper->sessions->all, other)
+		if (other->state == SESSION_INIT && is_forced(other) && is_forced(s)) {
+			session_refuse(s, "another `dflock init --force` is under way here: wait for its end");
+			return;
+		}
 	s->store = 0;
 	control_init(s);
 }
 
 void control_store_tried(struct member *m)
 {
+	enum store_open how;
 	struct session *s, *next;
 
 	DL_FOREACH_SAFE (m->keeper->sessions->all, s, next)
-		if (s->state == SESSION_INIT && init_member(s) == m)
+		if (s->state == SESSION_INIT && init_step(s, &how) == m)
 			control_init(s);
 }
 

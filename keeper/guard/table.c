@@ -214,8 +214,26 @@ void table_grant(struct table *t, uint32_t slot, uint64_t fence, const struct st
 	table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));
 }
 
+/* A lease that was sure ceases to be: forgets the callers of an outage of its store that is over. Each of them may have its answer since, and the
+ * parent may not have looked in between. */
+static void forget_callers(struct table *t, uint32_t slot)
+{
+	unsigned member = table_slot_member(&t->slots[slot]);
+	int64_t *since_ns = TABLE_OF(t, member, callers_ns), freeze_at_ns = *TABLE_OF(t, member, freeze_at_ns);
+	struct table_head *h = t->head;
+
+	/* mutant: lose-sure */
+	if (table_state(t, slot) != TABLE_HELD || *since_ns == freeze_at_ns) /* mutant: callers-over */
+		return;
+	for (uint32_t i = 0; i < h->caller_count && i < TABLE_CALLERS; i++)
+		if (h->callers[i].member == member)
+			table_put32((uint32_t *)&h->callers[i].pid, 0);
+	table_put_ns(since_ns, freeze_at_ns);
+}
+
 void table_doubt(struct table *t, uint32_t slot)
 {
+	forget_callers(t, slot);
 	put_state(t, slot, TABLE_UNSURE);
 }
 
@@ -268,9 +286,7 @@ void table_lose(struct table *t, uint32_t slot, enum table_why why)
 	}
 	if (why == TABLE_WHY_BROKEN) /* "warn" is about leases that could not be renewed */
 		table_set_on_lost(t, slot, ON_LOST_KILL);
-	/* It was sure, so no caller of an outage that is over relies on nothing: each may have its answer since. */
-	if (table_state(t, slot) == TABLE_HELD) /* mutant: lose-sure */
-		table_put32(&t->head->caller_count, 0);
+	forget_callers(t, slot);
 	table_put32(&t->slots[slot].why, why);
 	put_state(t, slot, TABLE_LOST);
 }
@@ -378,6 +394,7 @@ void table_unsure(struct table *t)
 	table_file_find_busy(t);
 	used = table_used(t);
 	for (uint32_t i = 0; i < used; i++) {
+		forget_callers(t, i);
 		table_move(t, i, TABLE_HELD, TABLE_UNSURE);
 		/* The earlier parent may not have killed all holders. */
 		table_move(t, i, TABLE_ENDING, TABLE_LOST); /* mutant: table-ending */

@@ -14,6 +14,7 @@
 
 #define RECONNECT_MS   2000 /* as often as the store tries again */
 #define GRACE_AGAIN_MS 100  /* until the shards are read */
+#define SHARD_ASK_NS   (1000 * NS_PER_MS)
 
 static void on_grace_timer(uv_timer_t *timer);
 
@@ -45,8 +46,10 @@ bool grace_may_end(struct member *m, int64_t (*left_ms)(const struct member *m))
 		bool read = s->agreed && s->read_ns >= m->grace.since_ns; /* mutant: shard-read */
 
 		all = all && read && (!store_in_grace(s->store) || left_ms(s) == 0); /* mutant: shard-watched */
-		if (read)
+		if (read || clock_now_ns() - s->asked_ns <
+				    SHARD_ASK_NS) /* a new question would take the place of one that is under way */
 			continue;
+		s->asked_ns = clock_now_ns();
 		member_want(s);
 		store_reread_record(s->store);
 	}

@@ -15,14 +15,16 @@
  *  - When a shard begins a new incarnation, this host uses it only after it has read the first one's record again (store_admit()). One that is
  *    open was opened by a host that had asked.
  *  - A grace ends only when the number is known to be right: that of the first one when all others were read since it began, none refused, and
- *    those that are new were watched for a ttl, too (so a host with a wrong number, which is the first to begin a first shard that lost its
+ *    those that are new were watched for a ttl, too (for `dflock init`: as long as other hosts take to come back; so a host with a wrong number, which is the first to begin a first shard that lost its
  *    memory, uses nothing as long as one shard knows better, or as a lease may stand in a shard that knew better); that of another one when
  *    the first one is open (grace_may_end()).
  *
  * `dflock init --force` changes the number. It asks all shards whether they would refuse: they do while hosts have leases there (as for
  * another ttl_ms). Then it changes them, the first one first, and each is a new incarnation in grace, which hosts with the old number are
  * refused by. One that lost its memory meanwhile, and was begun by a host with the old number, is not used by it, since the first one refuses
- * that host now. When all have the new number, it opens them.
+ * that host now. When all have the new number, it opens those
+ * incarnations, and is refused by a shard that has another one by then. A refusal after the first round leaves shards in grace, some with the
+ * new number: nothing is used wrongly, and it can be repeated.
  *
  * docs/model/shards.pml has all of this.
  */
@@ -58,9 +60,10 @@ struct member {
 	unsigned shard;
 	bool wanted; /* to be connected; the first one always is, others until they were not needed for SHARD_IDLE_MS */
 	int64_t needed_ns;
-	bool renewing;   /* it is shut since its incarnation is new, and soon connected again */
-	bool agreed;     /* its record was read last with our number */
-	int64_t read_ns; /* when it was read last */
+	bool renewing;    /* it is shut since its incarnation is new, and soon connected again */
+	bool agreed;      /* its record was read last with our number */
+	int64_t read_ns;  /* when it was read last */
+	int64_t asked_ns; /* grace_may_end() had it read */
 	struct store *store;
 	bool reached;           /* a connection stood or failed since the start */
 	bool tried;             /* ... and it was up or down, or there can be none: callers need not wait for that */

@@ -321,7 +321,8 @@ UNIT = {
     "test_table_parent": {
         "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],
         "the parent reads a slot once": [condition("table-again", "true")],
-        "a caller of an outage that is over relies on nothing": [condition("lose-sure", "false")],
+        "a caller of an outage that is over relies on nothing": [condition("lose-sure", "true")],
+        "the callers of an outage are forgotten while it lasts": [put("callers-over", " || *since_ns == freeze_at_ns", "")],
     },
     "test_table_rescue": {
         "a table of another boot is taken up": [condition("table-boot", "false")],

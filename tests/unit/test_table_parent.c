@@ -109,17 +109,27 @@ TEST(callers)
 TEST(the_callers_of_an_outage_that_is_over)
 {
 	struct table_caller one = {.pid = 11, .dev = 1, .ino = 2};
-	uint32_t unsure, sure;
 
-	begin();
-	unsure = held(&keeper, 1);
-	sure = held(&keeper, 2);
-	table_doubt(&keeper, unsure);
-	table_add_caller(&keeper, &one);
-	table_lose(&keeper, unsure, TABLE_WHY_TAKEN);
-	ck_assert(table_has_caller(&parent, &one));
-	table_lose(&keeper, sure, TABLE_WHY_BROKEN);
-	ck_assert(!table_has_caller(&parent, &one));
+	for (int i = 0; i < 3; i++) {
+		begin();
+		table_renewed(&keeper, 0, 100, 200);
+		uint32_t slot = held(&keeper, 1), broken = held(&keeper, 2);
+
+		table_add_caller(&keeper, &one);
+		table_lose(&keeper, broken, TABLE_WHY_BROKEN); /* in that outage */
+		table_doubt(&keeper, slot);
+		ck_assert(table_has_caller(&parent, &one));
+		table_renewed(&keeper, 0, 300, 400);
+		ck_assert(table_has_caller(&parent, &one)); /* it counts as long as that lease is not confirmed */
+		table_hold(&keeper, slot);
+		if (i == 0)
+			table_lose(&keeper, slot, TABLE_WHY_BROKEN);
+		else if (i == 1)
+			table_doubt(&keeper, slot);
+		else
+			table_unsure(&parent);
+		ck_assert(!table_has_caller(&parent, &one));
+	}
 }
 
 TEST(has_lost)
