@@ -111,6 +111,18 @@ def test_the_number_is_changed_while_jobs_run(a, make):
     assert fewer.returncode == 1 and "Fewer are only possible with an empty store" in fewer.stderr
 
 
+def test_the_number_is_changed_by_several_at_once(a, make):
+    assert not is_busy(a, "x")
+    a.cli("stop")
+    more = make("b", shards=SHARDS * 2)
+    assert more.run("flock", "-n", more.path("x"), "true").returncode not in (0, 1)
+    inits = [more.popen(CLI, "init", "--force") for _ in range(4)]
+    said = [(init.communicate(timeout=60)[1], init.returncode) for init in inits]
+    assert any(status == 0 for _, status in said), said
+    assert all(status == 0 or "under way" in text for text, status in said), said
+    assert not is_busy(more, "x")
+
+
 def test_the_next_keeper_takes_up_the_leases_of_all_shards(a, make):
     b = make("b")
     jobs = [Job(a, named(shard)) for shard in (0, 3, 7)]
