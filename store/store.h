@@ -311,9 +311,9 @@ enum store_open {
 			       STORE_ERROR     with what the store knows of an earlier memory, if it knows anything */
 	STORE_OPEN_FORCED, /* whatever is known, and the record gets this ttl_ms and number of shards. Works also while the store is down
 			       because its record has others, and while it is shut */
-	STORE_OPEN_MAY, /* would that be refused? Changes nothing */
-	STORE_OPEN_TAKE, /* gives the record this ttl_ms and number of shards; it stays in grace if it changes, or was in it */
-	STORE_OPEN_TAKEN, /* opens what that has left. STORE_INCARNATION: it has lost its memory since */
+	STORE_OPEN_MAY, /* would STORE_OPEN_FORCED be refused? Changes nothing */
+	STORE_OPEN_TAKE, /* gives the record this ttl_ms and number of shards; one that changes, or was in grace, is in grace then */
+	STORE_OPEN_TAKEN, /* opens the incarnation that STORE_OPEN_TAKE left. STORE_INCARNATION: the store has another one */
 };
 /* Ends grace. `earlier`: with STORE_OPEN_NEW another incarnation that the caller has known, "" if none. */
 void store_open(struct store *s, enum store_open how, const char *earlier, store_reply_cb *cb, void *arg);

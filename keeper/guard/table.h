@@ -121,8 +121,8 @@ struct table_signalled {
 /*
  * A process that is in a lock call without an answer. If it takes the kernel lock after the leases have ceased to be
  * sure, and did not inherit it, it relies on nothing. The keeper grants nothing from then on, so an entry stays true
- * until the leases are sure again; then it counts for none of them (table.c, forget_callers()). A process that had the lock before is a holder, even if it is
- * in another call.
+ * until the leases are sure again; then it counts for none of them (table.c, forget_callers()). A process that had the
+ * lock before is a holder, even if it is in another call.
  */
 struct table_caller {
 	int32_t pid;

@@ -46,8 +46,8 @@ bool grace_may_end(struct member *m, int64_t (*left_ms)(const struct member *m))
 		bool read = s->agreed && s->read_ns >= m->grace.since_ns; /* mutant: shard-read */
 
 		all = all && read && (!store_in_grace(s->store) || left_ms(s) == 0); /* mutant: shard-watched */
-		if (read || clock_now_ns() - s->asked_ns <
-				    SHARD_ASK_NS) /* a new question would take the place of one that is under way */
+		/* Not again at once: a new question would take the place of the one that is under way. */
+		if (read || clock_now_ns() - s->asked_ns < SHARD_ASK_NS)
 			continue;
 		s->asked_ns = clock_now_ns();
 		member_want(s);
@@ -64,8 +64,8 @@ static void on_grace_timer(uv_timer_t *timer)
 
 	if (!store_is_up(m->store) || !store_in_grace(m->store))
 		return; /* grace_store_is_up() or grace_begin() starts it again */
-	may_end = grace_may_end(
-		m, grace_left_ms); /* also reads the other shards now, so that they are watched meanwhile */
+	/* This also reads the other shards, so that they are watched while this one is. */
+	may_end = grace_may_end(m, grace_left_ms);
 	if (left > 0) {
 		uv_timer_start(timer, on_grace_timer, left + 1, 0);
 		return;

@@ -21,8 +21,8 @@
  *
  * `dflock init --force` changes the number. It asks all shards whether they would refuse: they do while hosts have leases there (as for
  * another ttl_ms). Then it changes them, the first one first, and each is a new incarnation in grace, which hosts with the old number are
- * refused by. One that lost its memory meanwhile, and was begun by a host with the old number, is not used by it, since the first one refuses
- * that host now. When all have the new number, it opens those
+ * refused by. A host with the old number may begin a shard that loses its memory meanwhile, but does not use it, since it reads the first
+ * shard before that. When all have the new number, it opens those
  * incarnations, and is refused by a shard that has another one by then. A refusal after the first round leaves shards in grace, some with the
  * new number: nothing is used wrongly, and it can be repeated.
  *

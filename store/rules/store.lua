@@ -17,13 +17,13 @@
 -- ARGV 5: the largest fence that the caller has seen (a host of an earlier version tells none). Each host comes here when it meets an
 -- incarnation, mostly in its grace, when nothing is granted: so what is granted then has larger fences than any host has told
 -- begin has the host, its seat and the next one, too (ARGV 6 to 8, common.lua): a keeper asks for nothing else before this
--- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL what the record has, hosts (all must use the same: deadlines are counted with it; init, take, may: which
--- hosts do use that one, else '') | MAY | INC | KNOWN text (new: what is known)
+-- Answers: OK incarnation open fence | TWICE (another keeper uses this host's id) | TTL what the record has, hosts (all must use the same:
+-- deadlines are counted with it; init, take and may: which hosts use it, else '') | MAY | INC | KNOWN text (new: what is known)
 local MAX_EARLIER, MAX_NAMED = 16, 3
 local MAX_FENCE = 2 ^ 52 -- a told fence from here on was made up (the clock's are below until 2112): from 2^53 on doubles are not exact
 local record = redis.call('HMGET', STORE, 'inc', 'open', 'ttl_ms', 'fence', 'earlier')
 local caller, what, ttl_ms = ARGV[1], ARGV[2], ARGV[3]
-local sets = what == 'init' or what == 'take' or what == 'may' -- what all hosts must have in common
+local sets = what == 'init' or what == 'take' or what == 'may' -- or would set what all hosts must have in common
 local inc, open, fence = record[1], record[2], record[4] or '0'
 
 -- The incarnations before this one, newest first. A server that does not know the caller's incarnation has another

@@ -168,7 +168,7 @@ def test_a_new_memory_is_used_only_if_the_first_shard_agrees(a, redis):
 
 
 def test_the_others_go_on_while_the_first_has_another_number(a, redis):
-    """They know better: whoever wrote that there cannot open it. So a wrong host stops the names of a lost first shard, and no others."""
+    """A host with the other number cannot open the first shard while these have the old one: so it stops the names of that shard only."""
     job = Job(a, named(3))
     another_number(redis)
     assert a.run("flock", "-n", a.path(named(0)), "true").returncode not in (0, 1)  # meets the record of the first shard

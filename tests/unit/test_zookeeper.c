@@ -325,7 +325,7 @@ TEST_EACH(folders_from_before_are_another_memory, ROWS(copies))
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
 }
 
-/* Its node is not in the backup, and another one that knows nothing comes before it. */
+/* The backup has no node of host-a. host-c, which has seen nothing of the ensemble, comes before host-a and makes a node. */
 TEST(a_host_that_came_after_the_backup_finds_it_out)
 {
 	char command[256];
