@@ -54,7 +54,7 @@ bool calledback_lately(const struct calledback *cb, const struct underway_call *
 	size_t at = calledback_find(cb, call);
 
 	return at < CALLEDBACK_THREADS &&
-	       now_ns - cb->all[at].at_ns < cb->all[at].pause_ns; /* mutant: calledback-pause */
+	       now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns; /* mutant: calledback-pause */
 }
 
 bool calledback_asks(struct calledback *cb, const struct underway_call *call)

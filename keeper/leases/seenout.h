@@ -48,6 +48,8 @@ struct seeouts;
  *     other host.
  *   - It is not called back again at once: the answer would be the same. The pause doubles each time, up to CALLEDBACK_MAX_MS. Then it is,
  *     since more may be wanted of the lease meanwhile, or less be in use.
+ *   - All have to be out at one time for a probe. So pauses end at the multiples of their length by the clock, where the shorter ones end,
+ *     too: those who were called back at different times are called back together.
  *
  * Pure memory: time is an argument. What is forgotten for want of room is called back, and queued, as if it were for the first time.
  */

@@ -151,7 +151,7 @@ PROGRAMS = {
     "cluster/test_netted_deadlock.py::test_one_of_the_cycle_waits_in_a_kernel": {
         "no deadlock is found in which a call waits in a kernel": [condition("chase-net", "false")]},
     "cluster/test_netted_deadlock.py::test_a_cycle_of_one_host": {
-        "a thread is called back again and again": [put("calledback-pause", "now_ns - cb->all[at].at_ns < cb->all[at].pause_ns", "false"),
+        "a thread is called back again and again": [put("calledback-pause", "now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns", "false"),
                                                     put("called-back-waits", "s->called_back && ", "false && ")]},
     "cluster/test_netted.py::test_verbose_tells_which_local_process_is_in_the_way": {
         "nothing is said of a lock that the kernel will wait for": [put("net-verbose", "!want_is_taken(d->want, d->of)", "true")]},
@@ -401,6 +401,10 @@ UNIT = {
         "an entry of another boot counts": [become("file-boot", "return true;")],
         "an entry is there, and nobody looks": [skip("underway-used")],
         "a question from the past ends a call": [condition("underway-stale", "false")]},
+    "test_calledback": {
+        "each thread is called back at a time of its own": [put(
+            "calledback-pause", "now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns",
+            "now_ns - cb->all[at].at_ns < cb->all[at].pause_ns")]},
     "test_seeout": {
         "whoever sleeps has left the lock call": [put("seeout-elsewhere", "seeout_may_be_lock_call(number)", "false")],
         "a thread that waits is called back at once": [put("seeout-patiently", "how == SEEOUT_PATIENTLY && ", "false && ")],

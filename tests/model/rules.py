@@ -219,8 +219,8 @@ class State:
         hosts = [self.processes[n].host for _, n in waiting]
         refuse_if(hosts[0] == hosts[1] and len(set(hosts)) > 1,
                   "closed in a local kernel: the keepers give EDEADLK to another one of the cycle")
-        refuse_if(self.net and hosts[0] == hosts[1] and any(self.processes[n].host != hosts[0] for n in self.waiting()),
-                  "closed in a local kernel, out of which another one of the cycle may just have been called back for another host")
+        refuse_if(self.net and hosts[0] == hosts[1],
+                  "closed in a local kernel: another one of the cycle, called back out of it for another host, may come anew just now")
         return True
 
     # --- what it changes ---

@@ -41,19 +41,34 @@ TEST(a_call_begins_anew_once)
 TEST(pauses_double)
 {
 	static const int64_t pauses[] = {20, 40, 80, 160, 320, 320};
-	int64_t now = 1000 * MS;
+	int64_t now = 640 * MS;
 
 	for (size_t i = 0; i < sizeof(pauses) / sizeof(*pauses); i++) {
 		const struct underway_call next = next_call(i);
+		const int64_t end = now / (pauses[i] * MS) * (pauses[i] * MS) + pauses[i] * MS;
 
 		calledback_note(&cb, &next, now);
-		ck_assert(calledback_lately(&cb, &next, now + pauses[i] * MS - 1));
-		now += pauses[i] * MS;
-		ck_assert(!calledback_lately(&cb, &next, now));
+		ck_assert(calledback_lately(&cb, &next, end - 1));
+		ck_assert(!calledback_lately(&cb, &next, end));
+		now = end;
 	}
 	now += 1000 * MS;
 	calledback_note(&cb, &call, now);
 	ck_assert(!calledback_lately(&cb, &call, now + 20 * MS));
+}
+
+/* For a probe both must be out at one time. */
+TEST(pauses_of_all_threads_end_together)
+{
+	struct underway_call other = call;
+
+	other.thread = 8;
+	for (int64_t now = 637 * MS, i = 0; i < 9; i++, now += 331 * MS) {
+		calledback_note(&cb, &call, now);
+		calledback_note(&cb, &other, now + 7 * i * MS);
+	}
+	ck_assert(calledback_lately(&cb, &call, 3520 * MS - 1) && calledback_lately(&cb, &other, 3520 * MS - 1));
+	ck_assert(!calledback_lately(&cb, &call, 3520 * MS) && !calledback_lately(&cb, &other, 3520 * MS));
 }
 
 TEST(the_oldest_is_forgotten)
