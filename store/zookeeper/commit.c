@@ -193,6 +193,7 @@ static void zk_add_written(struct zookeeper *zk, const struct zk_query *zq, cons
 	size_t len;
 	bool any = zk_content(zq, node, &data, &len);
 
+	zk_forget_seen(zk, node->path); /* mutant: zk-change */
 	if (!node->there && !any) {
 		free(data);
 		zk_add_absent(node, call);

@@ -260,6 +260,7 @@ static void zk_close(struct store *s)
 
 	zk_disconnect(zk);
 	zk_clean_stop(zk);
+	zk_forget_seen(zk, NULL);
 	uv_timer_stop(&zk->again);
 	uv_timer_stop(&zk->limit);
 	uv_timer_stop(&zk->mail);

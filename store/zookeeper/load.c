@@ -150,6 +150,22 @@ static bool zk_knows_box(struct zookeeper *zk, const struct zk_query *zq, struct
 
 /* ---- nodes as they come ---- */
 
+/* stat: NULL if it is not there. */
+static void zk_take_node(const struct zookeeper *zk, struct zk_query *zq, struct zk_node *node, const char *data,
+			 int len, const struct Stat *stat)
+{
+	node->loaded = true;
+	node->there = stat != NULL;
+	if (stat) {
+		node->version = stat->version;
+		node->children = stat->numChildren;
+		if (node->kind != ZK_MAILBOX && (len > 0 || node->kind != ZK_RULES))
+			zk_parse(zk, zq, node, data, len);
+	}
+	/* That of a node that is there is there, too, unless somebody removed it: then the commit fails. */
+	node->marked = node->there;
+}
+
 static void zk_on_node(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
 {
 	struct zk_query *zq = call->query;
@@ -161,22 +177,13 @@ static void zk_on_node(struct zk_call *call, int rc, const char *data, int len, 
 		zk_failed(call->zk, rc, node->path);
 		return;
 	}
-	node->loaded = true;
-	node->there = rc == ZOK;
 	if (node->kind == ZK_MAILBOX)
 		zk_saw_box(call->zk, node->name, rc, stat);
-	if (node->kind == ZK_STORE && !node->there) {
+	if (node->kind == ZK_STORE && rc != ZOK) {
 		zk_half(call->zk);
 		return;
 	}
-	if (node->there) {
-		node->version = stat->version;
-		node->children = stat->numChildren;
-		if (node->kind != ZK_MAILBOX && (len > 0 || node->kind != ZK_RULES))
-			zk_parse(call->zk, zq, node, data, len);
-	}
-	/* That of a node that is there is there, too, unless somebody removed it: then the commit fails. */
-	node->marked = node->there;
+	zk_take_node(call->zk, zq, node, data, len, rc == ZOK ? stat : NULL);
 	if (node->kind == ZK_LOCK && (!node->there || zq->tries)) {
 		more = zk_call(call->zk, zq);
 		more->node = node;
@@ -187,6 +194,74 @@ static void zk_on_node(struct zk_call *call, int rc, const char *data, int len, 
 		return;
 	}
 	zk_loaded(call->zk, zq);
+}
+
+/* ---- nodes that were looked at before ---- */
+
+/*
+ * A release that another host waits for, as a rule. What it reads was looked at when that host asked, so nothing is left but to commit it.
+ * If anything has changed since, the commit says so, and everything is read anew: no look serves after a change of this host's own, which would
+ * be such a case.
+ */
+static struct zk_seen *zk_seen_at(struct zookeeper *zk, const char *path)
+{
+	return &zk->seen[zk_hash(path) % ZK_SEEN];
+}
+
+static void zk_unsee(struct zk_seen *seen)
+{
+	free(seen->path);
+	free(seen->data);
+	*seen = (struct zk_seen){.path = NULL};
+}
+
+void zk_forget_seen(struct zookeeper *zk, const char *path)
+{
+	for (int i = 0; i < ZK_SEEN; i++)
+		if (!path || (zk->seen[i].path && strcmp(zk->seen[i].path, path) == 0))
+			zk_unsee(&zk->seen[i]);
+}
+
+static void zk_on_seen(struct zk_call *call, int rc, const char *data, int len, const struct Stat *stat)
+{
+	struct zk_seen *seen = zk_seen_at(call->zk, call->path);
+
+	if (!seen->path || strcmp(seen->path, call->path) != 0 || seen->data || rc != ZOK || len <= 0)
+		return;
+	seen->data = store_need(malloc((size_t)len));
+	memcpy(seen->data, data, (size_t)len);
+	seen->len = len;
+	seen->stat = *stat;
+}
+
+static void zk_look_at(struct zookeeper *zk, enum zk_kind kind, const char *name)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+	char *path = zk_path(zk->root, kind, name);
+	struct zk_seen *seen = zk_seen_at(zk, path);
+
+	zk_unsee(seen);
+	seen->path = path;
+	call->on_data = zk_on_seen;
+	zk_get(call, path);
+}
+
+void zk_look_ahead(struct zookeeper *zk, const char *name)
+{
+	zk_look_at(zk, ZK_LOCK, name);
+	zk_look_at(zk, ZK_STORE, "");
+}
+
+static bool zk_has_seen(struct zookeeper *zk, struct zk_query *zq, struct zk_node *node)
+{
+	struct zk_seen *seen = zk_seen_at(zk, node->path);
+
+	if (zq->q.script != SCRIPT_RELEASE || !seen->path || strcmp(seen->path, node->path) != 0) /* mutant: zk-seen */
+		return false;
+	if (seen->data)
+		zk_take_node(zk, zq, node, seen->data, seen->len, &seen->stat);
+	zk_unsee(seen);
+	return node->loaded;
 }
 
 void zk_need(struct zookeeper *zk, struct zk_query *zq, enum zk_kind kind, const char *name)
@@ -201,7 +276,7 @@ void zk_need(struct zookeeper *zk, struct zk_query *zq, enum zk_kind kind, const
 	node->path = zk_path(zk->root, kind, name);
 	node->name = store_need(strdup(name));
 	HASH_ADD_KEYPTR(hh, zq->nodes, node->path, strlen(node->path), node);
-	if (kind == ZK_MAILBOX && zk_knows_box(zk, zq, node))
+	if ((kind == ZK_MAILBOX && zk_knows_box(zk, zq, node)) || zk_has_seen(zk, zq, node))
 		return;
 	call = zk_call(zk, zq);
 	call->node = node;

@@ -94,9 +94,12 @@ static int zk_compare_mail(const void *a, const void *b)
 static void zk_deliver(struct zookeeper *zk, const struct zk_mail *mail)
 {
 	char *encoded = store_need(strndup(mail->name, (size_t)(mail->end - mail->name))), *text = zk_decode(encoded);
+	struct store_message m;
 
 	zk->mail_last = mail->number;
 	free(encoded);
+	if (text && message_parse(text, strlen(text), "", &m) == 0 && m.kind == STORE_MSG_RECALL && !m.ask)
+		zk_look_ahead(zk, m.name);
 	if (text)
 		zk->store->news->message(zk->store, text, strlen(text));
 	free(text);

@@ -154,6 +154,15 @@ struct zk_box {
 	int children;
 };
 
+#define ZK_SEEN 64
+/* A node that was looked at before it was asked for. */
+struct zk_seen {
+	char *path; /* NULL: none */
+	char *data; /* NULL: its answer has not come */
+	int len;
+	struct Stat stat;
+};
+
 struct zookeeper {
 	struct store *store;
 	struct replay *replay;
@@ -171,6 +180,7 @@ struct zookeeper {
 	unsigned timers;   /* that are not closed */
 	struct zk_clock clock;
 	struct zk_box boxes[ZK_BOXES]; /* load.c: by a hash of the host */
+	struct zk_seen seen[ZK_SEEN];  /* load.c: by a hash of the path */
 	struct ACL_vector acl;         /* the root's: whatever is made here gets it. count 0: not known so far */
 	struct zk_clean *clean;        /* NULL: none is under way */
 	uint64_t clean_ns;             /* when the next one begins */
@@ -254,6 +264,10 @@ void zk_remove_old_mail(struct zookeeper *zk);
 
 /* Asks for what the first query's run wants. True: that is put. False: zk_up->loaded() is called when more has come, and then this again. */
 bool zk_load(struct zookeeper *zk);
+/* Another host waits for this lock: looks at what its release will read, so that this takes one step. */
+void zk_look_ahead(struct zookeeper *zk, const char *name);
+/* A look that was not used. path NULL: all. */
+void zk_forget_seen(struct zookeeper *zk, const char *path);
 /* The node, if it was asked for. */
 struct zk_node *zk_find(const struct zookeeper *zk, const struct zk_query *zq, enum zk_kind kind, const char *name);
 /* Asks for a node, unless that was done. Ditto. */

@@ -242,6 +242,56 @@ TEST(messages_for_a_host_that_is_away_have_an_end)
 	wait_until(names_in("/messages/host-b") == 0);
 }
 
+/* ---- what is looked at before it is asked for ---- */
+
+static unsigned looks(void)
+{
+	const struct zookeeper *zk = a.store->at;
+	unsigned count = 0;
+
+	for (int i = 0; i < ZK_SEEN; i++)
+		count += zk->seen[i].data != NULL;
+	return count;
+}
+
+static void b_waits_for_a(void)
+{
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_uint_eq(looks(), 0);
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
+	wait_until(looks() == 2); /* at the lock and the record */
+	b.messages = 0;
+}
+
+TEST(a_release_uses_what_was_looked_at)
+{
+	start_both();
+	b_waits_for_a();
+	ck_assert_int_eq(release(&a, 1), STORE_OK);
+	ck_assert_uint_eq(looks(), 0);
+	wait_until(b.messages == 1);
+	ck_assert_int_eq(b.message.kind, STORE_MSG_GRANTED);
+}
+
+TEST(what_was_looked_at_may_have_changed)
+{
+	start_both();
+	b_waits_for_a();
+	ck_assert_int_eq(release(&b, 2), STORE_OK); /* nobody tells a that b has given up */
+	ck_assert_uint_eq(looks(), 2);
+	ck_assert_int_eq(release(&a, 1), STORE_OK);
+	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_uint_eq(b.messages, 0);
+}
+
+TEST(no_look_serves_after_a_change_of_ones_own)
+{
+	start_both();
+	b_waits_for_a();
+	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE), STORE_WAIT);
+	ck_assert_uint_eq(looks(), 1);
+}
+
 /* ---- what was lost ---- */
 
 /* `change` is done to the folder of each server, as $0. */
