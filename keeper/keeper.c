@@ -54,6 +54,7 @@ struct life {
 	int door; /* door.h; -1: the keeper serves only its own user */
 	uv_loop_t loop;
 	uv_timer_t alive;
+	uv_work_t first_work;
 	unsigned session_limit;
 };
 
@@ -405,6 +406,11 @@ static void keeper_clean_up(struct keeper *k)
 	keeper_free(k);
 }
 
+static void do_nothing(uv_work_t *work)
+{
+	(void)work;
+}
+
 int keeper_run(const struct keeper_options *options)
 {
 	struct life life = {.options = options};
@@ -418,6 +424,8 @@ int keeper_run(const struct keeper_options *options)
 	life.door = k->system ? door_start() : -1; /* while there are no threads, and few descriptors to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
+	/* libuv starts its threads with the first work: now, while signals to end are blocked, and so in these threads for good. */
+	uv_queue_work(k->loop, &life.first_work, do_nothing, NULL);
 	k->dir_fd = options->dir_fd;
 	k->options = options;
 	k->table = options->table;

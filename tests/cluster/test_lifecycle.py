@@ -229,6 +229,19 @@ def test_told_twice_it_ends_at_once(two_long):
     assert identity(a, "used") == before and is_busy(b, "used")
 
 
+def test_signals_to_end_reach_the_first_thread_alone(two_long):
+    """Another one could take a signal when nothing hears it any more, and end the keeper as if it had failed."""
+    a, _ = two_long
+    assert flock(a) == (0, "")
+    a.cli("status")  # a thread works for it
+    keeper = a.keeper_pids()[1]
+    threads = [int(t) for t in os.listdir(f"/proc/{keeper}/task")]
+    assert len(threads) > 1
+    for thread in set(threads) - {keeper}:
+        blocked = int(text_of(f"/proc/{keeper}/task/{thread}/status").split("SigBlk:")[1].split()[0], 16)
+        assert all(blocked >> (number - 1) & 1 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)), thread
+
+
 def test_told_twice_while_another_host_waits_and_no_keeper_can_start(make_host):
     """A probe waits for the end of the lock when the keeper ends. Its last answer must not free the slot in the fence: the
     next parent, whose keepers cannot start, stops the holder at the deadline."""
