@@ -88,11 +88,17 @@ static void on_deadline(uv_timer_t *timer)
 	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
 }
 
-static bool is_forgotten(const struct member *m)
+static bool has_leases_in(const struct member *m, enum lease_state state)
 {
-	const struct lease_states *states = &m->states;
+	return m->states.count[WIRE_FLOCK][state] || m->states.count[WIRE_RECORD][state];
+}
 
-	return states->count[WIRE_FLOCK][LEASE_FORGOTTEN] || states->count[WIRE_RECORD][LEASE_FORGOTTEN];
+/* Is there a lease that another host may have by now? Then no deadline is set: the parent, which may be late, would take it for time to
+ * go on. */
+static bool is_doubtful(const struct member *m)
+{
+	return has_leases_in(m, LEASE_FORGOTTEN) ||
+	       (m->deadline.given_up && has_leases_in(m, LEASE_UNSURE)); /* mutant: given-up-late */
 }
 
 void deadline_renewed(struct member *m, int64_t sent_ns)
@@ -101,10 +107,10 @@ void deadline_renewed(struct member *m, int64_t sent_ns)
 	int64_t now = clock_now_ns();
 	bool was_sure = deadline_sure_until(m) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
 
-	if (deadline <= m->deadline.at_ns || deadline <= now || is_forgotten(m))
+	if (deadline <= m->deadline.at_ns || deadline <= now || is_doubtful(m))
 		return;
 	deadline_set(m, deadline);
-	m->deadline.expired = false;
+	m->deadline.expired = m->deadline.given_up = false;
 	leasepage_refresh(m->keeper);
 	uv_timer_start(&m->deadline.passing, on_deadline,
 		       m->deadline.freeze_at_ns > now ? (m->deadline.freeze_at_ns - now) / NS_PER_MS + 1 : 1, 0);
@@ -124,7 +130,7 @@ static void give_up_time(struct member *m, uint64_t mark)
 		LINE_LEASES_UNSURE,
 		"this host was given up by `dflock break --host`: its leases are unsure until the store confirms them");
 	m->deadline.mark = mark;
-	m->deadline.expired = true;
+	m->deadline.expired = m->deadline.given_up = true;
 	deadline_set(m, now); /* mutant: given-up */
 	leasepage_refresh(m->keeper);
 	table_notify(m->keeper->table);

@@ -35,6 +35,7 @@ struct deadline {
 	int64_t at_ns;        /* 0: never renewed */
 	int64_t freeze_at_ns; /* freeze_margin_ms earlier: as the parent was told, not as configured now */
 	bool expired;         /* its passing was noticed */
+	bool given_up;        /* expired, since an operator gave this host up */
 	uv_timer_t passing;
 	int64_t beat_sent_ns;
 	bool beat_under_way;

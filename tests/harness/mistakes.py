@@ -341,7 +341,9 @@ UNIT = {
         "a keeper that cannot start leaves leases behind": [put("supervise-cannot", "!table_in_use(&s->table)", "true")],
         "a parent without room for a process leaves leases behind": [condition("supervise-no-fork", "true")],
     },
-    "test_deadline": {"no beat while holders of a lost lease are ended": [put("beat-losing", " && !m->keeper->lost.losing", "")]},
+    "test_deadline": {
+        "no beat while holders of a lost lease are ended": [put("beat-losing", " && !m->keeper->lost.losing", "")],
+        "a host that was given up is sure after its next beat": [put("given-up-late", "m->deadline.given_up && ", "false && ")]},
     "test_holders": {
         "others wait for a user whose locks take long": [condition("holders-slow", "true")],
         "each user of a namespace counts for itself": [condition("holders-maker", "false")],

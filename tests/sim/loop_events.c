@@ -145,8 +145,11 @@ int uv_queue_work(uv_loop_t *loop, uv_work_t *work, uv_work_cb run, uv_after_wor
 {
 	struct host *host = host_of(loop);
 	struct loop *l = loop_of(loop);
-	struct job *job = calloc(1, sizeof(*job));
+	struct job *job;
 
+	if (!done) /* it but starts libuv's threads */
+		return 0;
+	job = calloc(1, sizeof(*job));
 	if (!job)
 		return UV_ENOMEM;
 	work->loop = loop;

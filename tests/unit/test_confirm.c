@@ -170,18 +170,22 @@ static const struct {
 	enum lease_state state;
 	enum wire_mode mode; /* that the store says */
 	const char *said;
+	bool given_up;
 } answers[] = {
-	{LEASE_UNSURE, WIRE_EXCLUSIVE, "confirm, table, renewed, stands"},
+	{LEASE_UNSURE, WIRE_EXCLUSIVE, "confirm, table, renewed, stands", false},
 	/* It was to be shrunk, and the store has it as it was; or the other way round. */
-	{LEASE_UNSURE, WIRE_SHARED, "confirm, table, renewed, unshrunk"},
+	{LEASE_UNSURE, WIRE_SHARED, "confirm, table, renewed, unshrunk", false},
 	/* The last of those that are forgotten stands before the time of all leases is moved on. */
-	{LEASE_FORGOTTEN, WIRE_EXCLUSIVE, "reclaim, table, stands, renewed"},
+	{LEASE_FORGOTTEN, WIRE_EXCLUSIVE, "reclaim, table, stands, renewed", false},
+	{LEASE_UNSURE, WIRE_EXCLUSIVE, "confirm, table, stands, renewed", true},
+	{LEASE_UNSURE, WIRE_SHARED, "confirm, table, unshrunk, renewed", true},
 };
 
 TEST_EACH(it_stands, ROWS(answers))
 {
 	struct lease *lease = lease_in(answers[_i].state);
 
+	k.members[0].deadline.given_up = answers[_i].given_up;
 	ask(lease);
 	answer(STORE_OK, answers[_i].mode);
 	check_said(answers[_i].said);
@@ -212,6 +216,10 @@ TEST(other_answers)
 	answer(STORE_ERROR, 0);
 	check_said("confirm"); /* it is logged once */
 	ck_assert_uint_eq(lease->requests, 0);
+	k.members[0].deadline.given_up = true; /* it may be the last that was not settled */
+	ask(lease);
+	answer(STORE_GONE, 0);
+	check_said("confirm, gone, renewed");
 }
 
 /* It stood when the store was asked; since then the deadline has passed, and another host may have had it. */

@@ -1,6 +1,7 @@
-/* keeper/leases/deadline.c: when a host renews. The store and what hears of it are here. */
+/* keeper/leases/deadline.c: when a host renews, and until when its leases are sure. The store and what hears of it are here. */
 #include "keeper/leases/deadline.h"
 
+#include "keeper/clock.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/keys.h"
 #include "keeper/leases/pagefile.h"
@@ -23,7 +24,11 @@ void leasepage_refresh(struct keeper *keeper) {}
 void queue_raise_all(struct member *keeper, enum lease_cue cue) {}
 void queue_settle(struct keeper *keeper) {}
 void table_notify(const struct table *table) {}
-void table_renewed(struct table *table, unsigned member, int64_t freeze_at_ns, int64_t deadline_ns) {}
+static int64_t told_ns; /* the parent */
+void table_renewed(struct table *table, unsigned member, int64_t freeze_at_ns, int64_t deadline_ns)
+{
+	told_ns = deadline_ns;
+}
 void waiters_serve_all(struct keeper *keeper) {}
 
 void store_beat(struct store *store, uint64_t mark, size_t keys, store_reply_cb *cb, void *arg)
@@ -33,18 +38,56 @@ void store_beat(struct store *store, uint64_t mark, size_t keys, store_reply_cb 
 	cb(arg, &(struct store_reply){.status = STORE_OK});
 }
 
+static void start(bool losing)
+{
+	uv_loop_init(&loop);
+	k = (struct keeper){
+		.member_count = 1, .members[0].keeper = &k, .loop = &loop, .config = &config, .lost.losing = losing};
+	deadline_start(&k.members[0]);
+}
+
+static void stop(void)
+{
+	deadline_stop(&k.members[0]);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
 /* The keeper before this one died while the parent ended the holders of a lease that was taken away: the store has it still. */
 TEST_EACH(beats_while_holders_are_ended, 2)
 {
 	beats = 0;
 	ends_after = 3;
-	uv_loop_init(&loop);
-	k = (struct keeper){
-		.member_count = 1, .members[0].keeper = &k, .loop = &loop, .config = &config, .lost.losing = _i};
-	deadline_start(&k.members[0]);
+	start(_i);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_uint_eq(beats, _i ? ends_after : 0);
-	deadline_stop(&k.members[0]);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	stop();
+}
+
+/* A beat is answered before the parent has looked, and most of the leases are not confirmed. */
+TEST(given_up_it_is_sure_of_nothing_until_all_are_settled)
+{
+	start(false);
+	struct member *m = &k.members[0];
+
+	deadline_renewed(m, clock_now_ns());
+	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = 2;
+	beats = ends_after = 0;
+	deadline_given_up(m, 7);
+	ck_assert_uint_eq(beats, 1);
+	ck_assert(told_ns <= clock_now_ns() && m->deadline.expired);
+	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = 1;
+	deadline_renewed(m, clock_now_ns());
+	ck_assert(told_ns <= clock_now_ns());
+	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = 0;
+	deadline_renewed(m, clock_now_ns());
+	ck_assert(told_ns > clock_now_ns() && !m->deadline.expired);
+	/* In an outage those that were confirmed go on. */
+	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = 1;
+	told_ns = 0;
+	while (deadline_sure_until(m) > clock_now_ns())
+		;
+	deadline_renewed(m, clock_now_ns());
+	ck_assert(told_ns > clock_now_ns());
+	stop();
 }
