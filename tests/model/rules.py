@@ -70,6 +70,7 @@ class State:
     """locks: what is held, as the reference's kernel says (a set of Lock). net: what is played has one outcome with the net, too."""
 
     net = False
+    cycle = ()  # the processes of the one that was found last
 
     def __init__(self, cast, size=10):
         self.processes = {name: Process(host) for name, host in cast.items()}
@@ -216,7 +217,8 @@ class State:
         behind = [lock for owner, lock in waits.items() if owner in waiting and owner != caller]
         refuse_if(any(clash(lock, other) for lock in behind for owner, other in waits.items() if owner[0] == "description"),
                   "one of a cycle waits behind a call that waits for an OFD lock: Linux looks for no deadlock there")
-        hosts = [self.processes[n].host for _, n in waiting]
+        self.cycle = [n for _, n in waiting]
+        hosts = [self.processes[n].host for n in self.cycle]
         refuse_if(hosts[0] == hosts[1] and len(set(hosts)) > 1,
                   "closed in a local kernel: the keepers give EDEADLK to another one of the cycle")
         refuse_if(self.net and hosts[0] == hosts[1],
