@@ -289,6 +289,11 @@ static int start_parts(struct keeper *k)
 	return ret;
 }
 
+static void do_nothing(uv_work_t *work)
+{
+	(void)work;
+}
+
 /* What looks at files, processes and signals. */
 static int start_looking(struct life *life)
 {
@@ -301,6 +306,8 @@ static int start_looking(struct life *life)
 	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts))
 		return -ENOMEM;
+	/* libuv starts its threads with the first work: now, while signals to end are blocked, and so in these threads for good. */
+	uv_queue_work(k->loop, &life->first_work, do_nothing, NULL);
 	uv_timer_init(k->loop, &life->alive);
 	life->alive.data = life;
 	uv_timer_start(&life->alive, on_alive, 0, ALIVE_MS);
@@ -406,11 +413,6 @@ static void keeper_clean_up(struct keeper *k)
 	keeper_free(k);
 }
 
-static void do_nothing(uv_work_t *work)
-{
-	(void)work;
-}
-
 int keeper_run(const struct keeper_options *options)
 {
 	struct life life = {.options = options};
@@ -424,8 +426,6 @@ int keeper_run(const struct keeper_options *options)
 	life.door = k->system ? door_start() : -1; /* while there are no threads, and few descriptors to inherit */
 	uv_loop_init(&life.loop);
 	k->loop = &life.loop;
-	/* libuv starts its threads with the first work: now, while signals to end are blocked, and so in these threads for good. */
-	uv_queue_work(k->loop, &life.first_work, do_nothing, NULL);
 	k->dir_fd = options->dir_fd;
 	k->options = options;
 	k->table = options->table;

@@ -17,8 +17,9 @@
 #include "keeper/log.h"
 
 #define AWAY_MS 1000 /* after this time a caller is told that it waits for the store */
-/* So long a caller that was called back waits for the probe: other threads may not be seen out for long. */
-#define PROBE_MS 20
+/* So long a caller that was called back waits for the probe: other threads may not be seen out for long. Three times what it takes until
+ * those that were missed are seen to again (seenout.c). */
+#define PROBE_MS 60
 
 static void waiting_timeout(struct session *s);
 

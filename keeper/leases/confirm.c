@@ -15,16 +15,6 @@
 
 #define CONFIRMS_AT_ONCE 64
 
-/* Nothing is renewed while leases are forgotten, or the host was given up and they are unsure; and this may be the last of them. */
-static void settled(struct lease *lease, enum lease_cue event, int64_t sent_ns)
-{
-	struct member *m = lease_member(lease);
-
-	queue_raise(lease, event);
-	queue_settle(m->keeper);
-	deadline_renewed(m, sent_ns);
-}
-
 static void stands(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
 	struct member *m = lease_member(lease);
@@ -38,9 +28,11 @@ static void stands(struct lease *lease, const struct store_reply *reply, int64_t
 		event = LEASE_CUE_UNSHRUNK; /* mutant: unshrunk */
 	if (lease_is_ours(lease->state))
 		table_confirm(m->keeper->table, lease->slot);
-	if (lease->state == LEASE_FORGOTTEN || m->deadline.given_up) {
-		settled(lease, event, sent_ns);
-		return;
+	/* Nothing is renewed while leases are forgotten, and this may be the last of them. Its time has not passed. */
+	if (lease->state == LEASE_FORGOTTEN) {
+		queue_raise(lease, event);
+		queue_settle(m->keeper);
+		return deadline_renewed(m, sent_ns);
 	}
 	deadline_renewed(m, sent_ns);
 	if (!m->deadline.expired)
@@ -53,8 +45,6 @@ static void take_confirm(struct lease *lease, const struct store_reply *reply, i
 {
 	if (reply->status == STORE_OK)
 		stands(lease, reply, sent_ns);
-	else if (reply->status == STORE_GONE && lease_member(lease)->deadline.given_up)
-		settled(lease, LEASE_CUE_GONE, sent_ns);
 	else if (reply->status == STORE_GONE)
 		queue_raise(lease, LEASE_CUE_GONE);
 	else if (reply->status == STORE_GIVEN_UP)
@@ -121,6 +111,7 @@ static void on_confirm(void *arg, const struct store_reply *reply)
 		lease_send_confirm(lease);
 	}
 	queue_settle(m->keeper);
+	deadline_confirmed(m, reply->status);
 }
 
 void lease_send_confirm(struct lease *lease)

@@ -49,11 +49,34 @@ int64_t deadline_sure_until(struct member *m)
 	return m->deadline.expired ? 0 : m->deadline.freeze_at_ns;
 }
 
+static bool has_leases_in(const struct member *m, enum lease_state state)
+{
+	return m->states.count[WIRE_FLOCK][state] || m->states.count[WIRE_RECORD][state];
+}
+
+/* A host that was given up: the parent may be late, and would take the next answer for time to go on, though most leases are unsure. */
+static void deadline_tell(struct member *m)
+{
+	if (m->deadline.given_up && has_leases_in(m, LEASE_UNSURE)) /* mutant: given-up-late */
+		return;
+	m->deadline.given_up = false;
+	table_renewed(m->keeper->table, member_number(m), m->deadline.freeze_at_ns, m->deadline.at_ns);
+}
+
+void deadline_confirmed(struct member *m, enum store_status status)
+{
+	if (!m->deadline.given_up)
+		return;
+	if (status != STORE_OK && status != STORE_GONE && status != STORE_GIVEN_UP) /* mutant: given-up-refused */
+		m->deadline.given_up = false;
+	deadline_tell(m);
+}
+
 void deadline_set(struct member *m, int64_t deadline_ns)
 {
 	m->deadline.at_ns = deadline_ns;
 	m->deadline.freeze_at_ns = deadline_ns - m->keeper->config->lease.freeze_margin_ms * NS_PER_MS;
-	table_renewed(m->keeper->table, member_number(m), m->deadline.freeze_at_ns, deadline_ns);
+	deadline_tell(m);
 }
 
 static bool holds_something(const struct member *m)
@@ -88,29 +111,16 @@ static void on_deadline(uv_timer_t *timer)
 	uv_timer_start(timer, on_deadline, (next - now) / NS_PER_MS + 1, 0);
 }
 
-static bool has_leases_in(const struct member *m, enum lease_state state)
-{
-	return m->states.count[WIRE_FLOCK][state] || m->states.count[WIRE_RECORD][state];
-}
-
-/* Is there a lease that another host may have by now? Then no deadline is set: the parent, which may be late, would take it for time to
- * go on. */
-static bool is_doubtful(const struct member *m)
-{
-	return has_leases_in(m, LEASE_FORGOTTEN) ||
-	       (m->deadline.given_up && has_leases_in(m, LEASE_UNSURE)); /* mutant: given-up-late */
-}
-
 void deadline_renewed(struct member *m, int64_t sent_ns)
 {
 	int64_t deadline = sent_ns + deadline_ttl_ns(m->keeper) * 9 / 10; /* mutant: deadline */
 	int64_t now = clock_now_ns();
 	bool was_sure = deadline_sure_until(m) - now > DEADLINE_LEAST_NS; /* first the old deadline, then the new */
 
-	if (deadline <= m->deadline.at_ns || deadline <= now || is_doubtful(m))
+	if (deadline <= m->deadline.at_ns || deadline <= now || has_leases_in(m, LEASE_FORGOTTEN))
 		return;
 	deadline_set(m, deadline);
-	m->deadline.expired = m->deadline.given_up = false;
+	m->deadline.expired = false;
 	leasepage_refresh(m->keeper);
 	uv_timer_start(&m->deadline.passing, on_deadline,
 		       m->deadline.freeze_at_ns > now ? (m->deadline.freeze_at_ns - now) / NS_PER_MS + 1 : 1, 0);
@@ -130,8 +140,10 @@ static void give_up_time(struct member *m, uint64_t mark)
 		LINE_LEASES_UNSURE,
 		"this host was given up by `dflock break --host`: its leases are unsure until the store confirms them");
 	m->deadline.mark = mark;
-	m->deadline.expired = m->deadline.given_up = true;
+	m->deadline.expired = true;
+	m->deadline.given_up = false;
 	deadline_set(m, now); /* mutant: given-up */
+	m->deadline.given_up = true;
 	leasepage_refresh(m->keeper);
 	table_notify(m->keeper->table);
 	queue_raise_all(m, LEASE_CUE_EXPIRED);

@@ -18,6 +18,8 @@
 
 #include "keeper/clock.h"
 
+#include "store/store.h"
+
 struct keeper;
 struct member;
 
@@ -33,9 +35,9 @@ enum deadline_beat {
 /* Part of struct member. Leases are sure until at_ns; callers are granted until freeze_at_ns, which the parent knows. */
 struct deadline {
 	int64_t at_ns;        /* 0: never renewed */
-	int64_t freeze_at_ns; /* freeze_margin_ms earlier: as the parent was told, not as configured now */
+	int64_t freeze_at_ns; /* freeze_margin_ms earlier: as the parent is told, not as configured now */
 	bool expired;         /* its passing was noticed */
-	bool given_up;        /* expired, since an operator gave this host up */
+	bool given_up; /* by an operator, and the parent is told of no new deadline before each lease is confirmed */
 	uv_timer_t passing;
 	int64_t beat_sent_ns;
 	bool beat_under_way;
@@ -79,6 +81,9 @@ bool deadline_beats(struct member *m);
  * beat. Until the store has that beat it answers so; a question that is asked again after DEADLINE_HEARD_MS comes behind it. */
 #define DEADLINE_HEARD_MS 25
 void deadline_given_up(struct member *m, uint64_t mark);
+/* A confirm or a reclaim was answered, and what follows from that was done: the last one that a host which was given up waits for, or one that
+ * cannot be answered, for which it does not wait. */
+void deadline_confirmed(struct member *m, enum store_status status);
 /* Sends a beat now, unless one is under way or the store is down. */
 void deadline_beat(struct member *m);
 

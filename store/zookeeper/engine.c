@@ -46,7 +46,7 @@ static void zk_forget(struct zk_query *zq)
 		zq->lists[kind] = (struct zk_list){.asked = false};
 	}
 	zq->pending = 0;
-	zq->commits = false;
+	zq->commits = zq->looked = false;
 	*zq->wrong = '\0';
 }
 
@@ -94,6 +94,7 @@ static void zk_again(struct zookeeper *zk)
 {
 	struct zk_query *zq = zk->first;
 	unsigned most = zq->tries < 4 ? 1u << zq->tries : 16;
+	bool looked = zq->looked;
 
 	zk_forget(zq);
 	if (uv_hrtime() - zq->began_ns > (uint64_t)zk->store->config->connect_ms * 1000000) {
@@ -101,8 +102,9 @@ static void zk_again(struct zookeeper *zk)
 		return;
 	}
 	zk_wait(zk);
-	/* The first one again at once; then hosts that meet each other go apart. */
-	if (zq->tries++ == 0)
+	/* The first one again at once; then hosts that meet each other go apart. What was too old from the beginning was no try. */
+	zq->again = true;
+	if (looked || zq->tries++ == 0)
 		zk_next(zk);
 	else
 		uv_timer_start(&zk->again, zk->again.timer_cb, uv_hrtime() / 1000 % most, 0);
@@ -151,11 +153,25 @@ static void zk_on_committed(struct zk_call *call, int rc, int at, const struct S
 		zk_failed(zk, rc, at >= 0 ? call->kept[2 * at] : zk->root);
 }
 
+/* Has it read something that dflock did not write? Then it has ended. */
+static bool zk_is_wrong(struct zookeeper *zk)
+{
+	char line[REPLY_LINE_BYTES];
+
+	if (!*zk->first->wrong)
+		return false;
+	snprintf(line, sizeof(line), "%s", zk->first->wrong);
+	zk_end(zk, STORE_ERROR, line);
+	return true;
+}
+
 static void zk_try_commit(struct zookeeper *zk)
 {
 	struct zk_query *zq = zk->first;
 	struct zk_call *call;
 
+	if (zk_is_wrong(zk)) /* mutant: zk-wrong */
+		return;
 	zq->commits = true;
 	if (!zk_must_commit(zq)) {
 		zk_answer(zk);
@@ -188,17 +204,12 @@ static void zk_run(struct zookeeper *zk)
 /* All that was asked for has come. */
 static void zk_go_on(struct zookeeper *zk)
 {
-	struct zk_query *zq = zk->first;
-	char line[REPLY_LINE_BYTES];
-
-	if (*zq->wrong) {
-		snprintf(line, sizeof(line), "%s", zq->wrong);
-		zk_end(zk, STORE_ERROR, line);
-	} else if (zq->commits) {
+	if (zk_is_wrong(zk))
+		return;
+	if (zk->first->commits)
 		zk_try_commit(zk);
-	} else if (zk_load(zk)) {
+	else if (zk_load(zk))
 		zk_run(zk);
-	}
 }
 
 /* Begins the first query, unless it is under way. */
@@ -208,7 +219,7 @@ static void zk_next(struct zookeeper *zk)
 
 	if (!zk->up || !zq || zq->run || uv_is_active((uv_handle_t *)&zk->again))
 		return;
-	if (!zq->tries)
+	if (!zq->again)
 		zq->began_ns = uv_hrtime();
 	zq->run = store_need(replay_begin(zk->replay, zq->q.script, zq->q.keys, zq->q.argc, zq->q.argv));
 	zk_wait(zk);

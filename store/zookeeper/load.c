@@ -200,8 +200,8 @@ static void zk_on_node(struct zk_call *call, int rc, const char *data, int len, 
 
 /*
  * A release that another host waits for, as a rule. What it reads was looked at when that host asked, so nothing is left but to commit it.
- * If anything has changed since, the commit says so, and everything is read anew: no look serves after a change of this host's own, which would
- * be such a case.
+ * If anything has changed since, the commit says so, and everything is read anew, as if that were the first try. No look serves after a change of
+ * this host's own, which would be such a case.
  */
 static struct zk_seen *zk_seen_at(struct zookeeper *zk, const char *path)
 {
@@ -226,8 +226,9 @@ static void zk_on_seen(struct zk_call *call, int rc, const char *data, int len, 
 {
 	struct zk_seen *seen = zk_seen_at(call->zk, call->path);
 
-	if (!seen->path || strcmp(seen->path, call->path) != 0 || seen->data || rc != ZOK || len <= 0)
+	if (!seen->path || strcmp(seen->path, call->path) != 0 || rc != ZOK || len <= 0)
 		return;
+	free(seen->data); /* of an earlier look */
 	seen->data = store_need(malloc((size_t)len));
 	memcpy(seen->data, data, (size_t)len);
 	seen->len = len;
@@ -258,8 +259,10 @@ static bool zk_has_seen(struct zookeeper *zk, struct zk_query *zq, struct zk_nod
 
 	if (zq->q.script != SCRIPT_RELEASE || !seen->path || strcmp(seen->path, node->path) != 0) /* mutant: zk-seen */
 		return false;
-	if (seen->data)
+	if (seen->data && !zq->again) {
 		zk_take_node(zk, zq, node, seen->data, seen->len, &seen->stat);
+		zq->looked = true;
+	}
 	zk_unsee(seen);
 	return node->loaded;
 }

@@ -123,6 +123,7 @@ struct zk_query {
 	struct zk_node *nodes;  /* a table by path */
 	struct zk_list lists[ZK_NODES];
 	unsigned pending, tries;
+	bool looked, again; /* it uses nodes that were looked at before; it is run again */
 	uint64_t began_ns;
 	bool commits;                 /* the rule has ended */
 	char wrong[REPLY_LINE_BYTES]; /* a node that cannot be read: one line */

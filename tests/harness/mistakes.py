@@ -232,6 +232,7 @@ UNIT = {
         "a rest ends with its lock": SIMULATOR["a rest ends with its lock"],
     },
     # The test alone: each starts three servers.
+    "test_zookeeper::what_was_looked_at_may_be_somebody_elses": {"what a look has seen is not judged": [condition("zk-wrong", "false")]},
     "test_zookeeper::no_look_serves_after_a_change_of_ones_own": {
         "a look serves after a change": [skip("zk-change")], "a look serves whoever asks": [put("zk-seen", "zq->q.script != SCRIPT_RELEASE || ", "")]},
     "test_zookeeper::nodes_that_have_nothing_go_meanwhile": {"a clean-up meets nobody": [become("zk-clean-record", ";")]},
@@ -343,7 +344,8 @@ UNIT = {
     },
     "test_deadline": {
         "no beat while holders of a lost lease are ended": [put("beat-losing", " && !m->keeper->lost.losing", "")],
-        "a host that was given up is sure after its next beat": [put("given-up-late", "m->deadline.given_up && ", "false && ")]},
+        "a host that was given up is sure after its next beat": [put("given-up-late", "m->deadline.given_up && ", "false && ")],
+        "one lease that cannot be confirmed stops the time of all": [condition("given-up-refused", "false")]},
     "test_holders": {
         "others wait for a user whose locks take long": [condition("holders-slow", "true")],
         "each user of a namespace counts for itself": [condition("holders-maker", "false")],

@@ -64,30 +64,45 @@ TEST_EACH(beats_while_holders_are_ended, 2)
 	stop();
 }
 
+static void given_up_with(unsigned unsure)
+{
+	struct member *m = &k.members[0];
+
+	deadline_renewed(m, clock_now_ns());
+	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = unsure;
+	beats = ends_after = 0;
+	deadline_given_up(m, m->deadline.mark + 1);
+	ck_assert_uint_eq(beats, 1);
+}
+
 /* A beat is answered before the parent has looked, and most of the leases are not confirmed. */
-TEST(given_up_it_is_sure_of_nothing_until_all_are_settled)
+TEST_EACH(given_up_the_parent_hears_of_no_time_before_all_are_settled, 2)
 {
 	start(false);
 	struct member *m = &k.members[0];
 
-	deadline_renewed(m, clock_now_ns());
-	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = 2;
-	beats = ends_after = 0;
-	deadline_given_up(m, 7);
-	ck_assert_uint_eq(beats, 1);
-	ck_assert(told_ns <= clock_now_ns() && m->deadline.expired);
+	given_up_with(2);
+	ck_assert(told_ns <= clock_now_ns() && !m->deadline.expired && m->deadline.at_ns > told_ns);
 	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = 1;
-	deadline_renewed(m, clock_now_ns());
-	ck_assert(told_ns <= clock_now_ns());
-	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = 0;
-	deadline_renewed(m, clock_now_ns());
-	ck_assert(told_ns > clock_now_ns() && !m->deadline.expired);
+	deadline_confirmed(m, STORE_OK);
+	deadline_renewed(m, clock_now_ns() + 1);
+	ck_assert(told_ns < m->deadline.at_ns);
+	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = _i; /* one may have something that nobody can read */
+	deadline_confirmed(m, _i ? STORE_ERROR : STORE_GONE);
+	ck_assert_int_eq(told_ns, m->deadline.at_ns);
 	/* In an outage those that were confirmed go on. */
 	m->states.count[WIRE_FLOCK][LEASE_UNSURE] = 1;
-	told_ns = 0;
 	while (deadline_sure_until(m) > clock_now_ns())
 		;
 	deadline_renewed(m, clock_now_ns());
+	ck_assert(told_ns > clock_now_ns());
+	stop();
+}
+
+TEST(given_up_without_leases)
+{
+	start(false);
+	given_up_with(0);
 	ck_assert(told_ns > clock_now_ns());
 	stop();
 }

@@ -244,6 +244,8 @@ TEST(messages_for_a_host_that_is_away_have_an_end)
 
 /* ---- what is looked at before it is asked for ---- */
 
+static const char *lock_node(void) { return at("/locks/%2fvar%2flock%2fjob one.lock"); }
+
 static unsigned looks(void)
 {
 	const struct zookeeper *zk = a.store->at;
@@ -282,6 +284,22 @@ TEST(what_was_looked_at_may_have_changed)
 	ck_assert_int_eq(release(&a, 1), STORE_OK);
 	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE), STORE_OK);
 	ck_assert_uint_eq(b.messages, 0);
+}
+
+/* Everything that a release reads was looked at, and somebody else's text is nobody's lock. */
+TEST(what_was_looked_at_may_be_somebody_elses)
+{
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	zk_look_ahead(a.store->at, NAME);
+	wait_until(looks() == 2);
+	ck_assert_int_eq(
+		other_call(zoo_aset(other, lock_node(), "dflock 1\nlock 7\nhello\n", 22, -1, other_on_stat, NULL)),
+		ZOK);
+	zk_look_ahead(a.store->at, NAME);
+	assert_ok(store_beat(a.store, 0, 0, on_answer, &answer)); /* behind both looks */
+	ck_assert_int_eq(release(&a, 1), STORE_ERROR);
+	ck_assert_ptr_nonnull(strstr(answer.error, "dflock did not write"));
 }
 
 TEST(no_look_serves_after_a_change_of_ones_own)
@@ -457,8 +475,6 @@ TEST(what_knows_of_a_lock_may_be_removed)
 	ck_assert_int_eq(acquire(&a, 2, WIRE_EXCLUSIVE), STORE_WAIT);
 	ck_assert_uint_eq(names_in("/names"), 1);
 }
-
-static const char *lock_node(void) { return at("/locks/%2fvar%2flock%2fjob one.lock"); }
 
 TEST(a_lock_that_somebody_removed_is_found_out)
 {
