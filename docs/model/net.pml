@@ -15,6 +15,9 @@
  *
  * PROCESS     all threads are one process, which is stopped, goes on and ends as a whole; else each is a process
  *
+ * REPLAY      one thread, and only what a run of the simulator did (replay.py): each step that a letter of tests/sim/lives.c stands for happens
+ *             when that letter is next. All else may happen at any moment, as often as it likes
+ *
  * Mutants, each of which must be caught:
  *   the entry           ENTER_LATE (after the answer) NOT_TAKEN_UP (by the next keeper) PROBE_EARLY (while there is one)
  *   old questions       STALE_ENDS, SAME_ENDS (an entry) STALE_ENTERS (although a later one is there) KEEPS_STALE
@@ -23,6 +26,34 @@
  *   an outage           HOLDERS_ONLY HOLDERS_FIRST LOCK_FIRST (looks for the lock before the stop) HELD_GOES THAW_FIRST
  *                       EACH_THREAD (looks at one thread of a process, with PROCESS)
  */
+#ifdef REPLAY
+c_decl {
+\#include "lives.h"
+}
+#define THREADS 1
+#define DEATHS  1
+#define CRASHES 1
+#define OUTAGES 1
+#define CALLS   255
+short at;                       /* the next letter of the life: */
+byte next;
+#define TAKE                    c_code { now.at = lives_step(now.at); now.next = lives_letter(now.at); }
+#define STEP(letter, when, what) atomic { next == letter && (when) -> TAKE; what }
+#define ENDS(t)                 (entry[t] == 0 || next == (entry[t] == LAST -> 'x' : 'y'))
+#define END(t)                  if :: entry[t] -> TAKE; entry[t] = 0 :: else fi
+#define END_ALL(t)              END(t)
+#define NOTES(t, n)             (entry[t] >= n || (entry[t] == 0 && next == (n == LAST -> 'E' : 'F')))
+#define NOTE(t, n)              if :: entry[t] < n -> TAKE; entry[t] = n :: else fi
+#define SPEND(what)             skip
+#else
+#define STEP(letter, when, what) atomic { (when) -> what }
+#define ENDS(t)                 true
+#define END(t)                  entry[t] = 0
+#define END_ALL(t)              SET(entry, 0)
+#define NOTES(t, n)             true
+#define NOTE(t, n)              if :: entry[t] < n -> entry[t] = n :: else fi
+#define SPEND(what)             what--
+#endif
 #ifndef HOSTS
 #define HOSTS 1
 #endif
@@ -127,25 +158,26 @@ inline withdraw(t) {
 proctype thread(byte t)
 {
 end:	do
-	:: atomic { state[t] == OUT && !stopped[t] && !killed[t] && calls[t] < CALLS ->
+	:: STEP('c', state[t] == OUT && !stopped[t] && !killed[t] && calls[t] < CALLS,
 		BEGIN(t);
 		next_number(t);
 		if :: waits[t] = true :: waits[t] = false fi;
-		state[t] = ASKED }
+		state[t] = ASKED)
 	/* The supervisor has not received the call. */
-	:: atomic { state[t] == ASKED && call[t] == NEW && (stopped[t] || killed[t]) -> AGAIN(t); state[t] = OUT }
+	:: STEP('n', state[t] == ASKED && call[t] == NEW && (stopped[t] || killed[t]), AGAIN(t); state[t] = OUT)
 	/* Also when it is to stop or to end: it does so at the boundary of the kernel. */
-	:: atomic { state[t] == CALLED && kernel[HOST(t)] == 0 -> kernel[HOST(t)] = t + 1; state[t] = LOCKED; waits[t] = false }
-	:: atomic { state[t] == CALLED && kernel[HOST(t)] != 0 && !waits[t] ->
+	:: STEP('l', state[t] == CALLED && kernel[HOST(t)] == 0,
+		kernel[HOST(t)] = t + 1; state[t] = LOCKED; waits[t] = false)
+	:: STEP('o', state[t] == CALLED && kernel[HOST(t)] != 0 && !waits[t],
 		assert(kernel[HOST(t)] != PROBE || killed[t]);
-		state[t] = OUT }
+		state[t] = OUT)
 	/* It waits for a local holder. ptrace (in a recall) or a stop ends that, and the call begins anew. */
-	:: atomic { state[t] == CALLED && waits[t] && (closing[HOST(t)] != OPEN || stopped[t]) ->
+	:: STEP('o', state[t] == CALLED && waits[t] && (closing[HOST(t)] != OPEN || stopped[t]),
 		AGAIN(t);
 		waits[t] = false;
-		state[t] = OUT }
-	:: atomic { state[t] == LOCKED && !killed[t] -> state[t] = RUNS }
-	:: atomic { state[t] == RUNS && !stopped[t] && !killed[t] -> kernel[HOST(t)] = 0; state[t] = OUT }
+		state[t] = OUT)
+	:: STEP('r', state[t] == LOCKED && !killed[t], state[t] = RUNS)
+	:: STEP('u', state[t] == RUNS && !stopped[t] && !killed[t], kernel[HOST(t)] = 0; state[t] = OUT)
 	:: atomic { killed[t] && state[t] != DEAD ->
 		if :: kernel[HOST(t)] == t + 1 -> kernel[HOST(t)] = 0 :: else fi;
 		state[t] = DEAD;
@@ -168,14 +200,14 @@ end:	do
 	:: atomic { call[t] == GRANTED && fresh[t] -> call[t] = CHECKED; fresh[t] = false }
 	:: atomic { call[t] == GRANTED && !fresh[t] -> call[t] = ASKS; question[t] = SENT }
 #endif
-	:: atomic { call[t] == CHECKED -> call[t] = NEW; state[t] = CALLED }
+	:: STEP('g', call[t] == CHECKED, call[t] = NEW; state[t] = CALLED)
 	/* An error is the answer: another host has the lock, and the call is not one that waits; or a signal came. */
-	:: atomic { (call[t] == ASKS || call[t] == GRANTED) && MAY_END(t) ->
+	:: STEP('n', (call[t] == ASKS || call[t] == GRANTED) && MAY_END(t),
 		call[t] = NEW;
 		fresh[t] = false;
 		state[t] = OUT;
 		waits[t] = false;
-		withdraw(t) }
+		withdraw(t))
 	:: state[t] == DEAD -> break
 	od
 }
@@ -186,7 +218,7 @@ proctype deaths_of_supervisors(byte h)
 	byte t;
 end:	do
 	:: atomic { deaths > 0 ->
-		deaths--;
+		SPEND(deaths);
 		for (t : FIRST(h) .. BEYOND(h) - 1) {
 			if
 			:: call[t] != NEW ->
@@ -234,28 +266,28 @@ proctype calls_under_way(byte t)
 {
 end:	do
 	/* It reads a question: the thread has left its earlier calls, so their entry ends, and so does a question of theirs. */
-	:: atomic { question[t] == SENT ->
+	:: atomic { question[t] == SENT && (entry[t] == LAST || ENDS(t)) ->
 		question[t] = KEPT;
-		if :: entry[t] < LAST -> entry[t] = 0 :: else fi;
+		if :: entry[t] < LAST -> END(t) :: else fi;
 #ifndef KEEPS_STALE
 		if :: old_kept[t] && old[t] < LAST -> old[t] = 0; old_kept[t] = false :: else fi
 #endif
 		}
 	/* ... that nobody waits for any longer. */
-	:: atomic { old[t] && !old_kept[t] && !NEWER_KNOWN(t) ->
+	:: atomic { old[t] && !old_kept[t] && !NEWER_KNOWN(t) && (entry[t] >= old[t] || ENDS(t)) ->
 #if defined STALE_ENDS
 		entry[t] = 0;
 #elif defined SAME_ENDS
 		if :: entry[t] <= old[t] -> entry[t] = 0 :: else fi;
 #else
-		if :: entry[t] < old[t] -> entry[t] = 0 :: else fi;
+		if :: entry[t] < old[t] -> END(t) :: else fi;
 #endif
 		old_kept[t] = true }
 	:: atomic { old[t] -> old[t] = 0; old_kept[t] = false } /* the supervisor's connection has ended */
 	/* It grants. Its look at the clock may have been long ago. */
-	:: atomic { question[t] == KEPT && lease == MINE(HOST(t)) && (closing[HOST(t)] == OPEN || AGAIN_ASKED(t)) ->
+	:: atomic { question[t] == KEPT && lease == MINE(HOST(t)) && (closing[HOST(t)] == OPEN || AGAIN_ASKED(t)) && NOTES(t, LAST) ->
 #ifndef ENTER_LATE
-		entry[t] = LAST;
+		NOTE(t, LAST);
 #endif
 		question[t] = ENTERED;
 		fresh[t] = !expired[HOST(t)] }
@@ -267,11 +299,11 @@ end:	do
 #else
 		question[t] = NO }
 #endif
-	:: atomic { old_kept[t] && lease == MINE(HOST(t)) && closing[HOST(t)] == OPEN ->
+	:: atomic { old_kept[t] && lease == MINE(HOST(t)) && closing[HOST(t)] == OPEN && NOTES(t, old[t]) ->
 #if defined STALE_ENTERS
 		entry[t] = old[t];
 #else
-		if :: entry[t] < old[t] -> entry[t] = old[t] :: else fi;
+		NOTE(t, old[t]);
 #endif
 		old[t] = 0;
 		old_kept[t] = false }
@@ -279,11 +311,11 @@ end:	do
 #ifndef NO_SEE_OUT
 	:: atomic { entry[t] && !seen[t] && closing[HOST(t)] != OPEN && IS_OUT(t) -> seen[t] = entry[t] }
 #endif
-	:: atomic { seen[t] ->
+	:: atomic { seen[t] && (seen[t] != entry[t] || ENDS(t)) ->
 #ifdef SEEN_ANY
 		entry[t] = 0;
 #else
-		if :: seen[t] == entry[t] -> entry[t] = 0 :: else fi;
+		if :: seen[t] == entry[t] -> END(t) :: else fi;
 #endif
 		seen[t] = 0 }
 	od
@@ -311,7 +343,7 @@ end:	do
 	:: atomic { (closing[h] == RECALLED || closing[h] == FREE) && !wants[1 - h] -> closing[h] = OPEN }
 	/* It dies, and the next one goes by the table. */
 	:: atomic { crashes > 0 ->
-		crashes--;
+		SPEND(crashes);
 		closing[h] = OPEN;
 		if :: kernel[h] == PROBE -> kernel[h] = 0 :: else fi;
 		for (t : FIRST(h) .. BEYOND(h) - 1) {
@@ -364,18 +396,18 @@ inline end_or_let_go() {
 		has_lock = HAS_LOCK;
 #endif
 		if
-		:: atomic { REALLY_STOPPED && !SEEN_LOCK ->
+		:: atomic { REALLY_STOPPED && !SEEN_LOCK && ENDS(t) ->
 #ifdef THAW_FIRST
 			SET(stopped, false) };
 			atomic { SET(entry, 0) }
 #else
-			SET(entry, 0) };
+			END_ALL(t) };
 			atomic { SET(stopped, false) }
 #endif
 #ifdef HELD_GOES
 		:: atomic { !REALLY_STOPPED -> SET(entry, 0); SET(stopped, false) }
 #endif
-		:: atomic { !REALLY_STOPPED || SEEN_LOCK -> SET(killed, true); SET(entry, 0) }
+		:: atomic { (!REALLY_STOPPED || SEEN_LOCK) && ENDS(t) -> SET(killed, true); END_ALL(t) }
 		fi
 	:: else
 	fi
@@ -388,7 +420,7 @@ proctype parent(byte h)
 	bool has_lock;
 end:	do
 	:: atomic { outages > 0 && lease == MINE(h) && !expired[h] ->
-		outages--;
+		SPEND(outages);
 		expired[h] = true;
 		for (t : FIRST(h) .. BEYOND(h) - 1) { fresh[t] = false };
 		t = FIRST(h) };
@@ -435,6 +467,17 @@ end:	do
 }
 #endif
 
+#ifdef REPLAY
+/* Other threads of this host, of whose calls nothing is said. */
+proctype local_holder()
+{
+end:	do
+	:: atomic { kernel[0] == 0 -> kernel[0] = THREADS + 1 }
+	:: atomic { kernel[0] == THREADS + 1 -> kernel[0] = 0 }
+	od
+}
+#endif
+
 #define BAD(t)          (BELIEVES(t) && lease != MINE(HOST(t)))
 #define WAITING(t)      (state[t] != OUT && state[t] != DEAD)
 
@@ -451,6 +494,10 @@ init {
 		};
 #if HOSTS == 1
 		run other_host();
+#endif
+#ifdef REPLAY
+		run local_holder();
+		c_code { now.next = lives_letter(0); };
 #endif
 		t = 0
 	};

@@ -21,9 +21,9 @@ c_decl {
 }
 #define LEASES  1
 #define CRASHES 100
-short life;             /* which one; in lives.h, LIVES of them */
-short at;               /* its next letter */
-#define STEP(letter, what) atomic { c_expr { lives[now.at] == letter } -> c_code { lives_reached(now.life, ++now.at); }; what }
+short at;               /* the next letter of the life: */
+byte next;
+#define STEP(letter, what) atomic { next == letter -> c_code { now.at = lives_step(now.at); now.next = lives_letter(now.at); }; what }
 #else
 #define STEP(letter, what) what
 #endif
@@ -271,11 +271,7 @@ end:	do
 active proctype Monitor()
 {
 #ifdef REPLAY
-	do
-	:: life < c_expr { LIVES - 1 } -> life++
-	:: break
-	od;
-	c_code { now.at = lives_begin[now.life]; };
+	c_code { now.next = lives_letter(0); };
 #endif
 	run World();
 	keeper = run Keeper();

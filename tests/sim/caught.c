@@ -134,18 +134,26 @@ int caught_call(struct program *p, const struct intent *want)
 
 	do {
 		p->number++;
-		p->called_back = false;
+		lives_call(p, 'c');
+		p->called_back = p->left = false;
 		p->in_call = true;
 		ret = caught_ask(p, want, p->number);
 		if (ret == -EINTR && p->called_back)
 			ret = AGAIN;
+		lives_call(p, ret == 0 ? 'g' : 'n');
 		if (ret == 0) {
 			ret = caught_in_kernel(p, want);
+			if (ret == 0)
+				lives_call(p, 'l');
+			else if (!p->left)
+				lives_call(p, 'o');
 			/* A stop comes before the thread is back in the program. */
 			while (p->frozen) {
 				p->wakes = true;
 				program_sleep(p, PROGRAM_FOREVER);
 			}
+			if (ret == 0)
+				lives_call(p, 'r');
 		}
 		p->in_call = false;
 	} while (ret == AGAIN);

@@ -209,6 +209,8 @@ void __wrap_table_put64(uint64_t *word, uint64_t value)
 {
 	own_store();
 	__real_table_put64(word, value);
+	for (int i = 0; i < sim_host_count; i++)
+		lives_entry(&sim_hosts[i], word, value);
 	if (is_keeper())
 		lives_store(task_host(task_now), word, value);
 }

@@ -61,8 +61,11 @@ void program_freeze(struct program *p, bool frozen)
 		return;
 	p->frozen = frozen;
 	sim_trace("p%d: %s", p->id, frozen ? "frozen" : "goes on");
-	if (frozen && p->in_call && p->waits_for_lock) /* its stop ends the wait */
-		p->called_back = p->wakes = true;
+	if (frozen && p->in_call && p->waits_for_lock) { /* its stop ends the wait */
+		if (!p->left)
+			lives_call(p, 'o');
+		p->called_back = p->wakes = p->left = true;
+	}
 	if (frozen)
 		p->host->frozen += !host_is_disturbed(p->host);
 	else if (p->wakes)
@@ -85,6 +88,7 @@ void program_kill(struct program *p, const char *why)
 	if (p->state == PROGRAM_ENDED)
 		return;
 	sim_trace("p%d: ends: %s", p->id, why);
+	lives_call(p, 0);
 	p->state = PROGRAM_ENDED;
 	p->frozen = false;
 	let_go(p);
@@ -153,6 +157,8 @@ static int call(struct program *p, const struct store_range *range, bool nonbloc
 		sim_fail("fstat: %s", strerror(errno));
 	look.file = (struct leases_file){
 		.dev = st.st_dev, .ino = st.st_ino, .path_hash = leases_hash(p->host->files[p->file])};
+	if (before == PROGRAM_HOLDING)
+		lives_call(p, 0);
 	p->state = PROGRAM_CALLING;
 	p->wants = *range;
 	p->interrupted = false;
@@ -182,6 +188,7 @@ static void unlock(struct program *p)
 	struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
 
 	p->state = PROGRAM_IDLE;
+	lives_call(p, 'u');
 	if (rng_chance(&p->rng, 300)) {
 		close(p->fd);
 		p->fd = -1;

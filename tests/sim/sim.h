@@ -231,6 +231,7 @@ struct program {
 	bool in_call;        /* from the question to the return of the call */
 	bool in_window; /* the kernel goes on with it, and it has not tried to lock so far: neither a signal nor a stop gets through */
 	bool called_back; /* it is to begin anew, if it waits */
+	bool left;        /* ... and a stop has ended its wait */
 	uint64_t number;  /* of its present call */
 	bool converts;
 	bool final; /* checks at the end whether this one lock can be taken */
@@ -290,7 +291,7 @@ void check_describe(void);
 /* --- stopping.c --- */
 void stopping_forget(struct host *host); /* its parent is gone */
 
-/* --- lives.c: what happens to the slots of the tables of leases, for docs/model/replay.py --- */
+/* --- lives.c: what happens to the slots of the tables of leases, and to caught calls, for docs/model/replay.py --- */
 
 /* From now on each life is a line of this file (appended). -1: it cannot be opened. Without it the others do nothing. */
 int lives_open(const char *path);
@@ -298,6 +299,9 @@ void lives_store(struct host *host, const void *at, uint64_t value); /* the keep
 void lives_keeper(struct host *host, char event);                    /* X: it is dead; K: one is about to start */
 void lives_cut(struct host *host);                                   /* a parent dies, which the model has not */
 void lives_forget(struct host *host);                                /* the table is gone with its machine */
-void lives_end(void);                                                /* of a run */
+void lives_call(const struct program *program, char event);          /* 0: the model has nothing of the kind */
+/* Somebody has stored it, perhaps into an entry of a call under way. */
+void lives_entry(const struct host *host, const void *at, uint64_t value);
+void lives_end(void); /* of a run */
 
 #endif
