@@ -200,7 +200,8 @@ PROGRAMS = {
         "an order is not taken back": [skip("toolong-withdraw")],
         "a lock that has ended meanwhile is held too long": [become("toolong-shown", "certain = true;")]},
     "cluster/test_break_host.py::test_forced_it_stops_its_holders_until_it_knows": {
-        "a host that was given up is sure of its leases": [skip("given-up")]},
+        "a host that was given up is sure of its leases": [
+            skip("given-up"), put("given-up-late", "m->deadline.given_up && ", "false && ")]},
     "cli/test_who.py::test_names_may_stay_here": {
         "a host tells its jobs whatever show_jobs says": [put("who-hidden", "k->config->show_jobs", "true")]},
     "cli/test_who.py::test_a_host_of_an_older_version": {
