@@ -415,17 +415,20 @@ static void keeper_clean_up(struct keeper *k)
 
 int keeper_run(const struct keeper_options *options)
 {
-	struct life life = {.options = options};
-	struct keeper *k = &life.k;
+	struct life *life = calloc(1, sizeof(*life));
+	struct keeper *k = &life->k;
 	bool unconfirmed;
 
+	if (!life)
+		return KEEPER_EXIT_CONFIG;
+	life->options = options;
 	signal(SIGPIPE, SIG_IGN);
 	k->uid = geteuid();
 	k->system = k->uid == 0 && strcmp(options->runtime_dir, "/run/dflock") == 0;
 	k->foreground = options->foreground;
-	life.door = k->system ? door_start() : -1; /* while there are no threads, and few descriptors to inherit */
-	uv_loop_init(&life.loop);
-	k->loop = &life.loop;
+	life->door = k->system ? door_start() : -1; /* while there are no threads, and few descriptors to inherit */
+	uv_loop_init(&life->loop);
+	k->loop = &life->loop;
 	k->dir_fd = options->dir_fd;
 	k->options = options;
 	k->table = options->table;
@@ -435,9 +438,9 @@ int keeper_run(const struct keeper_options *options)
 	if (!k->names_dir)
 		log_event(LINE_NAMES_UNUSABLE, "%s/" NAMES_DIR " cannot be made: %s; `dflock lock` is refused",
 			  k->runtime_dir, strerror(errno));
-	if (keeper_start(&life) < 0) {
+	if (keeper_start(life) < 0) {
 		free(k->names_dir);
-		return KEEPER_EXIT_CONFIG; /* the process ends: what else there is ends with it */
+		return KEEPER_EXIT_CONFIG; /* the process ends, and the rest with it: threads may be at work for the loop */
 	}
 	log_event(LINE_KEEPER_SERVES, "version " DFLOCK_VERSION " serves %s as host %s (%s, %zu rules)", k->runtime_dir,
 		  k->host, k->config->path, k->config->rule_count);
@@ -448,5 +451,6 @@ int keeper_run(const struct keeper_options *options)
 	/* A service manager would take the status for a failure, and start the next one. */
 	unconfirmed = ending_was_unconfirmed(k) && !options->foreground;
 	keeper_clean_up(k);
+	free(life);
 	return unconfirmed ? KEEPER_EXIT_UNCONFIRMED : KEEPER_EXIT_IDLE;
 }

@@ -1,6 +1,7 @@
 """ZooKeepers of the test's own, on free ports of 127.0.0.1: one, or an ensemble."""
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -28,7 +29,11 @@ maxClientCnxns=0
 
 
 def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """None of those that the kernel gives to whoever asks for any: it takes seconds until the servers have them."""
+    sockets = []
+    while len(sockets) < count:
+        with contextlib.suppress(OSError):
+            sockets.append(socket.create_server(("127.0.0.1", random.randrange(10000, 30000))))
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:
         s.close()

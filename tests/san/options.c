@@ -11,8 +11,8 @@ const char *__asan_default_options(void) { return "log_path=" SAN_REPORTS "/repo
 const char *__ubsan_default_options(void) { return "print_stacktrace=1:log_path=" SAN_REPORTS "/report"; }
 const char *__lsan_default_options(void) { return "print_suppressions=0"; }
 
-/* What is there until the process ends, though nothing refers to it at exit: the parent's freezer, and the loop of a
- * keeper that could not start. */
+/* What is there until the process ends, though nothing refers to it at exit: the parent's freezer, and what a keeper has that could not
+ * start. */
 const char *__lsan_default_suppressions(void);
 
-const char *__lsan_default_suppressions(void) { return "leak:freeze_new\nleak:libuv.so\n"; }
+const char *__lsan_default_suppressions(void) { return "leak:freeze_new\nleak:keeper_run\n"; }

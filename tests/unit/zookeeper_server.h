@@ -8,6 +8,7 @@
 #define STORE_HOSTS_OTHER_SERVER
 #include <arpa/inet.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <zookeeper/zookeeper.h>
 
@@ -26,14 +27,20 @@ static struct server_of {
 
 /* ---- servers ---- */
 
+/* None of those that the kernel gives to whoever asks for any: it takes seconds until a server has it. */
 static inline int free_port(void)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(at);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	uint16_t number;
+	bool is_free;
 
-	ck_assert(bind(fd, (struct sockaddr *)&at, len) == 0 && getsockname(fd, (struct sockaddr *)&at, &len) == 0);
-	close(fd);
+	do {
+		ck_assert(getrandom(&number, sizeof(number), 0) == sizeof(number));
+		at.sin_port = htons((uint16_t)(10000 + number % 20000));
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		is_free = bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+		close(fd);
+	} while (!is_free);
 	return ntohs(at.sin_port);
 }
 
