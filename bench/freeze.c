@@ -146,7 +146,7 @@ int main(int argc, char **argv)
 	freeze_set_keeper(freezer, -1);
 	now = clock_now_ns();
 	begin = bench_now_ns();
-	table_renewed(&table, now, now + bench_number(argv[6]) * 1000 * NS_PER_MS);
+	table_renewed(&table, 0, now, now + bench_number(argv[6]) * 1000 * NS_PER_MS);
 	spent = processor_ns();
 	freezer_look(freezer, 1000);
 	done = bench_now_ns();
