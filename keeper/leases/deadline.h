@@ -81,8 +81,10 @@ bool deadline_beats(struct member *m);
  * beat. Until the store has that beat it answers so; a question that is asked again after DEADLINE_HEARD_MS comes behind it. */
 #define DEADLINE_HEARD_MS 25
 void deadline_given_up(struct member *m, uint64_t mark);
-/* A confirm or a reclaim was answered, and what follows from that was done: the last one that a host which was given up waits for, or one that
- * cannot be answered, for which it does not wait. */
+/*
+ * The store has answered a confirm or a reclaim, and the keeper has done what follows from that. If this host was given up, the parent is told
+ * of the new deadline when no lease is unsure any more, or when the store cannot say whether one stands.
+ */
 void deadline_confirmed(struct member *m, enum store_status status);
 /* Sends a beat now, unless one is under way or the store is down. */
 void deadline_beat(struct member *m);

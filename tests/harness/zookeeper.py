@@ -29,7 +29,7 @@ maxClientCnxns=0
 
 
 def free_ports(count):
-    """None of those that the kernel gives to whoever asks for any: it takes seconds until the servers have them."""
+    """Below the range from which the kernel takes ports for clients: a server takes seconds until it listens."""
     sockets = []
     while len(sockets) < count:
         with contextlib.suppress(OSError):

@@ -70,7 +70,7 @@ class State:
     """locks: what is held, as the reference's kernel says (a set of Lock). net: what is played has one outcome with the net, too."""
 
     net = False
-    cycle = ()  # the processes of the one that was found last
+    cycle = ()  # the processes of the cycle that was found last
 
     def __init__(self, cast, size=10):
         self.processes = {name: Process(host) for name, host in cast.items()}

@@ -27,7 +27,7 @@ static struct server_of {
 
 /* ---- servers ---- */
 
-/* None of those that the kernel gives to whoever asks for any: it takes seconds until a server has it. */
+/* Below the range from which the kernel takes ports for clients: a server takes seconds until it listens. */
 static inline int free_port(void)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
