@@ -17,7 +17,6 @@
 #include <uv.h>
 
 #include "keeper/clock.h"
-
 #include "store/store.h"
 
 struct keeper;

@@ -426,6 +426,7 @@ UNIT = {
         "what has gone is searched for": [put("chase-over", " || !deadlock_is_ours(&file->locks[WIRE_RECORD], range)", "")],
         "a younger call is searched for": [put("chase-younger", "s->waiter.arrival <= youngest", "true")]},
     "test_seenout": {
+        "a thread is interrupted in the call after the one that was granted": [skip("seenout-drop")],
         "a place that is free stays free": [put("seenout-free", "k->seenout.left", "false")],
         "what is to be looked at soon waits for what is late": [put("seenout-sooner", "uv_timer_get_due_in(again) > ms", "false")]},
     "test_onbehalf": {

@@ -18,7 +18,7 @@ static struct lock *lock = &file.locks[WIRE_FLOCK];
 static const struct store_range all = {.space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
 static seeout_cb *answer;
 static size_t running[64]; /* the tags, as they were started */
-static unsigned started, answered, unpinned;
+static unsigned started, answered, unpinned, cancelled;
 static int dir_fd;
 
 struct seeouts *seeouts_new(uv_loop_t *of, seeout_cb *cb, void *arg)
@@ -28,7 +28,11 @@ struct seeouts *seeouts_new(uv_loop_t *of, seeout_cb *cb, void *arg)
 }
 
 void seeouts_free(struct seeouts *seeouts) {}
-void seeout_cancel(struct seeouts *seeouts, size_t tag) {}
+void seeout_cancel(struct seeouts *seeouts, size_t tag)
+{
+	cancelled++;
+	ck_assert_uint_eq(tag, running[cancelled - 1]);
+}
 
 int seeout_start(struct seeouts *seeouts, pid_t tid, uint64_t since, enum seeout_how how, uid_t uid, size_t tag)
 {
@@ -50,7 +54,7 @@ static void on_unpinned(struct lock *of) { unpinned += of == lock; }
 
 static void setup(void)
 {
-	started = answered = unpinned = 0;
+	started = answered = unpinned = cancelled = 0;
 	base_make();
 	dir_fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_eq(underway_open(&table.underway, dir_fd), 0);
@@ -130,4 +134,31 @@ TEST(what_is_wanted_meanwhile_is_tried_at_once)
 	answer(&k, running[answered++], SEEOUT_REFUSED); /* another process traces it */
 	ck_assert_uint_gt(next_look_ms(), 0);
 	ck_assert_uint_le(next_look_ms(), SOON_MS);
+}
+
+static void begin_next_call(int thread)
+{
+	const struct onbehalf who = {.thread = thread, .pid = thread, .started = 1};
+	bool again;
+
+	ck_assert(seenout_begin(&k, &who, 2, &again) && !again);
+}
+
+/* It may wait in the store's queue, and would lose its place. */
+TEST(nobody_is_seen_out_of_the_next_call)
+{
+	for (int i = 1; i <= 3; i++)
+		note(i);
+	ck_assert(seenout_is_wanted(lock, &all, false));
+	ck_assert_uint_eq(started, PLACES);
+	begin_next_call(1);
+	ck_assert_uint_eq(cancelled, 1);
+	begin_next_call(3);
+	ck_assert_uint_eq(cancelled, 1);
+	answer(&k, running[answered++], SEEOUT_OUT);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	ck_assert_uint_eq(started, PLACES);
+	ck_assert(seenout_is_wanted(lock, &all, false)); /* by thread 2 */
+	begin_next_call(2);
+	ck_assert(!seenout_is_wanted(lock, &all, false));
 }
