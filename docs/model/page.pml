@@ -13,11 +13,31 @@
  * CRASHES=n     so many keepers die; their table of leases and their words in the page stay
  * BAD_TABLE     ... or the table is damaged
  * LIVE          one program that locks for ever; progress of the other host
+ * REPLAY        what a run of the simulator did (replay.py): each step of the keeper and of the first program that a letter of
+ *               tests/sim/lives.c stands for happens when that letter is next; of the second program nothing is said
  *
  * Mutants, each of which must be caught: PROBE_FIRST NO_KEEPER_FENCE NO_SHIM_FENCE PAGE_FIRST NO_PINS PIN_PROBED
  * OLD_PINS OLD_WORDS LATE_COUNTS LOCK_FIRST (the last with LIVE); with EARLY: NO_DISARM, the
  * keeper takes another way without disarming the probe.
  */
+#ifdef REPLAY
+c_decl {
+\#include "lives.h"
+}
+#define EARLY
+#define CRASHES         255
+short at;                       /* the next letter of the life: */
+byte next;
+bool other;                     /* another letter than the next one would have been said: no way on from here */
+#define SAY(letter)             if :: next == letter -> c_code { now.at = lives_step(now.at); now.next = lives_letter(now.at); } \
+				:: else -> other = true fi
+#define TOLD                    provided (!other)
+#define SPEND(what)             skip
+#else
+#define SAY(letter)             skip
+#define TOLD
+#define SPEND(what)             what--
+#endif
 #ifndef PROGRAMS
 #define PROGRAMS 2
 #endif
@@ -67,7 +87,15 @@ byte crashes = CRASHES;
 #define IS_HELD         (state[0] == HELD || state[1] == HELD)
 #define IS_OURS(l)      (state[l] == HELD || state[l] == DRAINING || state[l] == PROBING || state[l] == STOPPING || \
 			state[l] == UNSURE)
+#ifdef REPLAY   /* the page may have no room, or the program no page, and its time may be over */
+#define OPEN(l)         if :: !word[l] && next == 'O' -> SAY('O'); word[l] = true :: else fi; closing[l] = false
+#define SEES_NO_WORD    true
+#define SAYS(i, letter) if :: i == 0 -> SAY(letter) :: else fi
+#else
 #define OPEN(l)         word[l] = true; closing[l] = false
+#define SEES_NO_WORD    !WORD
+#define SAYS(i, letter) skip
+#endif
 #ifdef PROBE_FIRST
 #define CLOSE(l)        skip
 #define CLOSE_LATE(l)   word[l] = false
@@ -133,14 +161,14 @@ inline execute(l) {
 	fi
 }
 
-proctype Store() {
+proctype Store() TOLD {
 end:	do
 	:: d_step { op[0] == ACQUIRE || op[0] == RELEASE || op[0] == CONFIRM -> execute(0) }
 	:: d_step { op[1] == ACQUIRE || op[1] == RELEASE || op[1] == CONFIRM -> execute(1) }
 	od
 }
 
-proctype OtherHost() {
+proctype OtherHost() TOLD {
 end:	do
 	:: d_step { theirs == ABSENT -> theirs = QUEUED; first = mine[0] != QUEUED && mine[1] != QUEUED; hand_over() }
 	:: d_step { theirs == LEASE -> theirs = ABSENT; hand_over() };
@@ -183,6 +211,7 @@ inline supersede(l) {   /* l is open: this host's other lease is of no use any m
 
 inline to_release(l) {  /* the table says so first */
 	CLOSE_LATE(l);
+	SAY('R');
 	state[l] = RELEASING; table[l] = 0; op[l] = RELEASE
 }
 
@@ -196,6 +225,7 @@ inline drain(l) {       /* obey(), or no program used it for linger_ms */
 }
 
 inline granted(l) {
+	SAY('H');
 	table[l] = 2; state[l] = HELD;
 	supersede(l)
 }
@@ -227,6 +257,7 @@ inline give_pin(i) {
 }
 
 inline begin(l) {
+	SAY('A');
 	state[l] = ASKING; recalled[l] = false; table[l] = 1; op[l] = ACQUIRE
 }
 
@@ -288,7 +319,7 @@ inline take_answer(l) {
 	if
 	:: op[l] == GONE -> state[l] = NONE; table[l] = 0
 	:: op[l] == ANSWERED && state[l] == RELEASING -> ended(l)
-	:: op[l] == ANSWERED && state[l] == UNSURE -> state[l] = HELD; supersede(l)
+	:: op[l] == ANSWERED && state[l] == UNSURE -> SAY('H'); state[l] = HELD; supersede(l)
 	:: op[l] == ANSWERED && state[l] == ASKING -> granted(l)
 	:: else
 	fi;
@@ -323,25 +354,25 @@ inline take_probe(l) {
 	:: d_step { alive && state[l] == ASKING && op[l] == NOTHING && mine[l] == LEASE -> granted(l) } \
 	:: d_step { alive && message[l] -> take_message(l) } \
 	:: d_step { alive && state[l] == HELD && recalled[l] -> drain(l) } \
-	:: d_step { alive && state[l] == DRAINING && !probing[l] && !IS_PINNED && FENCED(l) -> state[l] = PROBING; \
-		probing[l] = true } \
+	:: d_step { alive && state[l] == DRAINING && !probing[l] && !IS_PINNED && FENCED(l) -> SAY('P'); \
+		state[l] = PROBING; probing[l] = true } \
 	:: d_step { alive && answer[l] != SILENT -> take_probe(l) } \
-	:: d_step { closing[l] -> closing[l] = false; word[l] = false }
+	:: d_step { closing[l] -> SAY('C'); closing[l] = false; word[l] = false }
 
-proctype Keeper() {
+proctype Keeper() TOLD {
 end:	do
 	KEEPER_STEPS(0)
 #ifdef LIVE
 	od
 }
-proctype Keeper1() {
+proctype Keeper1() TOLD {
 end:	do
 #endif
 	KEEPER_STEPS(1)
 #ifdef LIVE
 	od
 }
-proctype Serve() {
+proctype Serve() TOLD {
 end:	do
 #else
 	:: d_step { alive && state[0] == HELD && !recalled[0] && !IS_PINNED -> drain(0) }       /* lingered */
@@ -361,18 +392,19 @@ end:	do
 
 /* --- the probe's threads: probe.c --- */
 
-proctype Probe(byte l) {
+proctype Probe(byte l) TOLD {
 end:	do
 #ifdef RECORD
 	:: d_step { probing[l] && answer[l] == SILENT && LOOKS_FREE -> answer[l] = FREE }
 #else
-	:: d_step { probing[l] && answer[l] == SILENT && !took[l] && !freed[l] && LOOKS_FREE -> kernel = KEEPER; took[l] = true }
+	:: d_step { probing[l] && answer[l] == SILENT && !took[l] && !freed[l] && LOOKS_FREE -> SAY('F');
+		kernel = KEEPER; took[l] = true }
 #ifdef EARLY
 	:: d_step { alive && state[l] == PROBING && probing[l] && answer[l] == SILENT && !armed[l] -> armed[l] = true }
 	:: d_step { took[l] -> took[l] = false; kernel = (kernel == KEEPER -> 0 : kernel); freed[l] = true }
 	/* post(): under the mutex. The table first: if the keeper dies, the request has arrived or not. */
 	:: d_step { freed[l] -> freed[l] = false; answer[l] = FREE;
-		if :: armed[l] -> armed[l] = false; fired[l] = true; table[l] = 0; op[l] = RELEASE :: else fi }
+		if :: armed[l] -> SAY('R'); armed[l] = false; fired[l] = true; table[l] = 0; op[l] = RELEASE :: else fi }
 #else
 	:: d_step { took[l] -> took[l] = false; kernel = (kernel == KEEPER -> 0 : kernel); answer[l] = FREE }
 #endif
@@ -395,7 +427,7 @@ inline request_ends(l) {        /* it arrived, or it did not */
 
 inline dies(l) {
 	request_ends(l);
-	if :: closing[l] -> word[l] = false; closing[l] = false :: else fi;     /* the processor does write it */
+	if :: closing[l] -> SAY('C'); word[l] = false; closing[l] = false :: else fi;     /* the processor does write it */
 	probing[l] = false; stopping[l] = false; answer[l] = SILENT; recalled[l] = false; state[l] = NONE;
 	took[l] = false; freed[l] = false; armed[l] = false; fired[l] = false
 }
@@ -403,9 +435,13 @@ inline dies(l) {
 inline take_up(l) {
 	if
 	:: table[l] == 2 -> state[l] = UNSURE; op[l] = CONFIRM
-	:: table[l] == 1 -> table[l] = 0; state[l] = RELEASING; op[l] = RELEASE
+	:: table[l] == 1 -> SAY('R'); table[l] = 0; state[l] = RELEASING; op[l] = RELEASE
 	:: else
 	fi
+}
+
+inline close_old(l) {
+	if :: word[l] -> SAY('C'); word[l] = false :: else fi
 }
 
 inline reset(i) {
@@ -422,9 +458,9 @@ inline end_holder(i) {
 		needs[i] = false; have[i] = false :: else fi
 }
 
-proctype Crash() {
+proctype Crash() TOLD {
 	do
-	:: atomic { crashes > 0 -> crashes--; alive = false;
+	:: atomic { crashes > 0 -> SAY('X'); SPEND(crashes); alive = false;
 		if :: kernel == KEEPER -> kernel = 0 :: else fi;
 		dies(0); dies(1);
 #ifdef BAD_TABLE
@@ -435,8 +471,9 @@ proctype Crash() {
 		reset(1)
 #endif
 	   }
+	   d_step { SAY('K') };
 #ifndef OLD_WORDS
-	   d_step { word[0] = false; word[1] = false }
+	   d_step { close_old(0); close_old(1) }
 #endif
 #ifdef BAD_TABLE
 	   /* What the predecessor granted is not known: once its grants are over, every program that has the kernel
@@ -456,12 +493,17 @@ proctype Crash() {
 /* --- the programs: shim/acquire.c --- */
 
 #define WORD            (word[0] || word[1])
+#ifdef LIVE
+#define LETS_GO(i)      (session[i] == WAITS)
+#else   /* ... or the keeper waits for the store, and says so */
+#define LETS_GO(i)      (session[i] == WAITS || session[i] == QUESTION)
+#endif
 
 inline hang_up(i) {
 	d_step { session[i] = CLOSED; sure[i] = false; pinned[i] = false; needs[i] = false; have[i] = false }
 }
 
-proctype Program(byte i) {
+proctype Program(byte i) TOLD {
 	byte held;      /* by this call */
 again:	{
 	held = 0;
@@ -472,30 +514,31 @@ again:	{
 		d_step { runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) };
 		goto runs_on;
 #else
-		if :: d_step { kernel == 0 -> kernel = i + 1; written = false } :: kernel != 0 -> goto ask fi;
+		if :: d_step { kernel == 0 -> SAYS(i, 't'); kernel = i + 1; written = false } :: kernel != 0 -> goto ask fi;
 #ifndef NO_SHIM_FENCE
 		written = true;
 #endif
 		if
 		:: d_step { WORD -> runs[i] = true; assert(mine[0] == LEASE || mine[1] == LEASE) };
 			goto runs_on
-		:: d_step { !WORD -> written = true }
+		:: d_step { SEES_NO_WORD -> written = true }
 		fi;
 #endif
 		held = 1
 #ifdef LOCK_FIRST
 	:: d_step { !WORD && kernel == 0 -> kernel = i + 1; held = 1 }
 #else
-	:: !WORD
+	:: SEES_NO_WORD
 #endif
 	fi;
 ask:
-	have[i] = held;
-	session[i] = QUESTION;
+	atomic { have[i] = held;
+		if :: held -> SAYS(i, 'Q') :: else -> SAYS(i, 'q') fi;
+		session[i] = QUESTION };
 wait:
 	do
-	:: d_step { session[i] == WAITS && held -> held = 0; have[i] = false; kernel = 0 }
-	:: session[i] == GRANTED -> break
+	:: d_step { LETS_GO(i) && held -> SAYS(i, 'd'); held = 0; have[i] = false; kernel = 0 }
+	:: d_step { session[i] == GRANTED -> SAYS(i, 'g') }; break
 	:: session[i] == RESET -> goto ask
 #ifndef LIVE
 	:: d_step { session[i] == WAITS && !held -> session[i] = CLOSED; needs[i] = false }; goto again   /* a signal */
@@ -503,8 +546,11 @@ wait:
 	od;
 	if :: held -> goto runs_on :: else fi;
 	if
-	:: d_step { kernel == 0 -> kernel = i + 1; written = true }
+	:: d_step { kernel == 0 -> SAYS(i, 't'); kernel = i + 1; written = true }
 	:: d_step { kernel == KEEPER && sure[i] -> assert(false) }      /* a call that does not wait would fail */
+#ifndef LIVE
+	:: kernel != 0 -> hang_up(i); goto again                        /* ... as it does here; or a signal */
+#endif
 	fi;
 	held = 1;
 	if
@@ -519,13 +565,14 @@ wait:
 runs_on:
 	written = true;
 	hang_up(i);
-	d_step { runs[i] = false; kernel = 0 };
+	d_step { SAYS(i, 's') };
+	d_step { SAYS(i, 'u'); runs[i] = false; kernel = 0 };
 	goto again
 	} unless { d_step { killed[i] -> killed[i] = false; sure[i] = false; pinned[i] = false }; goto again }
 }
 
 /* Grants run out. */
-proctype Time() {
+proctype Time() TOLD {
 end:	do
 	:: d_step { sure[0] -> sure[0] = false; pinned[0] = false }
 #if PROGRAMS > 1
@@ -549,6 +596,9 @@ init {
 		run Program(0);
 #if PROGRAMS > 1
 		run Program(1)
+#endif
+#ifdef REPLAY
+		c_code { now.next = lives_letter(0); }
 #endif
 	}
 }

@@ -1,4 +1,4 @@
-"""The models of the table of leases and of calls under way (docs/model/table.pml, net.pml) can do what the sources do, and not what they must not."""
+"""The models of the table of leases, the page and calls under way (docs/model/table.pml, page.pml, net.pml) can do what the sources do, and not what they must not."""
 import os
 import subprocess
 import sys
@@ -22,8 +22,9 @@ def test_the_models_can_do_what_the_sources_do(tmp_path):
     done = replay(lives)
     assert done.returncode == 0 and "0 that the models cannot do" in done.stdout, done.stdout + done.stderr
     told = set(lives.read_text().splitlines())
-    slots, calls = ([line for line in told if line.startswith(model)] for model in ("table ", "net "))
+    slots, pages, calls = ([line for line in told if line.startswith(model)] for model in ("table ", "page ", "net "))
     assert len(slots) > 15 and any("X" in life for life in slots) and any("L" in life for life in slots), told
+    assert len(pages) > 20 and all(any(event in life for life in pages) for event in "AHROCPFXKqgtsu"), told
     assert len(calls) > 40 and all(any(event in life for life in calls) for event in "cngloruExy"), told
 
 
@@ -35,6 +36,13 @@ def test_the_models_can_do_what_the_sources_do(tmp_path):
     ("table ftzAftnsHMHRO", "ftzAftnsHM"),      # told as held twice
     ("table ftzAftnsHRXKHRO", "ftzAftnsHRXK"),  # opens again after it was given back
     ("table ftzAftnsHXKRO", "ftzAftnsHX"),      # the next keeper begins before its leases are unsure
+    ("page qAHOgtsP", "qAHOgts"),               # the kernel is asked before the page is closed
+    ("page qAHgtsPFR", "qAHgtsP"),              # ... and says that a lock is free which a program has
+    ("page qAHOgtsutCPFs", "qAHOgtsutCP"),      # ... or one that a program took by the page
+    ("page qAHgR", "qAHg"),                     # given back within a pin
+    ("page qAHOgtsuCPFRts", "qAHOgtsuCPFRt"),   # relied on without asking when the page is closed
+    ("page qAHOgtsXKH", "qAHOgtsXK"),           # the next keeper confirms before it has closed the page
+    ("page qAts", "qA"),                        # taken before it is granted
     ("net cgElr", "c"),                         # continued before its entry is written
     ("net cEngl", "cEn"),                       # continued although it has ended
     ("net cEglxr", "cEglx"),                    # its entry ends while it is in the kernel

@@ -83,6 +83,8 @@ int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request r
 	}
 	request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
 	program_sleep(p, rng_delay(&p->rng, 20 * MS));
+	if (!p->caught)
+		lives_call(p, request.flags & WIRE_F_HAVE ? 'Q' : 'q');
 	if (sendmsg(ask->sock, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
 		sim_fail("p%d cannot send: %s", p->id, strerror(errno));
 	loop_poll(p->host);
@@ -96,8 +98,11 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 	for (;;) {
 		ssize_t n = recv(ask->sock, reply, sizeof(*reply), MSG_TRUNC | MSG_DONTWAIT);
 
-		if (n == sizeof(*reply))
+		if (n == sizeof(*reply)) {
+			if (reply->verdict == WIRE_GRANTED && !p->caught)
+				lives_call(p, 'g');
 			return 0;
+		}
 		if (n == 0 || (n < 0 && errno == ECONNRESET))
 			return -ECONNRESET;
 		if (n > 0 || errno != EAGAIN)

@@ -109,8 +109,10 @@ static int try(const struct probe *probe, bool again, enum probe_answer *answer)
 		ret = try_flock(probe->fd, LOCK_SH);
 		*answer = PROBE_SHARED;
 	}
-	if (ret == 1)
+	if (ret == 1) {
+		lives_probe(probe->host, probe->fd, *answer == PROBE_SHARED, 'F');
 		flock(probe->fd, LOCK_UN);
+	}
 	return ret;
 }
 
@@ -168,6 +170,8 @@ struct probe *probe_start(struct probes *probes, int fd, const struct probe_want
 				.arg = arg,
 				.next = waiting};
 	waiting = probe;
+	if (want->space == WIRE_FLOCK)
+		lives_probe(probes->host, fd, want->shared_will_do, 'P');
 	/* On a network file system even the first look takes its time. */
 	sim_after(rng_chance(&probes->host->rng, 50) ? rng_between(&probes->host->rng, 0, 300 * MS)
 						     : rng_delay(&probes->host->rng, 20 * MS),

@@ -26,6 +26,8 @@ static int sim_flock(int fd, int op)
 	for (;;) {
 		int ret = flock(fd, (op & ~LOCK_NB) | (op & LOCK_UN ? 0 : LOCK_NB));
 
+		if (ret == 0 && !p->caught)
+			lives_call(p, op & LOCK_UN ? 'd' : 't');
 		if (ret == 0 || errno != EWOULDBLOCK)
 			return ret;
 		kernel_changed(p->host); /* a conversion that does not succeed at once has lost the old lock */

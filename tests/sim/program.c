@@ -61,6 +61,8 @@ void program_freeze(struct program *p, bool frozen)
 		return;
 	p->frozen = frozen;
 	sim_trace("p%d: %s", p->id, frozen ? "frozen" : "goes on");
+	if (frozen && !p->caught)
+		lives_call(p, 0);
 	if (frozen && p->in_call && p->waits_for_lock) { /* its stop ends the wait */
 		if (!p->left)
 			lives_call(p, 'o');
@@ -162,6 +164,7 @@ static int call(struct program *p, const struct store_range *range, bool nonbloc
 	p->state = PROGRAM_CALLING;
 	p->wants = *range;
 	p->interrupted = false;
+	lives_begin(p, nonblock);
 	sim_trace("p%d: h%d %s: %s %s%s [%lld, %lld)", p->id, p->host->id, program_file_name(p->file),
 		  range->space == WIRE_FLOCK ? "flock" : "record", range->mode == WIRE_SHARED ? "shared" : "exclusive",
 		  nonblock ? ", without waiting" : "", (long long)range->from, (long long)range->to);
@@ -169,6 +172,8 @@ static int call(struct program *p, const struct store_range *range, bool nonbloc
 	     : range->space == WIRE_FLOCK ? acquire_flock(p->fd, op, &want, &look)
 					  : acquire_record(p->fd, &want, &look);
 	sim_trace("p%d: %s", p->id, rc == 0 ? "has it" : strerror(-rc));
+	if (!p->caught)
+		lives_call(p, rc == 0 ? 's' : 0);
 	if (rc == 0) {
 		p->state = PROGRAM_HOLDING;
 		p->held = *range;

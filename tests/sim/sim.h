@@ -291,7 +291,7 @@ void check_describe(void);
 /* --- stopping.c --- */
 void stopping_forget(struct host *host); /* its parent is gone */
 
-/* --- lives.c: what happens to the slots of the tables of leases, and to caught calls, for docs/model/replay.py --- */
+/* --- lives.c: what happens to leases and calls, as events of the models, for docs/model/replay.py --- */
 
 /* From now on each life is a line of this file (appended). -1: it cannot be opened. Without it the others do nothing. */
 int lives_open(const char *path);
@@ -299,7 +299,11 @@ void lives_store(struct host *host, const void *at, uint64_t value); /* the keep
 void lives_keeper(struct host *host, char event);                    /* X: it is dead; K: one is about to start */
 void lives_cut(struct host *host);                                   /* a parent dies, which the model has not */
 void lives_forget(struct host *host);                                /* the table is gone with its machine */
-void lives_call(const struct program *program, char event);          /* 0: the model has nothing of the kind */
+/* A program begins a call; something has happened to it in there. 0: the models have nothing of the kind. */
+void lives_begin(const struct program *program, bool nonblock);
+void lives_call(const struct program *program, char event);
+/* A probe in the flock space, on this descriptor of the keeper's. */
+void lives_probe(struct host *host, int fd, bool shared_will_do, char event);
 /* Somebody has stored it, perhaps into an entry of a call under way. */
 void lives_entry(const struct host *host, const void *at, uint64_t value);
 void lives_end(void); /* of a run */
