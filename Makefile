@@ -236,18 +236,13 @@ sim-long: ## the same for an hour, with schedules that differ every day
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
 # What Python has compiled of the tests lies in the build folder: each worker would compile all of them else.
-REMEMBER := PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE
-PYTEST := $(REMEMBER) -p no:cacheprovider
-# They wait for something most of the time, so several run at a time for each processor. A test that fails then is run once more, alone, and
-# must pass; the summary names it. That is to go when whole runs need it no more. Those that cannot share the machine are marked
+PYTEST := PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE -p no:cacheprovider
+# They wait for something most of the time, so several run at a time for each processor. Those that cannot share the machine are marked
 # "alone". Those that are about being in time, and do nothing else, share it with one another ("punctual"); so do the fault runs, each in
 # networks of its own. No test may take longer than TEST_SECONDS.
 TEST_SECONDS ?= 600
 LIMITED  := DFLOCK_TEST_SECONDS=$(TEST_SECONDS) $(PYTEST)
-AGAIN    := DFLOCK_TEST_SECONDS=$(TEST_SECONDS) $(REMEMBER) -o cache_dir=$(abspath $(BUILD))/pytest
-PARALLEL = { $(AGAIN) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 4)) $(1) || \
-	  { echo '== what failed beside others, once more and alone'; \
-	  $(AGAIN) --last-failed --last-failed-no-failures none $(1); }; }
+BESIDE    = $(LIMITED) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 4)) -m "not alone and not punctual"
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
 	$(if $(T),cd tests && $(PYTEST) $(T),for part in beside punctual alone faults; do $(MAKE) -s check-$$part || exit 1; done)
 # The tests of the shim, with programs of musl, in a folder that has these and links to the rest. Kernel headers are not musl's.
@@ -264,7 +259,7 @@ check-musl: all ## run the tests of the shim with programs that musl-gcc builds 
 check-interpose: programs
 	cd tests && $(LIMITED) -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(or $(T),interpose)
 check-beside: all agents
-	cd tests && $(call PARALLEL,-m "not alone and not punctual" --ignore=nemesis)
+	cd tests && $(BESIDE) --ignore=nemesis
 check-punctual: all agents
 	cd tests && $(LIMITED) -n 4 -m punctual
 check-alone: all agents
@@ -285,7 +280,7 @@ check-san: ## run tests with processes with a sanitized keeper and dflock (T="..
 	$(MAKE) -s SAN=1 BUILD=build-san check-with-processes T="$(or $(T),cluster cli faults ground)"
 .PHONY: check-with-processes
 check-with-processes:
-	cd tests && $(call PARALLEL,-m "not alone and not punctual" -k "not mutants and not puts_the_library" $(T))
+	cd tests && $(BESIDE) -k "not mutants and not puts_the_library" $(T)
 # Whatever the store's scripts and the keeper's way to it depend on.
 STORE_UNIT   := store store_nonsense store_record store_refusals store_rests store_rights store_rules store_scripts
 STORE_TESTS  ?= cluster/test_flock.py cluster/test_recall.py cluster/test_store_loss.py cluster/test_redis_cluster.py cli/test_doctor_acl.py
@@ -298,7 +293,7 @@ check-stores: all agents ## run the tests of the store with this machine's redis
 check-rights: all agents ## run tests of hosts as a user with the rights that `dflock doctor --acl` prints
 	cd tests && DFLOCK_TEST_LEAST_RIGHTS=1 $(PYTEST) $(RIGHTS_TESTS)
 check-postgresql check-zookeeper: check-%: all agents ## run tests/cluster with such a store (T="..." runs these), but what is about Redis alone: Sentinel, Cluster, replicas, TLS, redis_key, the early release, its commands, and the proxy, which speaks its protocol
-	export DFLOCK_TEST_STORE=$*; cd tests && $(call PARALLEL,-m "not alone and not punctual" $(or $(T),cluster)) && \
+	export DFLOCK_TEST_STORE=$*; cd tests && $(BESIDE) $(or $(T),cluster) && \
 	  $(if $(T),:,$(LIMITED) -m "alone or punctual" cluster)
 calls-postgresql calls-zookeeper: calls-%: $(BUILD)/unit/test_%_calls ## compare CALLS (100000) random calls of the rules in such a store and in Redis
 	RANDOM_CALLS=$(or $(CALLS),100000) CK_DEFAULT_TIMEOUT=3600 $<

@@ -43,15 +43,12 @@ stage() { # stage NAME WHAT COMMAND...: shows and keeps what COMMAND prints
 counted() {
 	cat "${names[@]/#/$logs/}" | awk '
 		/^100%: Checks:|^[0-9]+%: Checks:/ { split($0, n, /[:,]/); passed += n[3] - n[5] - n[7]; failed += n[5] + n[7] }
-		/^== what failed beside others/ { failed -= last }
 		/ in [0-9.]+s( \([0-9:]+\))?( =+)?$/ {
-			last = 0
 			for (i = 1; i < NF; i++) {
 				if ($(i + 1) ~ /^passed/) passed += $i
-				if ($(i + 1) ~ /^(failed|errors?),?$/) last += $i
+				if ($(i + 1) ~ /^(failed|errors?),?$/) failed += $i
 				if ($(i + 1) ~ /^skipped/) skipped += $i
 			}
-			failed += last
 		}
 		END { printf "%d passed, %d failed, %d skipped\n", passed, failed, skipped }'
 }
@@ -64,13 +61,10 @@ summary() {
 		[ "${results[i]}" = ok ] || status=1
 	done
 	printf '%-20s %3d min %02d s\n' all $((SECONDS / 60)) $((SECONDS % 60))
-	# What failed beside others and was run once more: the lines after the notice say what failed again.
 	awk '/^SKIPPED \[/ { sub(/^SKIPPED \[[0-9]*\] /, ""); skipped[$0] }
-		/^== what failed beside others/ { for (t in failed) if (failed[t] == FILENAME) { shaky[t]; delete failed[t] } }
-		/^(FAILED|ERROR) / { failed[$2] = FILENAME }
+		/^(FAILED|ERROR) / { failed[$2] }
 		END {
 			for (s in skipped) print "skipped: " s
-			for (t in shaky) if (!(t in failed)) print "failed beside others, passed alone: make shaky T=\047" t "\047"
 			for (t in failed) print "failed: make check T=\047" t "\047"
 		}' "${names[@]/#/$logs/}" | sort
 	# A suite of make that failed.
