@@ -97,8 +97,12 @@ class Player:
                 if self._is_with_the_net():
                     return "keeper" if self.saw_wait else None
                 self.saw_wait = False  # once it is back from there, it asks the keeper again
-                return "kernel"
+                return "kernel" if self._is_interruptible() else None
         return "keeper" if self.saw_wait else None
+
+    def _is_interruptible(self):
+        """Else it has yet to come to the locks: whoever reads /proc/locks keeps all lock calls back for a moment."""
+        return text_of(f"/proc/{self.pid}/stat").rpartition(")")[2].split()[0] == "S"
 
     def _is_with_the_net(self):
         """The kernel has handed its call over, and has no answer so far."""
