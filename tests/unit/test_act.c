@@ -1,25 +1,38 @@
 /* keeper/leases/act.c: what is done when something happens to a lease, and in which order. */
-#include "tests/unit/act_fixture.h"
+#define SPACE WIRE_RECORD
+#include "tests/unit/lease_fixture.h"
 
 /* --- the order in which things are done --- */
 
-TEST(page_before_probe)
-{
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
+static const struct {
+	enum lease_state state;
+	enum lease_cue event;
+	const char *said;
+	enum lease_state next;
+} steps[] = {
+	{LEASE_OPEN, LEASE_CUE_RECALLED, "page: closed, probe", LEASE_PROBING},
+	{LEASE_PROBING, LEASE_CUE_FREE, "table: returned, release", LEASE_RELEASING},
+	{LEASE_PROBING, LEASE_CUE_SHARED, "table: held, table: shared, shrink", LEASE_SHRINKING},
+	{LEASE_OPEN, LEASE_CUE_EXPIRED, "page: closed, table: unsure, confirm", LEASE_UNSURE},
+};
 
-	recall(lease, WIRE_EXCLUSIVE, false);
-	check_said("page: closed, probe");
-	ck_assert_int_eq(lease->state, LEASE_PROBING);
+TEST_EACH(steps_in_order, ROWS(steps))
+{
+	lease = lease_in(steps[_i].state, 0, 10);
+	happens(lease, steps[_i].event);
+	check_said(steps[_i].said);
+	ck_assert_int_eq(lease->state, steps[_i].next);
+	ck_assert_int_eq(lease->range.mode, steps[_i].event == LEASE_CUE_SHARED ? WIRE_SHARED : WIRE_EXCLUSIVE);
 }
 
 TEST(pins_before_probe)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	struct waiter pinned = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 9, 12}};
 
+	lease = lease_in(LEASE_OPEN, 0, 10);
 	waiters_add(&pinned, lock);
-	pinned.pin_until_ns = clock_now_ns() + LONG_NS;
-	recall(lease, WIRE_EXCLUSIVE, false);
+	pinned.pin_until_ns = clock_now_ns() + HOUR_NS;
+	happens(lease, LEASE_CUE_RECALLED);
 	check_said("page: closed");
 	ck_assert_int_eq(lease->state, LEASE_DRAINING);
 	waiters_remove(&pinned);
@@ -27,93 +40,58 @@ TEST(pins_before_probe)
 	check_said("probe");
 }
 
-TEST(table_before_release)
-{
-	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
-
-	lease->recalled.level = RECALL_WAIT;
-	happens(lease, LEASE_CUE_FREE);
-	check_said("table: returned, release");
-	ck_assert_int_eq(lease->state, LEASE_RELEASING);
-}
+static const struct {
+	enum lease_cue event;
+	enum early_end early;
+	const char *said;
+} early[] = {
+	{LEASE_CUE_FREE, EARLY_SENT, "table: returned"},
+	{LEASE_CUE_STOPPED, EARLY_SENT, "table: returned"},
+	{LEASE_CUE_NEEDED, EARLY_SENT, "table: returned"},
+	{LEASE_CUE_SHARED, EARLY_SENT, "table: returned"},
+	{LEASE_CUE_SUPERSEDED, EARLY_SENT, "table: returned"},
+	{LEASE_CUE_BREAK, EARLY_SENT, "table: returned"},
+	{LEASE_CUE_EXPIRED, EARLY_SENT, "table: returned"},
+	{LEASE_CUE_EXPIRED, EARLY_RETURNED, "table: returned, release"},
+	{LEASE_CUE_FORGOTTEN, EARLY_SENT, "table: returned, table: free"},
+};
 
 /* The probe's thread has given the lease back, and the loop hears of something else first. */
-TEST_EACH(given_back_by_the_probe, 7)
+TEST_EACH(given_back_by_the_probe, ROWS(early))
 {
-	static const enum lease_cue events[] = {LEASE_CUE_FREE,   LEASE_CUE_STOPPED,    LEASE_CUE_NEEDED,
-						LEASE_CUE_SHARED, LEASE_CUE_SUPERSEDED, LEASE_CUE_BREAK,
-						LEASE_CUE_EXPIRED};
-	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
+	bool ended = early[_i].event == LEASE_CUE_FORGOTTEN;
 
+	lease = lease_in(LEASE_WAITING, 0, 10);
 	lease->probed.probe = a_probe;
 	lease->recalled.level = RECALL_WAIT;
-	early = EARLY_SENT;
-	happens(lease, events[_i]);
-	check_said("table: returned");
-	ck_assert_int_eq(lease->state, LEASE_RELEASING);
+	now.early = early[_i].early;
+	happens(lease, early[_i].event);
+	check_said(early[_i].said);
+	ck_assert_int_eq(lease->state, ended ? LEASE_ENDED : LEASE_RELEASING);
+	if (ended)
+		return;
 	happens(lease, LEASE_CUE_UP); /* the connection broke: it is sent again, as every release */
 	check_said("table: returned, release");
-}
-
-TEST(given_back_and_forgotten)
-{
-	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
-
-	lease->probed.probe = a_probe;
-	early = EARLY_SENT;
-	happens(lease, LEASE_CUE_FORGOTTEN);
-	check_said("table: returned, table: free");
-	ck_assert_int_eq(lease->state, LEASE_ENDED);
-}
-
-TEST(returned_but_not_sent)
-{
-	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
-
-	lease->probed.probe = a_probe;
-	early = EARLY_RETURNED;
-	happens(lease, LEASE_CUE_EXPIRED);
-	check_said("table: returned, release");
-	ck_assert_int_eq(lease->state, LEASE_RELEASING);
 }
 
 /* Nothing leads out of WAITING: the probe stays armed. */
 TEST(still_armed)
 {
-	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
-
+	lease = lease_in(LEASE_WAITING, 0, 10);
 	lease->probed.probe = a_probe;
 	lease->recalled.level = RECALL_WAIT;
-	early = EARLY_SENT;
-	recall(lease, WIRE_EXCLUSIVE, false);
+	now.early = EARLY_SENT;
+	happens(lease, LEASE_CUE_RECALLED);
 	happens(lease, LEASE_CUE_ASKED);
 	ck_assert_int_eq(lease->state, LEASE_WAITING);
-	ck_assert_int_eq(early, EARLY_SENT);
-	early = EARLY_NOT;
-}
-
-TEST(table_before_shrink)
-{
-	struct lease *lease = lease_in(LEASE_PROBING, 0, 10);
-
-	happens(lease, LEASE_CUE_SHARED);
-	check_said("table: held, table: shared, shrink");
-	ck_assert_int_eq(lease->range.mode, WIRE_SHARED);
-}
-
-TEST(page_and_table_before_the_store_is_asked)
-{
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-
-	happens(lease, LEASE_CUE_EXPIRED);
-	check_said("page: closed, table: unsure, confirm");
+	ck_assert_int_eq(now.early, EARLY_SENT);
 }
 
 TEST(lost)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-	struct waiter waits = {.range = lease->range};
+	struct waiter waits = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 0, 10}};
 
+	lease = lease_in(LEASE_OPEN, 0, 10);
 	waiters_add(&waits, lock);
 	happens(lease, LEASE_CUE_EXPIRED);
 	said[0] = '\0';
@@ -126,9 +104,9 @@ TEST(lost)
 /* The same lease may be granted twice, by message and by answer: the second time it means nothing. */
 TEST(granted)
 {
-	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
-	struct waiter waits = {.range = lease->range};
+	struct waiter waits = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 0, 10}};
 
+	lease = lease_in(LEASE_ASKING, 0, 10);
 	waiters_add(&waits, lock);
 	waiters_join(&waits, lease);
 	happens(lease, LEASE_CUE_GRANTED);
@@ -144,9 +122,8 @@ TEST(granted)
 
 TEST(granted_and_cannot_be_taken)
 {
-	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
-
-	takes = false;
+	lease = lease_in(LEASE_ASKING, 0, 10);
+	now.cannot_take = true;
 	happens(lease, LEASE_CUE_GRANTED);
 	check_said("take");
 	ck_assert_int_eq(lease->state, LEASE_ASKING);
@@ -184,7 +161,7 @@ TEST(parts_are_not_superseded)
 	part->split.whole = whole;
 	happens(part, LEASE_CUE_GRANTED);
 	check_said("take, table: held");
-	recall(part, WIRE_EXCLUSIVE, false);
+	recall(part, WIRE_EXCLUSIVE);
 	check_said("");
 	ck_assert_int_eq(part->state, LEASE_OPEN);
 	part->split.whole = NULL;
@@ -195,8 +172,7 @@ TEST(parts_are_not_superseded)
 /* A request or a probe that is under way refers to the lease. */
 TEST(freed_when_nothing_refers_to_it)
 {
-	struct lease *lease = lease_in(LEASE_RELEASING, 0, 10);
-
+	lease = lease_in(LEASE_RELEASING, 0, 10);
 	lease->requests = 1;
 	happens(lease, LEASE_CUE_RELEASED);
 	check_said("table: free");
@@ -215,8 +191,7 @@ TEST(freed_when_nothing_refers_to_it)
 /* The parent goes by the slots: they stay as they are. */
 TEST(leaves_all)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-
+	lease = lease_in(LEASE_OPEN, 0, 10);
 	lease_used(lease);
 	act_leave_all(&k);
 	check_said("stop probe");
@@ -248,13 +223,12 @@ static void check_counts(uint64_t leases, uint64_t handovers, uint64_t held, uin
 /* Given back once because another host waits, and once because no process used it for long. */
 TEST(counts_of_a_life)
 {
-	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
-
+	lease = lease_in(LEASE_ASKING, 0, 10);
 	happens(lease, LEASE_CUE_GRANTED);
 	check_counts(1, 0, 0, 0);
-	lease->granted_ns -= 3600 * 1000 * NS_PER_MS;
-	recall(lease, WIRE_EXCLUSIVE, false);
-	recall(lease, WIRE_EXCLUSIVE, false); /* the store says it again */
+	lease->granted_ns -= HOUR_NS;
+	recall(lease, WIRE_EXCLUSIVE);
+	recall(lease, WIRE_EXCLUSIVE); /* the store says it again */
 	lease->recalled.since_ns -= 20 * 1000 * NS_PER_MS;
 	happens(lease, LEASE_CUE_FREE);
 	check_counts(1, 1, 1, 1);
@@ -270,13 +244,17 @@ TEST(counts_of_a_life)
 	check_counts(2, 1, 2, 1);
 }
 
-/* A shrink is a hand-over, and the lease goes on. */
-TEST(counts_of_a_shrink)
+/* A shrink is a hand-over, and the lease goes on. What was never granted was never held. */
+TEST(counts_of_a_shrink_and_of_one_that_is_unwanted)
 {
-	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
-
+	lease = lease_in(LEASE_ASKING, 0, 10);
+	recall(lease, WIRE_EXCLUSIVE);
+	happens(lease, LEASE_CUE_UNWANTED);
+	ck_assert_int_eq(lease->state, LEASE_RELEASING);
+	check_counts(0, 0, 0, 0);
+	lease = lease_in(LEASE_ASKING, 0, 10);
 	happens(lease, LEASE_CUE_GRANTED);
-	recall(lease, WIRE_SHARED, false);
+	recall(lease, WIRE_SHARED);
 	happens(lease, LEASE_CUE_SHARED);
 	check_counts(1, 1, 0, 1);
 	happens(lease, LEASE_CUE_SHRUNK);
@@ -287,22 +265,11 @@ TEST(counts_of_a_shrink)
 	check_counts(1, 1, 1, 1);
 }
 
-/* What was never granted was never held. */
-TEST(counts_of_one_that_is_unwanted)
-{
-	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
-
-	recall(lease, WIRE_EXCLUSIVE, false);
-	happens(lease, LEASE_CUE_UNWANTED);
-	ck_assert_int_eq(lease->state, LEASE_RELEASING);
-	check_counts(0, 0, 0, 0);
-}
-
 TEST(counts_of_states)
 {
-	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
 	unsigned(*count)[LEASE_STATES] = k.members[0].states.count;
 
+	lease = lease_in(LEASE_ASKING, 0, 10);
 	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_ASKING], 1);
 	happens(lease, LEASE_CUE_GRANTED);
 	ck_assert_uint_eq(count[WIRE_RECORD][LEASE_ASKING], 0);

@@ -1,17 +1,33 @@
 /* keeper/leases/recall.c, act.c: leases that another host wants, and leases that nobody uses. */
-#include "tests/unit/act_fixture.h"
+#define SPACE WIRE_RECORD
+#include "tests/unit/lease_fixture.h"
+
+/* Another host asks whether all of it is in use. */
+static void asked(struct lease *of, enum wire_mode mode)
+{
+	const struct store_message m = {.range = {lock->space, mode, of->range.from, of->range.to}, .ask = true};
+
+	lease_recall(of, &m);
+	queue_settle(&k);
+}
+
+static void ring(struct lease *of)
+{
+	uv_timer_stop(&of->timer);
+	k.queue.work->timer(of);
+	queue_settle(&k);
+}
 
 /* --- recalls --- */
 
 TEST(recalled_while_young)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-
-	lease->recalled.keep_until_ns = clock_now_ns() + LONG_NS;
-	recall(lease, WIRE_EXCLUSIVE, false);
+	lease = lease_in(LEASE_OPEN, 0, 10);
+	lease->recalled.keep_until_ns = clock_now_ns() + HOUR_NS;
+	recall(lease, WIRE_EXCLUSIVE);
 	check_said("");
 	ck_assert_int_eq(lease->state, LEASE_OPEN);
-	ck_assert_int_gt(timer_ms(lease), LONG_NS / NS_PER_MS - 10000);
+	ck_assert_int_gt(timer_ms(lease), HOUR_MS - 10000);
 	lease->recalled.keep_until_ns = 0;
 	ring(lease);
 	check_said("page: closed, probe");
@@ -26,13 +42,13 @@ TEST(hot_and_kept)
 		enum wire_space space;
 		bool kept;
 	} again[] = {{0, WIRE_RECORD, true}, {49, WIRE_RECORD, true}, {50, WIRE_RECORD, false}, {0, WIRE_FLOCK, false}};
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	int64_t given_back_ns;
 
+	lease = lease_in(LEASE_OPEN, 0, 10);
 	config.lease.min_hold_ms = 50;
 	recall_granted(lease);
 	ck_assert_int_eq(lease->recalled.keep_until_ns, 0); /* the first time it goes at once */
-	recall(lease, WIRE_EXCLUSIVE, false);
+	recall(lease, WIRE_EXCLUSIVE);
 	lease->probed.probe = NULL;
 	happens(lease, LEASE_CUE_FREE);
 	ck_assert_int_eq(lease->state, LEASE_RELEASING);
@@ -49,9 +65,8 @@ TEST(hot_and_kept)
 /* It was only unused, or asked about: nobody waited for it. */
 TEST(given_back_and_not_hot)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-
 	config.lease.min_hold_ms = 50;
+	lease = lease_in(LEASE_OPEN, 0, 10);
 	lease->recalled.level = RECALL_ASK;
 	recall_given_back(lease);
 	recall_granted(lease);
@@ -60,11 +75,11 @@ TEST(given_back_and_not_hot)
 
 TEST(recalled_while_asking)
 {
-	struct lease *lease = lease_in(LEASE_ASKING, 0, 10);
-	struct waiter waits = {.range = lease->range};
+	struct waiter waits = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 0, 10}};
 
+	lease = lease_in(LEASE_ASKING, 0, 10);
 	waiters_add(&waits, lock);
-	recall(lease, WIRE_EXCLUSIVE, false);
+	recall(lease, WIRE_EXCLUSIVE);
 	check_said("acquire"); /* the message that it was granted may be lost */
 	happens(lease, LEASE_CUE_GRANTED);
 	check_said("take, table: held, caller served, page: closed, probe"); /* the caller first */
@@ -73,26 +88,25 @@ TEST(recalled_while_asking)
 
 TEST(recalled_for_shared)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-
+	lease = lease_in(LEASE_OPEN, 0, 10);
 	lease->range.mode = WIRE_SHARED;
-	recall(lease, WIRE_SHARED, false);
+	recall(lease, WIRE_SHARED);
 	check_said(""); /* late: it is shared already */
 	ck_assert_int_eq(lease->recalled.level, RECALL_NONE);
-	recall(lease, WIRE_EXCLUSIVE, false);
+	recall(lease, WIRE_EXCLUSIVE);
 	check_said("page: closed, probe");
 	ck_assert(lease->recalled.exclusive && !lease->recalled.shared);
 }
 
 TEST(recalled_and_split)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
 	const struct store_message m = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 5, 10}};
 
-	in_use = true;
+	lease = lease_in(LEASE_OPEN, 0, 10);
+	now.in_use = true;
 	lease_recall(lease, &m);
 	queue_settle(&k);
-	check_said("acquire, acquire");
+	check_said("begin, acquire, begin, acquire");
 	ck_assert(lease->split.running && lease->next->split.whole == lease);
 	ck_assert_int_eq(lease->next->range.from, 5);
 	ck_assert_int_eq(lease->state, LEASE_OPEN);
@@ -101,9 +115,8 @@ TEST(recalled_and_split)
 
 TEST(asked_and_in_use)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-
-	recall(lease, WIRE_EXCLUSIVE, true);
+	lease = lease_in(LEASE_OPEN, 0, 10);
+	asked(lease, WIRE_EXCLUSIVE);
 	check_said("page: closed, probe");
 	ck_assert_uint_eq(lease->recalled.asker_count, 1);
 	lease->probed.probe = NULL;
@@ -117,10 +130,9 @@ TEST(asked_and_in_use)
  * that the lease is in use, and the keeper would ask the kernel for ever. */
 TEST(asked_by_two_and_shrunk)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-
-	recall(lease, WIRE_SHARED, true);
-	recall(lease, WIRE_EXCLUSIVE, true);
+	lease = lease_in(LEASE_OPEN, 0, 10);
+	asked(lease, WIRE_SHARED);
+	asked(lease, WIRE_EXCLUSIVE);
 	lease->probed.probe = NULL;
 	happens(lease, LEASE_CUE_SHARED);
 	ck_assert_int_eq(lease->state, LEASE_SHRINKING);
@@ -133,16 +145,11 @@ TEST(asked_by_two_and_shrunk)
 /* Another host waited, and somebody asks: the lock may have ended just before, and the probe's thread has not run since. */
 TEST_EACH(asked_while_the_probe_waits, 2)
 {
-	struct lease *lease;
-	struct store_message m = {.ask = true};
-
 	lock = &file->locks[_i ? WIRE_RECORD : WIRE_FLOCK];
-	lease = lease_in(LEASE_WAITING, 0, 10);
-	m.range = lease->range = (struct store_range){lock->space, WIRE_EXCLUSIVE, 0, WIRE_EOF};
+	lease = lease_in(LEASE_WAITING, 0, WIRE_EOF);
 	lease->recalled.level = RECALL_WAIT;
 	lease->probed.probe = a_probe;
-	lease_recall(lease, &m);
-	queue_settle(&k);
+	asked(lease, WIRE_EXCLUSIVE);
 	check_said(_i ? "asker told, in use" : "stop probe");
 	ck_assert_int_eq(lease->state, _i ? LEASE_WAITING : LEASE_STOPPING);
 	ck_assert_uint_eq(lease->recalled.asker_count, !_i);
@@ -151,13 +158,12 @@ TEST_EACH(asked_while_the_probe_waits, 2)
 /* A probe that waits for the end of exclusive locks does not do for one that wants all. */
 TEST(recalled_while_the_probe_waits)
 {
-	struct lease *lease = lease_in(LEASE_WAITING, 0, 10);
-
+	lease = lease_in(LEASE_WAITING, 0, 10);
 	lease->probed.probe = a_probe;
-	recall(lease, WIRE_EXCLUSIVE, false);
+	recall(lease, WIRE_EXCLUSIVE);
 	check_said("in use");
-	needs_more = true;
-	recall(lease, WIRE_EXCLUSIVE, false);
+	now.needs_more = true;
+	recall(lease, WIRE_EXCLUSIVE);
 	check_said("stop probe");
 	ck_assert_int_eq(lease->state, LEASE_STOPPING);
 }
@@ -166,9 +172,8 @@ TEST(recalled_while_the_probe_waits)
 
 TEST(lingers)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-
-	in_use = true;
+	lease = lease_in(LEASE_OPEN, 0, 10);
+	now.in_use = true;
 	for (int64_t ms = 2 * LINGER_MS; ms < 10 * TTL_MS; ms *= 2) {
 		int64_t most = ms < 4 * TTL_MS ? ms : 4 * TTL_MS;
 
@@ -178,7 +183,7 @@ TEST(lingers)
 	}
 	lease_used(lease);
 	ck_assert_int_eq(timer_ms(lease), LINGER_MS);
-	in_use = false;
+	now.in_use = false;
 	ring(lease);
 	check_said("page: closed, probe");
 	ck_assert_int_eq(lease->recalled.level, RECALL_LINGER);
@@ -186,11 +191,11 @@ TEST(lingers)
 
 TEST(lingers_while_pinned)
 {
-	struct lease *lease = lease_in(LEASE_OPEN, 0, 10);
-	struct waiter pinned = {.range = lease->range};
+	struct waiter pinned = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 0, 10}};
 
+	lease = lease_in(LEASE_OPEN, 0, 10);
 	waiters_add(&pinned, lock);
-	pinned.pin_until_ns = clock_now_ns() + LONG_NS;
+	pinned.pin_until_ns = clock_now_ns() + HOUR_NS;
 	ring(lease);
 	check_said("");
 	ck_assert_int_eq(timer_ms(lease), LINGER_MS);
