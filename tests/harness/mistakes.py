@@ -274,7 +274,7 @@ UNIT = {
     "test_quota": {
         "one user may have all": [condition("quota-each", "false")],
     },
-    "test_leasepage": {
+    "test_pagefile": {
         "files whose rule has a limit are shown in the page": [put("page-limited", "file_is_limited(file)", "false")],
         "a lease is shown that is not sure for as long as the page says": [become("page-begin", "return true;")],
     },
