@@ -342,6 +342,8 @@ UNIT = {
         "a keeper that ended and hangs is started again": [skip("supervise-ended")],
         "a keeper that cannot start leaves leases behind": [put("supervise-cannot", "!table_in_use(&s->table)", "true")],
         "a parent without room for a process leaves leases behind": [condition("supervise-no-fork", "true")],
+        "two signals at once are two": [condition("supervise-again", "true")],
+        "between two keepers no signal is heard": [become("supervise-pause", "usleep(1000);")],
     },
     "test_deadline": {
         "no beat while holders of a lost lease are ended": [put("beat-losing", " && !m->keeper->lost.losing", "")],
@@ -359,10 +361,6 @@ UNIT = {
     },
     "test_family": {
         "marks do not reach what was known before": [put("family-again", "family_mark(family, all[j].pid, marks) && known", "false")],
-    },
-    "test_supervise_signals": {
-        "two signals at once are two": [condition("supervise-again", "true")],
-        "between two keepers no signal is heard": [become("supervise-pause", "usleep(1000);")],
     },
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},
