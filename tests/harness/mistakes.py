@@ -364,7 +364,7 @@ UNIT = {
     },
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},
-    "test_ages_kept": {
+    "test_ages": {
         "the next keeper knows no grants": [skip("age-kept")],
         "a grant that was half written counts": [put("grants-sum", "r->sum == ages_sum(r)", "true")],
         "grants of long ago count": [put("grants-recent", "!recent || ", "")]},
