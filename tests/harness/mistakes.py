@@ -294,6 +294,10 @@ UNIT = {
         "a slot is taken without its bit": [skip("table-busy")],
         "leases of one store count for all": [condition("slots-store", "false")],
         "the times of another time namespace count": [condition("table-clock", "true")],
+        "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],
+        "the parent reads a slot once": [condition("table-again", "true")],
+        "a caller of an outage that is over relies on nothing": [condition("lose-sure", "true")],
+        "the callers of an outage are forgotten while it lasts": [put("callers-over", " || *since_ns == freeze_at_ns", "")],
     },
     "test_table_damage": {
         "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation, t->boot)", "true")],
@@ -302,9 +306,6 @@ UNIT = {
         "what a keeper disowns is confirmed": [become("disown", ";")],
         "what a keeper disowns is given back": [become("disown-asked", ";")],
         "slots are used that the file has no room for": [become("table-room", "return used;")],
-    },
-    "test_table_version": {
-        "a copy of a table is taken up": [put("table-copy", "file[1] &&", "false &&")],
     },
     "test_inspect": {
         "the keeper breaks the kernel's lease of a file": [become("file-lease", "return false;")],
@@ -322,12 +323,6 @@ UNIT = {
         "any keeper sits in any seat": [put("seat", "~= incarnation .. ' ' .. seat", "== ''")],
         "seats outlive the store's memory": [put("seat-incarnation", "string.sub(had, 1, #incarnation + 1) == incarnation .. ' ' and", "")],
     },
-    "test_table_parent": {
-        "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],
-        "the parent reads a slot once": [condition("table-again", "true")],
-        "a caller of an outage that is over relies on nothing": [condition("lose-sure", "true")],
-        "the callers of an outage are forgotten while it lasts": [put("callers-over", " || *since_ns == freeze_at_ns", "")],
-    },
     "test_table_rescue": {
         "a table of another boot is taken up": [condition("table-boot", "false")],
         "any times are believed": [put("table-times", "freeze_at > deadline", "false")],
@@ -336,6 +331,7 @@ UNIT = {
         "any process may be one that was stopped": [put("rescue-signalled", "stat.started == s->started", "true")],
         "with a damaged head leases are never unsure": [skip("rescue-times")],
         "only whole-file locks of a damaged slot count": [condition("any-space", "false")],
+        "a copy of a table is taken up": [put("table-copy", "file[1] &&", "false &&")],
     },
     "test_supervise": {
         "what a dead keeper had is sure": [skip("supervise-unsure")],

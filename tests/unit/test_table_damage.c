@@ -98,43 +98,6 @@ TEST(damaged_text)
 	}
 }
 
-static const struct wrong {
-	const char *what;
-	size_t at, bytes;
-	uint64_t value;
-} wrongs[] = {
-#define WRONG(field, value)                                                                                            \
-	{                                                                                                              \
-#field, offsetof(struct table_slot, field), sizeof(((struct table_slot *)0)->field), (value)           \
-	}
-	WRONG(text_at, 0),
-	WRONG(text_at, UINT32_MAX),
-	WRONG(text_room, UINT32_MAX),
-	WRONG(text_room, 0),
-	WRONG(from, UINT64_MAX),
-	WRONG(to, 0),
-	WRONG(to, 1ull << 63),
-	WRONG(space, WIRE_SPACES),
-	WRONG(space, UINT32_MAX),
-	WRONG(fence, 0),
-	WRONG(sum, 0),
-	WRONG(word, UINT64_MAX),
-	WRONG(word, 0xff),
-	WRONG(uid, 0),
-};
-
-TEST_EACH(nonsense, ROWS(wrongs))
-{
-	const struct wrong *w = &wrongs[_i];
-	uint32_t slot;
-
-	begin();
-	slot = held(&keeper, 1);
-	held(&keeper, 2);
-	memcpy((char *)&keeper.slots[slot] + w->at, &w->value, w->bytes);
-	check_damaged(1001);
-}
-
 /* Two slots that say that they have the same piece: the lease whose text it is keeps it, and no new lease writes there. */
 TEST(shared_piece)
 {
