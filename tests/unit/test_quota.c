@@ -113,21 +113,3 @@ TEST(root_and_the_keepers_user_are_not_counted)
 	quota_give(&k, FIRST_UID, QUOTA_CONNECTION);
 	ck_assert_ptr_null(sessions.quotas.users);
 }
-
-TEST(nothing_is_left)
-{
-	quota_begin();
-	for (int round = 0; round < 3; round++) {
-		unsigned count[QUOTA_KINDS];
-
-		for (int i = 0; i < QUOTA_KINDS; i++)
-			count[i] = take_all(FIRST_UID, i, -EDQUOT);
-		for (int i = 0; i < QUOTA_KINDS; i++) {
-			ck_assert_ptr_nonnull(sessions.quotas.users);
-			while (count[i]--)
-				give(FIRST_UID, i);
-			ck_assert_uint_eq(sessions.quotas.all[i], 0);
-		}
-		ck_assert_ptr_null(sessions.quotas.users);
-	}
-}
