@@ -48,6 +48,11 @@ TEST(hot_and_kept)
 	config.lease.min_hold_ms = 50;
 	recall_granted(lease);
 	ck_assert_int_eq(lease->recalled.keep_until_ns, 0); /* the first time it goes at once */
+	lease->recalled.level = RECALL_ASK;                 /* nobody waited for it */
+	recall_given_back(lease);
+	recall_granted(lease);
+	ck_assert_int_eq(lease->recalled.keep_until_ns, 0);
+	lease->recalled.level = RECALL_NONE;
 	recall(lease, WIRE_EXCLUSIVE);
 	lease->probed.probe = NULL;
 	happens(lease, LEASE_CUE_FREE);
@@ -60,17 +65,6 @@ TEST(hot_and_kept)
 		recall_granted(lease);
 		ck_assert_int_eq(lease->recalled.keep_until_ns > 0, again[i].kept);
 	}
-}
-
-/* It was only unused, or asked about: nobody waited for it. */
-TEST(given_back_and_not_hot)
-{
-	config.lease.min_hold_ms = 50;
-	lease = lease_in(LEASE_OPEN, 0, 10);
-	lease->recalled.level = RECALL_ASK;
-	recall_given_back(lease);
-	recall_granted(lease);
-	ck_assert_int_eq(lease->recalled.keep_until_ns, 0);
 }
 
 TEST(recalled_while_asking)

@@ -91,15 +91,10 @@ TEST(granted)
 	check_pinned(&one);
 	ck_assert_int_ge(one.s.waiter.pin_until_ns, before + PIN_MS * NS_PER_MS);
 	ck_assert_int_le(one.s.waiter.pin_until_ns, clock_now_ns() + PIN_MS * NS_PER_MS);
-}
-
-TEST(no_pin_beyond_what_is_sure)
-{
-	all_of(LEASE_OPEN);
 	now.sure_ms = PIN_MS / 2;
-	ask_all(&one, 0);
-	check_pinned(&one);
-	ck_assert_int_le(one.s.waiter.pin_until_ns, clock_now_ns() + PIN_MS / 2 * NS_PER_MS);
+	ask_all(&two, 0);
+	check_pinned(&two);
+	ck_assert_int_le(two.s.waiter.pin_until_ns, clock_now_ns() + PIN_MS / 2 * NS_PER_MS);
 }
 
 /* A pin that would be over before the answer arrives; probes of other leases in the range, which are stopped first (the lease's own goes on
@@ -193,23 +188,15 @@ TEST(asked_for)
 	ck_assert_ptr_eq(two.s.waiter.lease, one.s.waiter.lease);
 }
 
-/* It passes those that wait, and so has a question of its own. */
-TEST(asked_for_without_waiting)
+/* It passes those that wait, or wants another mode, and so has a question of its own. */
+TEST_EACH(a_question_of_its_own, 2)
 {
-	ask_all(&one, 0);
+	ask(&one, WIRE_LOCK, _i ? WIRE_SHARED : WIRE_EXCLUSIVE, 0, 0, WIRE_EOF);
 	said[0] = '\0';
-	ask_all(&two, WIRE_F_NONBLOCK);
+	ask_all(&two, _i ? 0 : WIRE_F_NONBLOCK);
 	check_said("begin, acquire");
-	check_waits(&two, PROBE_MS);
+	check_waits(&two, _i ? 1000 : PROBE_MS);
 	ck_assert_ptr_ne(two.s.waiter.lease, one.s.waiter.lease);
-}
-
-TEST(other_modes_and_ranges)
-{
-	ask(&one, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
-	said[0] = '\0';
-	ask_all(&two, 0);
-	check_said("begin, acquire");
 }
 
 TEST(queued)

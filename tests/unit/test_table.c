@@ -7,17 +7,22 @@
 #include "keeper/guard/slots.h"
 #include "tests/unit/table_fixture.h"
 
-TEST(host_stays)
+TEST(host_and_pins_stay)
 {
 	char host[STORE_HOST_BYTES] = HOST;
 
 	begin();
 	table_host(&keeper, host);
 	ck_assert_str_eq(host, HOST);
+	table_pinned(&keeper, 500);
+	table_pinned(&keeper, 300);
+	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500); /* the last one counts */
+	ck_assert_int_eq(table_pins_until(&keeper, 400), 400);
 	new_parent();
 	strcpy(host, OTHER);
 	table_host(&keeper, host);
 	ck_assert_str_eq(host, HOST);
+	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500);
 }
 
 TEST(incarnation)
@@ -199,8 +204,15 @@ TEST(no_room)
 	uint32_t slot, first;
 	int ret;
 
+	full = true;
+	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), -ENOSPC);
+	full = false;
 	begin();
 	first = held(&keeper, 1);
+	full = true; /* what is there needs no room */
+	new_keeper();
+	full = false;
+	ck_assert_ptr_nonnull(entry_of(take_up(), 1));
 	full = true;
 	for (ret = 0; ret == 0; count++)
 		ret = table_ask(&keeper, &lease, &slot);
@@ -235,31 +247,6 @@ TEST(no_room_for_slots)
 	full = false;
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
 	ck_assert_uint_eq(slot, 1024);
-}
-
-TEST(no_room_to_begin)
-{
-	clear_folder();
-	full = true;
-	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), -ENOSPC);
-	full = false;
-	begin();
-	held(&keeper, 1);
-	full = true; /* what is there needs no room */
-	new_keeper();
-	full = false;
-	ck_assert_ptr_nonnull(entry_of(take_up(), 1));
-}
-
-TEST(pins)
-{
-	begin();
-	table_pinned(&keeper, 500);
-	table_pinned(&keeper, 300);
-	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500); /* the last one counts */
-	ck_assert_int_eq(table_pins_until(&keeper, 400), 400);
-	new_parent();
-	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500);
 }
 
 /* --- parent and keeper --- */
