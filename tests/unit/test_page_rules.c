@@ -4,120 +4,92 @@
 
 static const struct match {
 	enum page_rule_kind kind;
-	const char *pattern, *path;
-	bool expected;
+	const char *pattern, *yes, *no; /* paths, with a blank between them */
 } matches[] = {
-	{PAGE_RULE_PATH, "/a/b", "/a/b", true},
-	{PAGE_RULE_PATH, "/a/b", "/a/bc", false},
-	{PAGE_RULE_PATH, "/a/b", "/a/b/c", false},
-	{PAGE_RULE_PATH, "/a/*", "/a/b", false},
-	{PAGE_RULE_PATH, "/a/*", "/a/*", true},
-
-	{PAGE_RULE_TREE, "/a", "/a/b", true},
-	{PAGE_RULE_TREE, "/a", "/a/b/c/.d", true},
-	{PAGE_RULE_TREE, "/a", "/a", false},
-	{PAGE_RULE_TREE, "/a", "/a/", false},
-	{PAGE_RULE_TREE, "/a", "/ab", false},
-	{PAGE_RULE_TREE, "/a*", "/ab/c", false},
-	{PAGE_RULE_TREE, "/", "/a", true},
-	{PAGE_RULE_TREE, "/", "/", false},
-	{PAGE_RULE_TREE, "", "/a", false},
-
-	{PAGE_RULE_GLOB, "/a/b", "/a/b", true},
-	{PAGE_RULE_GLOB, "/a/b", "/a/bc", false},
-	{PAGE_RULE_GLOB, "/a/*", "/a/b", true},
-	{PAGE_RULE_GLOB, "/a/*", "/a/", true},
-	{PAGE_RULE_GLOB, "/a/*", "/a", false},
-	{PAGE_RULE_GLOB, "/a/*", "/a/b/c", false},
-	{PAGE_RULE_GLOB, "/a/*/c", "/a/b/c", true},
-	{PAGE_RULE_GLOB, "/*/*/c", "/a/b/c", true},
-	{PAGE_RULE_GLOB, "/a*/c", "/a/c", true},
-	{PAGE_RULE_GLOB, "/*c/d", "/bcbc/d", true},
-	{PAGE_RULE_GLOB, "/*c/d", "/bcb/d", false},
-	{PAGE_RULE_GLOB, "/*.lock", "/a.lock.lock", true},
-	{PAGE_RULE_GLOB, "/*.lock", "/a.locks", false},
-	{PAGE_RULE_GLOB, "/*.lock*", "/a.locks", true},
-	{PAGE_RULE_GLOB, "/**b", "/aab", true},
-	{PAGE_RULE_GLOB, "/a*b*c", "/a1b2b3c", true},
-	{PAGE_RULE_GLOB, "/?", "/a", true},
-	{PAGE_RULE_GLOB, "/?", "/", false},
-	{PAGE_RULE_GLOB, "/?", "/ab", false},
-	{PAGE_RULE_GLOB, "/a?b", "/a/b", false},
-
+	{PAGE_RULE_PATH, "/a/b", "/a/b", "/a/bc /a/ /a/b/c"},
+	{PAGE_RULE_PATH, "/a/*", "/a/*", "/a/b"},
+	{PAGE_RULE_TREE, "/a", "/a/b /a/b/c/.d /a/.hidden", "/a /a/ /ab /ab/c"},
+	{PAGE_RULE_TREE, "/a*", "", "/ab/c"},
+	{PAGE_RULE_TREE, "/", "/a /a/b", "/"},
+	{PAGE_RULE_TREE, "", "", "/a"},
+	{PAGE_RULE_GLOB, "/a/b", "/a/b", "/a/bc"},
+	{PAGE_RULE_GLOB, "/a/*", "/a/b /a/", "/a /a/b/c"},
+	{PAGE_RULE_GLOB, "/a/*/c", "/a/b/c", "/a/b/b/c"},
+	{PAGE_RULE_GLOB, "/*/*/c", "/a/b/c", ""},
+	{PAGE_RULE_GLOB, "/a*/c", "/a/c", ""},
+	{PAGE_RULE_GLOB, "/*c/d", "/bcbc/d", "/bcb/d"},
+	{PAGE_RULE_GLOB, "/*.lock", "/a.lock /a.lock.lock", "/a.locks /.lock"},
+	{PAGE_RULE_GLOB, "/*.lock*", "/a.locks", ""},
+	{PAGE_RULE_GLOB, "/**b", "/aab", ""},
+	{PAGE_RULE_GLOB, "/a*b*c", "/a1b2b3c", "/a1b2b3"},
+	{PAGE_RULE_GLOB, "/?", "/a", "/ /ab"},
+	{PAGE_RULE_GLOB, "/a?b", "/a.b", "/a/b"},
 	/* A leading dot is matched by a dot only. */
-	{PAGE_RULE_GLOB, "/*.lock", "/.lock", false},
-	{PAGE_RULE_GLOB, "/*", "/.a", false},
-	{PAGE_RULE_GLOB, "/?a", "/.a", false},
-	{PAGE_RULE_GLOB, "/[.]a", "/.a", false},
-	{PAGE_RULE_GLOB, "/[!b]a", "/.a", false},
-	{PAGE_RULE_GLOB, "/.*", "/.a", true},
-	{PAGE_RULE_GLOB, "/\\.*", "/.a", true},
-	{PAGE_RULE_GLOB, "/a/*/b", "/a/.x/b", false},
-	{PAGE_RULE_GLOB, "/a*b", "/a.b", true},
-	{PAGE_RULE_GLOB, "/a?b", "/a.b", true},
-
+	{PAGE_RULE_GLOB, "/*", "", "/.a"},
+	{PAGE_RULE_GLOB, "/?a", "", "/.a"},
+	{PAGE_RULE_GLOB, "/[.]a", "", "/.a"},
+	{PAGE_RULE_GLOB, "/[!b]a", "", "/.a"},
+	{PAGE_RULE_GLOB, "/.*", "/.a", ""},
+	{PAGE_RULE_GLOB, "/\\.*", "/.a", ""},
+	{PAGE_RULE_GLOB, "/a/*/b", "", "/a/.x/b"},
+	{PAGE_RULE_GLOB, "/a*b", "/a.b", ""},
 	/* Brackets. */
-	{PAGE_RULE_GLOB, "/[abc]", "/b", true},
-	{PAGE_RULE_GLOB, "/[a-c]x", "/bx", true},
-	{PAGE_RULE_GLOB, "/[a-c]x", "/dx", false},
-	{PAGE_RULE_GLOB, "/[^a-c]x", "/bx", false},
-	{PAGE_RULE_GLOB, "/[^a-c]x", "/dx", true},
-	{PAGE_RULE_GLOB, "/a[!b]c", "/a/c", false},
-	{PAGE_RULE_GLOB, "/[]a]", "/]", true},
-	{PAGE_RULE_GLOB, "/[!]a]", "/]", false},
-	{PAGE_RULE_GLOB, "/[!]a]", "/b", true},
-	{PAGE_RULE_GLOB, "/[a-]", "/-", true},
-	{PAGE_RULE_GLOB, "/[-a]", "/-", true},
-	{PAGE_RULE_GLOB, "/[\\]]", "/]", true},
-	{PAGE_RULE_GLOB, "/[a\\-z]", "/b", false},
-	{PAGE_RULE_GLOB, "/[a\\-z]", "/-", true},
-	{PAGE_RULE_GLOB, "/[c-a]", "/b", false},
-	{PAGE_RULE_GLOB, "/*[0-9]", "/a1b2", true},
-	{PAGE_RULE_GLOB, "/[\x80-\xff]", "/\xc3", true},
-	{PAGE_RULE_GLOB, "/[a", "/[a", true},
-	{PAGE_RULE_GLOB, "/[a", "/a", false},
-	{PAGE_RULE_GLOB, "/[a/b]", "/[a/b]", true},
-	{PAGE_RULE_GLOB, "/[a-/b]", "/[a-/b]", true},
-	{PAGE_RULE_GLOB, "/[", "/[", true},
-	{PAGE_RULE_GLOB, "/[!", "/[!", true},
-
+	{PAGE_RULE_GLOB, "/[abc]", "/b", "/d"},
+	{PAGE_RULE_GLOB, "/[a-c]x", "/bx", "/dx"},
+	{PAGE_RULE_GLOB, "/[!a-c]x", "/dx", ""},
+	{PAGE_RULE_GLOB, "/[^a-c]x", "/dx", "/bx"},
+	{PAGE_RULE_GLOB, "/a[!b]c", "", "/a/c"},
+	{PAGE_RULE_GLOB, "/[]a]", "/]", ""},
+	{PAGE_RULE_GLOB, "/[!]a]", "/b", "/]"},
+	{PAGE_RULE_GLOB, "/[a-]", "/-", ""},
+	{PAGE_RULE_GLOB, "/[-a]", "/-", ""},
+	{PAGE_RULE_GLOB, "/[\\]]", "/]", ""},
+	{PAGE_RULE_GLOB, "/[a\\-z]", "/-", "/b"},
+	{PAGE_RULE_GLOB, "/[c-a]", "", "/b"},
+	{PAGE_RULE_GLOB, "/[0-9][0-9]*", "/17x", ""},
+	{PAGE_RULE_GLOB, "/*[0-9]", "/a1b2", ""},
+	{PAGE_RULE_GLOB, "/[\x80-\xff]", "/\xc3", ""},
+	{PAGE_RULE_GLOB, "/[a", "/[a", "/a"},
+	{PAGE_RULE_GLOB, "/[a/b]", "/[a/b]", ""},
+	{PAGE_RULE_GLOB, "/[a-/b]", "/[a-/b]", ""},
+	{PAGE_RULE_GLOB, "/[", "/[", ""},
+	{PAGE_RULE_GLOB, "/[!", "/[!", ""},
 	/* Plain characters. */
-	{PAGE_RULE_GLOB, "/\\*", "/*", true},
-	{PAGE_RULE_GLOB, "/\\[a]", "/[a]", true},
-	{PAGE_RULE_GLOB, "/\\\\", "/\\", true},
-	{PAGE_RULE_GLOB, "/a\\", "/a\\", true},
-	{PAGE_RULE_GLOB, "", "", true},
-	{PAGE_RULE_GLOB, "*", "", true},
+	{PAGE_RULE_GLOB, "/\\*", "/*", "/a"},
+	{PAGE_RULE_GLOB, "/\\[a]", "/[a]", ""},
+	{PAGE_RULE_GLOB, "/\\\\", "/\\", ""},
+	{PAGE_RULE_GLOB, "/a\\", "/a\\", ""},
 };
+
+static void expect_matches(const struct match *m, const char *paths, bool expected)
+{
+	char list[128], *rest = list, *path;
+
+	strcpy(list, paths);
+	while ((path = strsep(&rest, " ")))
+		ck_assert_msg(!*path || page_rule_matches(m->kind, m->pattern, path) == expected,
+			      "%d: %s against %s: expected %d", m->kind, m->pattern, path, expected);
+}
 
 TEST_EACH(rules_match, ROWS(matches))
 {
-	const struct match *m = &matches[_i];
-
-	ck_assert_msg(page_rule_matches(m->kind, m->pattern, m->path) == m->expected, "%d: %s against %s: expected %d",
-		      m->kind, m->pattern, m->path, m->expected);
-}
-
-static double now_s(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	expect_matches(&matches[_i], matches[_i].yes, true);
+	expect_matches(&matches[_i], matches[_i].no, false);
+	ck_assert(page_rule_matches(PAGE_RULE_GLOB, "", "") && page_rule_matches(PAGE_RULE_GLOB, "*", ""));
 }
 
 /* A matcher that tries every way to share out the letters would need years for this. */
 TEST(glob_ends_soon)
 {
 	char pattern[4096] = "/", path[4096] = "/";
-	double start = now_s();
+	time_t start = time(NULL);
 
 	for (size_t i = 1; i + 2 < sizeof(pattern); i += 2)
 		memcpy(pattern + i, "*a", 3);
 	strcpy(pattern + strlen(pattern) - 1, "b");
 	memset(path + 1, 'a', sizeof(path) - 2);
 	ck_assert(!page_rule_matches(PAGE_RULE_GLOB, pattern, path));
-	ck_assert_double_lt(now_s() - start, 5.0);
+	ck_assert_int_lt(time(NULL) - start, 6);
 }
 
 TEST(append_fills_to_the_end)
