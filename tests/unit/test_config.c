@@ -212,29 +212,24 @@ TEST(several_stores)
 /* As it was, for ever: hosts of another version look for a name in the same shard. */
 TEST(the_shard_of_a_name)
 {
+	static const unsigned shards[] = {1, 8, 16, 31};
 	static const struct {
-		unsigned shards;
 		const char *name;
-		unsigned shard;
-	} rows[] = {{1, "t/f", 0},
-		    {8, "", 5},
-		    {8, "t/f", 6},
-		    {8, "jobs/ä", 1},
-		    {16, "t/f", 6},
-		    {16, "", 5},
-		    {16, "lock:nightly", 13},
-		    {16, "jobs/ä", 1},
-		    {31, "t/f", 20},
-		    {31, "", 8},
-		    {31, "lock:nightly", 18},
-		    {31, "jobs/ä", 12}};
-	const struct config_store store = {.shards = 16};
+		unsigned in[4];
+	} names[] = {{"", {0, 5, 5, 8}},
+		     {"t/f", {0, 6, 6, 20}},
+		     {"lock:nightly", {0, 5, 13, 18}},
+		     {"jobs/ä", {0, 1, 1, 12}}};
+	struct config_store store;
 	unsigned in[16] = {0};
 	char name[24];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-		ck_assert_uint_eq(config_shard(&(struct config_store){.shards = rows[i].shards}, rows[i].name),
-				  rows[i].shard);
+	for (int n = 0; n < ROWS(names); n++)
+		for (int i = 0; i < 4; i++) {
+			store.shards = shards[i];
+			ck_assert_uint_eq(config_shard(&store, names[n].name), names[n].in[i]);
+		}
+	store.shards = 16;
 	for (int i = 0; i < 16000; i++) {
 		sprintf(name, "queue/job-%d.lock", i);
 		in[config_shard(&store, name)]++;
