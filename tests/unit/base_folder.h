@@ -14,7 +14,6 @@ static inline const char *in_base(const char *name)
 	static char paths[4][PATH_MAX];
 	static unsigned next;
 	char *path = paths[next++ % 4];
-
 	snprintf(path, PATH_MAX, "%s/%s", base, name);
 	return path;
 }
@@ -24,7 +23,6 @@ static inline void base_make(void) { suite_make_folder(base, "/dev/shm"); }
 static inline void base_remove(void)
 {
 	char command[128];
-
 	snprintf(command, sizeof(command), "rm -rf '%s'", base);
 	ck_assert_int_eq(system(command), 0);
 }
@@ -32,7 +30,6 @@ static inline void base_remove(void)
 static inline int base_open(void)
 {
 	int dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
 	ck_assert_int_ge(dir, 0);
 	return dir;
 }
@@ -40,7 +37,6 @@ static inline int base_open(void)
 static inline void make_file(const char *path)
 {
 	int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-
 	ck_assert_int_ge(fd, 0);
 	close(fd);
 }

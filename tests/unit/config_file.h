@@ -30,7 +30,6 @@ static inline void teardown(void)
 static inline void write_bytes(const char *path, const char *bytes, size_t len)
 {
 	FILE *f = fopen(path, "w");
-
 	ck_assert_ptr_nonnull(f);
 	ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
 	ck_assert_int_eq(fclose(f), 0);
@@ -67,7 +66,6 @@ static inline void expect_refusal(const char *text, int line, const char *messag
 {
 	char expected[PAGE_MESSAGE_BYTES + 128];
 	struct config *none = NULL;
-
 	write_config(text);
 	ck_assert_msg(config_load(file, &none, why, sizeof(why)) < 0, "accepted: %s", text);
 	ck_assert_ptr_null(none);
@@ -82,7 +80,6 @@ static char example[65536];
 static inline void read_example(void)
 {
 	FILE *f = fopen("config/dflock.conf", "r");
-
 	if (!f) {
 		fprintf(stderr, "config/dflock.conf is not there; run this from the top folder\n");
 		exit(EXIT_FAILURE);

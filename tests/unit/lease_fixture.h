@@ -139,7 +139,6 @@ void deadline_asked(struct member *m) {}
 static inline struct lease *add_lease(enum lease_state state, const struct store_range *range, uid_t uid)
 {
 	struct lease *made = lease_new(lock, range, uid);
-
 	ck_assert_ptr_nonnull(made);
 	made->state = state;
 	made->slot = SLOT;
@@ -218,7 +217,6 @@ void early_arm(struct lease *of) {}
 enum early_end early_disarm(struct lease *of)
 {
 	enum early_end end = now.early;
-
 	now.early = EARLY_NOT;
 	return end;
 }
@@ -253,7 +251,6 @@ static struct caller {
 static inline void begin_caller(struct caller *c)
 {
 	int ends[2];
-
 	memset(c, 0, sizeof(*c));
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
 	c->end = ends[0];
@@ -275,7 +272,6 @@ static inline void end_caller(struct caller *c)
 static inline int verdict(struct caller *c)
 {
 	ssize_t n = recv(c->end, &c->reply, sizeof(c->reply), MSG_DONTWAIT);
-
 	ck_assert(n == sizeof(c->reply) || (n < 0 && errno == EAGAIN));
 	return n < 0 ? 0 : c->reply.verdict;
 }
@@ -330,7 +326,6 @@ static inline void prepare(void)
 static inline void clean(void)
 {
 	struct lease *l, *next;
-
 	end_caller(&one);
 	end_caller(&two);
 	HASH_ITER (hh, k.leases, l, next)
@@ -344,7 +339,6 @@ FIXTURE(prepare, clean)
 static inline struct lease *lease_in(enum lease_state state, int64_t from, int64_t to)
 {
 	const struct store_range range = {lock->space, WIRE_EXCLUSIVE, from, to};
-
 	return add_lease(state, &range, 0);
 }
 

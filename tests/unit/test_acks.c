@@ -16,7 +16,6 @@ static void on_ask(void *arg)
 static void on_acknowledged(struct acks_entry *e, bool enough)
 {
 	size_t n = strlen(told);
-
 	ck_assert_uint_lt(n + 1, sizeof(told));
 	told[n] = (char)((enough ? 'a' : 'A') + (e - entry));
 	e->next = NULL; /* the owner may reuse it */
@@ -25,7 +24,6 @@ static void on_acknowledged(struct acks_entry *e, bool enough)
 static void setup(void)
 {
 	static const struct acks_events events = {.ask = on_ask, .acknowledged = on_acknowledged};
-
 	acks_init(&acks, &events, &acks);
 	asked = 0;
 	memset(told, 0, sizeof(told));
@@ -86,7 +84,6 @@ TEST_EACH(how_many_are_enough, ROWS(majorities))
 	const struct config_store config = {.replicas = majorities[_i].replicas, .connect_ms = 1000};
 	redisReply reply = {.type = REDIS_REPLY_INTEGER};
 	char line[REPLY_LINE_BYTES] = "";
-
 	for (reply.integer = 0; reply.integer <= config.replicas; reply.integer++)
 		ck_assert(acks_are_enough(&config, &reply, line) == (reply.integer >= majorities[_i].needed));
 }
@@ -104,7 +101,6 @@ TEST_EACH(what_is_no_count, ROWS(no_counts))
 {
 	const struct config_store config = {.replicas = 2, .connect_ms = 1000};
 	char line[REPLY_LINE_BYTES];
-
 	ck_assert(!acks_are_enough(&config, &no_counts[_i].reply, line));
 	ck_assert_ptr_nonnull(strstr(line, no_counts[_i].line));
 }

@@ -135,7 +135,6 @@ TEST(superseded)
 {
 	struct lease *small = lease_in(LEASE_OPEN, 2, 5), *apart = lease_in(LEASE_OPEN, 20, 30),
 		     *large = lease_in(LEASE_ASKING, 0, 10);
-
 	happens(large, LEASE_CUE_GRANTED);
 	check_said("take, table: held, page: closed, table: returned, release");
 	ck_assert_int_eq(small->state, LEASE_RELEASING);
@@ -146,7 +145,6 @@ TEST(superseded)
 TEST(superseded_no_more)
 {
 	struct lease *small = lease_in(LEASE_OPEN, 2, 5), *large = lease_in(LEASE_OPEN, 0, 10);
-
 	queue_raise(large, LEASE_CUE_EXPIRED);
 	queue_raise(small, LEASE_CUE_SUPERSEDED);
 	queue_settle(&k);
@@ -157,7 +155,6 @@ TEST(superseded_no_more)
 TEST(parts_are_not_superseded)
 {
 	struct lease *whole = lease_in(LEASE_OPEN, 0, 100), *part = lease_in(LEASE_ASKING, 0, 10);
-
 	part->split.whole = whole;
 	happens(part, LEASE_CUE_GRANTED);
 	check_said("take, table: held");
@@ -205,7 +202,6 @@ TEST(leaves_all)
 static uint64_t observed(const struct histogram *h)
 {
 	uint64_t all = 0;
-
 	for (size_t i = 0; i <= HISTOGRAM_BUCKETS; i++)
 		all += h->counts[i];
 	return all;

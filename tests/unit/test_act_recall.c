@@ -6,7 +6,6 @@
 static void asked(struct lease *of, enum wire_mode mode)
 {
 	const struct store_message m = {.range = {lock->space, mode, of->range.from, of->range.to}, .ask = true};
-
 	lease_recall(of, &m);
 	queue_settle(&k);
 }
@@ -70,7 +69,6 @@ TEST(hot_and_kept)
 TEST(recalled_while_asking)
 {
 	struct waiter waits = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 0, 10}};
-
 	lease = lease_in(LEASE_ASKING, 0, 10);
 	waiters_add(&waits, lock);
 	recall(lease, WIRE_EXCLUSIVE);
@@ -186,7 +184,6 @@ TEST(lingers)
 TEST(lingers_while_pinned)
 {
 	struct waiter pinned = {.range = {WIRE_RECORD, WIRE_EXCLUSIVE, 0, 10}};
-
 	lease = lease_in(LEASE_OPEN, 0, 10);
 	waiters_add(&pinned, lock);
 	pinned.pin_until_ns = clock_now_ns() + HOUR_NS;

@@ -20,7 +20,6 @@ static int dir_fd;
 static void start(int64_t limit_ms, bool leased)
 {
 	const struct stat st = {.st_dev = 7, .st_ino = 8};
-
 	k = (struct keeper){.dir_fd = dir_fd, .member_count = 1, .members[0].keeper = &k, .table = &table};
 	ck_assert_int_eq(file_get(&k.members[0], &st, true, "/srv/f", "f", -1, &file), 0);
 	file->kill_after_ms = limit_ms;
@@ -212,7 +211,6 @@ TEST(the_next_keeper_goes_on)
 TEST(the_clock_goes_on_where_it_was)
 {
 	int64_t before;
-
 	grant(1001, 5);
 	run(MINUTE_NS);
 	before = ages_now_ns(&k);

@@ -65,7 +65,6 @@ static void echo_with_new_keys(int fd, SSL *ssl)
 static void send_much(int fd, SSL *ssl)
 {
 	char *bytes = malloc(BIG_BYTES);
-
 	for (size_t i = 0; i < BIG_BYTES; i++)
 		bytes[i] = (char)(i % 251);
 	SSL_accept(ssl);
@@ -87,7 +86,6 @@ static void end_without_a_word(int fd, SSL *ssl)
 static void stay_silent(int fd, SSL *ssl)
 {
 	char byte;
-
 	while (read(fd, &byte, 1) > 0)
 		;
 }
@@ -258,7 +256,6 @@ static const struct {
 TEST_EACH(how_it_ends, ROWS(other_ends))
 {
 	pthread_t server = start(other_ends[_i].serve, other_ends[_i].name);
-
 	wait_until(*heard.why);
 	ck_assert_ptr_nonnull(strstr(heard.why, other_ends[_i].why));
 	ck_assert_int_eq(heard.connected, other_ends[_i].connected);
@@ -270,7 +267,6 @@ TEST_EACH(how_it_ends, ROWS(other_ends))
 TEST(a_silent_server)
 {
 	pthread_t server = start(stay_silent, HOST);
-
 	for (int i = 0; i < 5; i++)
 		uv_run(&loop, UV_RUN_ONCE);
 	ck_assert(!heard.connected);

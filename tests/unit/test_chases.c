@@ -50,7 +50,6 @@ TEST(a_storm)
 {
 	struct store_chase chase = one;
 	int followed = 0;
-
 	for (int i = 0; i < 100000; i++) {
 		chase.pid = i;
 		followed += follow(&chase, 1);

@@ -34,7 +34,6 @@ static const struct {
 TEST_EACH(what_file_systems_do, ROWS(file_systems))
 {
 	enum finding level = files_judge(file_systems[_i].type, file_systems[_i].options, line);
-
 	ck_assert_msg(level == file_systems[_i].level && strstr(line, file_systems[_i].says), "%s: %d: %s",
 		      file_systems[_i].options, (int)level, line);
 }
@@ -80,7 +79,6 @@ static const char *printed(FILE *f)
 static const char *print(struct grid *grid)
 {
 	FILE *f = paper();
-
 	grid_print(grid, f);
 	grid_free(grid);
 	return printed(f);

@@ -406,7 +406,6 @@ static void expect_in_example(const struct setting_row *rows)
 {
 	for (; rows->name; rows++) {
 		char text[64], *at;
-
 		snprintf(text, sizeof(text), "%s = ", rows->name);
 		at = strstr(example, text);
 		while (at && at > example && !strchr(" \t\n", at[-1]))

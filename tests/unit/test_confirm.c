@@ -142,7 +142,6 @@ static struct lease *lease_in(enum lease_state state)
 {
 	const struct store_range all = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
 	struct lease *lease = lease_new(lock, &all, 0);
-
 	ck_assert_ptr_nonnull(lease);
 	lease_set_state(lease, state);
 	lease->slot = 5;
@@ -186,7 +185,6 @@ static const struct {
 TEST_EACH(it_stands, ROWS(answers))
 {
 	struct lease *lease = lease_in(answers[_i].state);
-
 	ask(lease);
 	answer(STORE_OK, answers[_i].mode);
 	check_said(answers[_i].said);

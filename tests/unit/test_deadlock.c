@@ -121,14 +121,12 @@ static void chased(uint64_t youngest, int64_t from)
 			  .pid = 9,
 			  .youngest = youngest,
 			  .range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = from, .to = 1000}}};
-
 	deadlock_message(&k, &m);
 }
 
 static void finish(void)
 {
 	struct work *work = running;
-
 	work->run(work);
 	running = NULL;
 	work->done(work);

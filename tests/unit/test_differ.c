@@ -37,7 +37,6 @@ static const char *one_text(const struct config *mine, const struct config *othe
 {
 	static char text[512];
 	char here[100], there[100];
-
 	differ_show_names(mine, d->here, here, sizeof(here));
 	differ_show_names(others, d->there, there, sizeof(there));
 	snprintf(text, sizeof(text), "%s %s %s; ", d->keyed ? "keyed" : "renamed", here, there);
@@ -172,7 +171,6 @@ TEST(too_many_to_compare)
 	struct config many = {.rule_count = 1000};
 	struct difference found[1];
 	size_t count, alone;
-
 	ck_assert_int_eq(differ_find(&many, &many, found, 1, &count, &alone), -E2BIG);
 }
 
@@ -214,7 +212,6 @@ static const char *const nonsense[] = {
 static void expect_refused(const char *text, size_t len)
 {
 	struct config *to;
-
 	ck_assert_msg(ruleset_parse(text, len, &to) == -EINVAL, "%s", text);
 	ck_assert_ptr_null(to);
 }
@@ -222,7 +219,6 @@ static void expect_refused(const char *text, size_t len)
 TEST_EACH(nonsense_is_refused, ROWS(nonsense))
 {
 	char text[128];
-
 	snprintf(text, sizeof(text), "2\n%s\n", nonsense[_i]);
 	expect_refused(text, strlen(text));
 }

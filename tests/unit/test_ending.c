@@ -21,7 +21,6 @@ TEST(told_to_end)
 {
 	for (int bits = 0; bits < 4; bits++) {
 		bool asked = bits & 1, long_ago = bits & 2;
-
 		for (unsigned in_use = 0; in_use < 3; in_use++)
 			ck_assert_int_eq(ending_decide(true, in_use, asked, long_ago), ENDING_AT_ONCE);
 		ck_assert_int_eq(ending_decide(false, 1, asked, long_ago), ENDING_LATER);

@@ -57,7 +57,6 @@ FIXTURE(setup, teardown)
 static void hold(bool on)
 {
 	char path[PATH_MAX];
-
 	snprintf(path, sizeof(path), "%s", in_base("hold"));
 	ck_assert_int_eq(on ? mknod(path, S_IFREG | 0600, 0) : unlink(path), 0);
 }
@@ -348,7 +347,6 @@ TEST(left_while_it_runs)
 {
 	char *words[] = {"/bin/sh", "-c", "sleep 0.3", NULL}, *env[] = {NULL};
 	struct hook hook;
-
 	ended = 0;
 	hook_init(&hook, &loop, on_ended, NULL);
 	ck_assert_int_eq(hook_start(&hook, words, env, "", 0), 0);

@@ -103,7 +103,6 @@ static struct config *made(const char *before, const char *rules, const char *af
 {
 	struct config *c = NULL;
 	char text[2048];
-
 	snprintf(text, sizeof(text), "%s%s%s", before, rules, after);
 	write_config(text);
 	ck_assert_msg(config_load(file, &c, why, sizeof(why)) == 0, "%s", why);
@@ -114,7 +113,6 @@ static struct config *made(const char *before, const char *rules, const char *af
 static void expect(struct config *old, struct config *fresh, const char *expected)
 {
 	bool follows;
-
 	why[0] = '\0';
 	follows = config_follows(old, fresh, why, sizeof(why));
 	ck_assert_msg(follows == !expected, "%s, said \"%s\"", follows ? "taken over" : "waits", why);
@@ -138,7 +136,6 @@ TEST_EACH(stores_changed, ROWS(of_stores)) { expect_change(THREE_STORES "protect
 TEST(stores_moved)
 {
 	static const char rule[] = "protect = ( { path = '/a'; store = 'pay_1'; } );";
-
 	expect(made(THREE_STORES, rule, ""),
 	       made("store = { server = 'd'; }; stores = { a = { server = 'x'; }; pay_1 = { server = 'y'; }; };", rule,
 		    ""),
@@ -263,7 +260,6 @@ static const struct {
 TEST_EACH(same_store, ROWS(servers))
 {
 	struct config *old = made(servers[_i].old, "", ""), *fresh = made(servers[_i].fresh, "", "");
-
 	ck_assert_int_eq(config_same_store(old, fresh), servers[_i].same);
 	ck_assert_int_eq(config_same_store(fresh, old), servers[_i].same);
 	config_free(old);

@@ -22,7 +22,6 @@ FIXTURE(setup, teardown)
 static int keep(const char *path, const char *text, size_t len)
 {
 	struct config config = {.path = (char *)path, .text = (char *)text, .text_len = len};
-
 	return kept_write(dir, &config);
 }
 

@@ -89,7 +89,6 @@ static char wrong[256]; /* the first one found; empty: nothing is wrong */
 static void expect(bool good, const char *what, enum lease_state state, enum lease_cue event)
 {
 	struct lease_step step = step_of(state, event);
-
 	if (!good && !*wrong)
 		snprintf(wrong, sizeof(wrong), "%s: %s in %s leads to %s, with actions %#x", what,
 			 lease_cue_name(event), lease_state_name(state), lease_state_name(step.next), step.actions);

@@ -25,7 +25,6 @@ static void write_slot(struct leases_slot *slot, const struct leases_entry *entr
 static void set_sure_until(int64_t ns)
 {
 	struct leases_clock clock = leases->clock;
-
 	clock.sure_until_ns = ns;
 	seqcopy_publish(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
 }
@@ -40,7 +39,6 @@ static struct leases_slot *slot_at(int i) { return &leases->slots[leases_bucket(
 static void put(int i, const struct leases_file *f, const struct leases_range *range, bool open)
 {
 	struct leases_entry entry = entry_of(f, range, open);
-
 	write_slot(slot_at(i), &entry);
 }
 
@@ -94,7 +92,6 @@ TEST_EACH(covers, ROWS(cases))
 TEST(other_files)
 {
 	const struct leases_file others[] = {{8, 1234, 0xabcdef}, {7, 1235, 0xabcdef}, {7, 1234, 0xabcdee}};
-
 	for (int i = 0; i < 3; i++)
 		put(i, &others[i], &all, true);
 	ck_assert_ptr_null(leases_find(leases, &file, &all));
@@ -192,7 +189,6 @@ static const char *const differ[][2] = {
 TEST(buckets_are_used_evenly)
 {
 	static unsigned count[LEASES_BUCKETS];
-
 	for (uint64_t ino = 0; ino < 8 * LEASES_BUCKETS; ino++)
 		count[leases_bucket(0x801, ino * 3)]++;
 	for (int i = 0; i < LEASES_BUCKETS; i++)
@@ -210,7 +206,6 @@ static char *trap; /* the page whose first reading lets the keeper run */
 static void renew_after_an_outage(int sig)
 {
 	const struct leases_entry closed = {0};
-
 	mprotect(trap, SYSTEM_PAGE, PROT_READ | PROT_WRITE);
 	write_slot(slot_at(0), &closed);
 	set_sure_until(FOR_EVER);
@@ -241,7 +236,6 @@ static const struct leases_range middle = {.from = 0, .to = 1000, .space = WIRE_
 static void *reader(void *arg)
 {
 	uint64_t *wrong = arg;
-
 	while (!__atomic_load_n(&end, __ATOMIC_RELAXED)) {
 		*wrong += leases_find(leases, &file, &middle) != NULL;
 		*wrong += stands(0, &middle);

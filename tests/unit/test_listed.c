@@ -24,7 +24,6 @@ static enum listed_answer ask(enum wire_space space)
 {
 	struct listed *listed = listed_read();
 	enum listed_answer answer = listed_ask(listed, st.st_dev, st.st_ino, space);
-
 	listed_free(listed);
 	return answer;
 }
@@ -35,7 +34,6 @@ static void check(enum wire_space space, enum listed_answer in_first)
 {
 	struct stat ns;
 	bool first = stat("/proc/self/ns/pid", &ns) == 0 && ns.st_ino == 0xeffffffcu;
-
 	ck_assert_int_eq(ask(space), first ? in_first : LISTED_UNKNOWN);
 }
 
@@ -61,7 +59,6 @@ TEST(spaces)
 TEST(no_descriptor)
 {
 	void *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
 	ck_assert_ptr_ne(memory, MAP_FAILED);
 	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
 	close(fd);
@@ -74,7 +71,6 @@ TEST(no_descriptor)
 TEST(other_file_systems)
 {
 	int proc = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-
 	ck_assert_int_eq(fstat(proc, &st), 0);
 	ck_assert_int_eq(ask(WIRE_FLOCK), LISTED_UNKNOWN);
 	close(proc);

@@ -19,7 +19,6 @@ static int listen_at(const char *path, int type)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
 	if (type == SOCK_STREAM)
@@ -64,7 +63,6 @@ static const char *err_said(void)
 {
 	static char text[65536 * 2];
 	ssize_t n = read(err_read, text, sizeof(text) - 1);
-
 	text[n > 0 ? n : 0] = '\0';
 	return text;
 }
@@ -75,7 +73,6 @@ static size_t message_len;
 static bool receive(void)
 {
 	ssize_t n = recv(inbox, message, sizeof(message) - 1, 0);
-
 	ck_assert(n >= 0 || errno == EAGAIN);
 	message_len = n > 0 ? (size_t)n : 0;
 	message[message_len] = '\0';
@@ -129,7 +126,6 @@ static void err_is_journal(unsigned more)
 {
 	char stream[64];
 	struct stat st;
-
 	ck_assert_int_eq(fstat(2, &st), 0);
 	snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
 		 (unsigned long long)st.st_ino + more);
@@ -290,7 +286,6 @@ TEST(standard_error_that_is_not_the_journals)
 TEST(a_syslog_that_is_the_journals)
 {
 	char link[SUITE_PATH_BYTES + 16];
-
 	snprintf(link, sizeof(link), "%s/log", base);
 	ck_assert_int_eq(symlink(LOGSINK_JOURNAL_DEV, link), 0);
 	inbox = listen_at(socket_path, SOCK_DGRAM);

@@ -253,7 +253,6 @@ TEST(never_more_lines_than_places)
 TEST(long_texts_and_names_are_cut)
 {
 	char text[3000];
-
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	ck_assert(comes(LINE_STORE_REFUSED, text, text));

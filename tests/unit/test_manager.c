@@ -16,7 +16,6 @@ static int listen_at(const char *name)
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name) + (*name == '/'));
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
 	memcpy(address.sun_path, name, strlen(name));
 	if (*name == '@')
 		address.sun_path[0] = '\0';
@@ -46,7 +45,6 @@ static const char *heard(void)
 {
 	static char line[256];
 	ssize_t n = recv(inbox, line, sizeof(line) - 1, 0);
-
 	ck_assert(n > 0 || (n < 0 && errno == EAGAIN));
 	line[n > 0 ? n : 0] = '\0';
 	return line;
@@ -55,7 +53,6 @@ static const char *heard(void)
 static void set_number(const char *name, long long number)
 {
 	char text[32];
-
 	snprintf(text, sizeof(text), "%lld", number);
 	setenv(name, text, 1);
 }

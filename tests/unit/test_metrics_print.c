@@ -26,7 +26,6 @@ static bool has_line(const char *line)
 {
 	const char *at = text;
 	size_t n = strlen(line);
-
 	while ((at = strstr(at, line)))
 		if ((at == text || at[-1] == '\n') && at[n] == '\n')
 			return true;

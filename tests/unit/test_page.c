@@ -13,7 +13,6 @@ static const struct page_config mine = {.id = {.dev = 1, .ino = 2, .size = 3, .m
 static void put(enum page_rule_kind kind, const char *pattern)
 {
 	size_t used = page->rules_bytes;
-
 	ck_assert_int_eq(page_rule_append(page->rules, PAGE_RULES_BYTES, &used, kind, WIRE_ON_REFUSED_REFUSE, pattern),
 			 0);
 	page->rules_bytes = (uint32_t)used;
@@ -43,7 +42,6 @@ static enum page_answer says(const struct page_config *config, const char *path)
 TEST(page_answers)
 {
 	char message[PAGE_MESSAGE_BYTES];
-
 	ck_assert_int_eq(says(&mine, "/run/lock/a"), PAGE_SAYS_YES);
 	ck_assert_int_eq(page_ask(page, &mine, "/srv/x.lock", message), PAGE_SAYS_YES);
 	ck_assert_int_eq(says(&mine, "/mnt/share/x"), PAGE_SAYS_YES);
@@ -57,7 +55,6 @@ TEST(page_answers)
 TEST(which_rule)
 {
 	struct page_found found;
-
 	page->config_hash = mine.path_hash;
 	ck_assert(page_find_rule(page, &mine, "/mnt/share/x", &found));
 	ck_assert_int_eq(found.kind, PAGE_RULE_TREE);
@@ -70,7 +67,6 @@ TEST(which_rule)
 static enum wire_on_refused on_refused(const struct page_config *config, const char *path)
 {
 	struct page_found found;
-
 	return page_find_rule(page, config, path, &found) ? found.on_refused : WIRE_ON_REFUSED_REFUSE;
 }
 
@@ -252,7 +248,6 @@ static uint64_t seed;
 static uint64_t random_number(void)
 {
 	uint64_t z = (seed += 0x9e3779b97f4a7c15ull);
-
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
 	return z ^ (z >> 31);
@@ -262,10 +257,8 @@ static uint64_t random_number(void)
 static void scribble(unsigned char *at, size_t n)
 {
 	static const char letters[] = "/ab*?[]!^-\\.";
-
 	for (size_t i = 0; i < n; i++) {
 		uint64_t r = random_number();
-
 		at[i] = r % 4 ? (unsigned char)letters[(r >> 8) % (sizeof(letters) - 1)] : (unsigned char)(r >> 16);
 	}
 }

@@ -64,7 +64,6 @@ static const struct match {
 static void expect_matches(const struct match *m, const char *paths, bool expected)
 {
 	char list[128], *rest = list, *path;
-
 	strcpy(list, paths);
 	while ((path = strsep(&rest, " ")))
 		ck_assert_msg(!*path || page_rule_matches(m->kind, m->pattern, path) == expected,
@@ -83,7 +82,6 @@ TEST(glob_ends_soon)
 {
 	char pattern[4096] = "/", path[4096] = "/";
 	time_t start = time(NULL);
-
 	for (size_t i = 1; i + 2 < sizeof(pattern); i += 2)
 		memcpy(pattern + i, "*a", 3);
 	strcpy(pattern + strlen(pattern) - 1, "b");

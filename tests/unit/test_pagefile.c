@@ -92,7 +92,6 @@ TEST(rules_in_force)
 TEST(an_invalid_file)
 {
 	char message[PAGE_MESSAGE_BYTES];
-
 	pagefile_invalid(k.page, config->path, &first, "/etc/dflock.conf:3: expected a number");
 	ck_assert_int_eq(page_ask(k.page, &(struct page_config){.id = first}, "/data/a", message), PAGE_SAYS_REFUSE);
 	ck_assert_str_eq(message, "/etc/dflock.conf:3: expected a number");
@@ -171,7 +170,6 @@ static bool is_shown(const char *path, int i)
 	const struct leases_range r = {
 		.from = leases[i].range.from, .to = leases[i].range.to, .space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE};
 	const struct leases_slot *slot = leases_find(&k.page->leases, &f, &r);
-
 	return slot && leases_stand(&k.page->leases, slot, &f, &r);
 }
 
@@ -226,7 +224,6 @@ TEST(path_leads_to_the_lock_name)
 TEST_EACH(one_that_rests_or_has_a_limit_is_not_shown, 3)
 {
 	int64_t *values[] = {&the_file.at_least_ms, &the_file.warn_after_ms, &the_file.kill_after_ms};
-
 	*values[_i] = 1000;
 	leasepage_show(&leases[0]);
 	ck_assert(!is_shown("/data/a", 0));

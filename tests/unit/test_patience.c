@@ -27,7 +27,6 @@ TEST_EACH(patience, ROWS(rows))
 	static struct table_head head;
 	static struct table_slot slots[1];
 	struct table table = {.head = &head, .slots = slots, .room = 1};
-
 	head.freeze_at_ns = rows[_i].freeze_at_ms * MS;
 	head.used = 1;
 	head.busy[0] = rows[_i].in_use;
@@ -52,7 +51,6 @@ TEST_EACH(what_is_needed, ROWS(maps))
 {
 	char line[128];
 	struct procfs_map map;
-
 	strcpy(line, maps[_i].line);
 	ck_assert(procfs_map_line(line, &map));
 	ck_assert(map.from == 0x1000 && map.to == 0x3000);

@@ -30,7 +30,6 @@ static int before;       /* how many we had open */
 static void setup(void)
 {
 	int pair[2];
-
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	ours = pair[0];
 	theirs = pair[1];
@@ -88,7 +87,6 @@ static void check_nothing_comes(ssize_t result)
 {
 	struct wire_request r;
 	int fd = 99;
-
 	ck_assert_int_eq(receive(&r, &fd), result);
 	ck_assert_int_eq(fd, -1);
 }
@@ -318,14 +316,12 @@ static void set_field(void *at, size_t bytes, int64_t value)
 {
 	uint32_t four = value;
 	uint8_t one = value;
-
 	memcpy(at, bytes == 8 ? (void *)&value : bytes == 4 ? (void *)&four : (void *)&one, bytes);
 }
 
 TEST_EACH(field, ROWS(fields))
 {
 	struct wire_request r = good(WIRE_LOCK);
-
 	set_field((char *)&r + fields[_i].at, fields[_i].bytes, fields[_i].value);
 	ck_assert_msg((question_check(&r, sizeof(r), true) == QUESTION_LOCK) == fields[_i].ok, "%s", fields[_i].what);
 }
@@ -349,7 +345,6 @@ static const struct {
 TEST_EACH(range, ROWS(ranges))
 {
 	struct wire_request r = good(WIRE_LOCK);
-
 	r.space = WIRE_RECORD;
 	r.from = ranges[_i].from;
 	r.to = ranges[_i].to;

@@ -26,7 +26,6 @@ static void (*when_told)(struct waiter *waiter, unsigned news);
 static void say_of(const char *before, const struct lease *lease, const char *behind)
 {
 	char word[64];
-
 	snprintf(word, sizeof(word), "%s%c%s", before, (char)('a' + (lease - leases)), behind);
 	say(word);
 }
@@ -53,7 +52,6 @@ static void on_obey(struct lease *lease) { say_of("obey ", lease, ""); }
 static unsigned on_reap(struct keeper *keeper)
 {
 	unsigned freed = to_free;
-
 	ck_assert_ptr_eq(keeper, &k);
 	ck_assert(!k.queue.events && !k.queue.told && !k.queue.in_use && !k.queue.obeying && !k.queue.store);
 	to_free = 0;

@@ -27,7 +27,6 @@ static void quota_begin(void)
 static int take(uid_t uid, enum quota_kind kind)
 {
 	int ret = quota_take(&k, uid, kind);
-
 	taken[uid - FIRST_UID][kind] += ret == 0;
 	return ret;
 }
@@ -52,7 +51,6 @@ static unsigned take_all(uid_t uid, enum quota_kind kind, int end)
 {
 	unsigned count = 0;
 	int ret;
-
 	while ((ret = take(uid, kind)) == 0)
 		ck_assert_uint_le(++count, 1000);
 	ck_assert_int_eq(ret, end);

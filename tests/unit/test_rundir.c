@@ -161,7 +161,6 @@ TEST(runtime_dir_of_another)
 static mode_t mode_of(const char *name)
 {
 	struct stat st;
-
 	ck_assert_int_eq(lstat(in_base(name), &st), 0);
 	return st.st_mode & 07777;
 }
@@ -170,7 +169,6 @@ static void check_made(bool system, mode_t mode)
 {
 	int dir_fd = base_open();
 	char *path = names_make(dir_fd, system);
-
 	ck_assert_msg(path != NULL, "%s", strerror(errno));
 	ck_assert_str_eq(path, in_base(NAMES_DIR));
 	ck_assert_uint_eq(mode_of(NAMES_DIR), mode);

@@ -38,7 +38,6 @@ static void check_refused(struct caller *c, const char *why)
 static void check_waits(struct caller *c, int64_t ms)
 {
 	int64_t due = (int64_t)uv_timer_get_due_in(&c->s.timer);
-
 	ck_assert_int_eq(verdict(c), 0);
 	ck_assert_int_eq(c->s.state, SESSION_WAITING);
 	if (ms) /* the loop looks at the clock once more after the callback, which valgrind makes slow */

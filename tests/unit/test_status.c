@@ -58,7 +58,6 @@ const char *store_trouble(const struct store *store) { return ""; }
 void store_try_write(struct store *store, store_reply_cb *cb, void *arg)
 {
 	const struct store_reply reply = {.status = tried, .error = "it is full"};
-
 	if (meanwhile)
 		meanwhile();
 	cb(arg, &reply);
@@ -90,7 +89,6 @@ int census_take(const struct claims *claims, struct holders_search *ask)
 {
 	struct holder h = {
 		.how = HOLDER_NOBODY, .sight = SIGHT_BEYOND, .mode = WIRE_SHARED, .to = WIRE_EOF, .command = ""};
-
 	if (!claims_count(claims) || !hidden)
 		return 0;
 	h.space = claims_at(claims, 0)->space;
@@ -105,7 +103,6 @@ static struct lease *add_lease(enum lease_state state)
 {
 	const struct store_range all = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
 	struct lease *lease = lease_new(&file->locks[WIRE_FLOCK], &all, 0);
-
 	ck_assert_ptr_nonnull(lease);
 	lease->state = state;
 	return lease;
@@ -205,7 +202,6 @@ static void check_text(const json_t *object, const char *key, const char *text)
 static const json_t *nth(const json_t *object, const char *key, size_t i)
 {
 	const json_t *list = json_object_get(object, key);
-
 	ck_assert_msg(json_array_size(list) > i, "%s: only %zu", key, json_array_size(list));
 	return json_array_get(list, i);
 }
@@ -213,7 +209,6 @@ static const json_t *nth(const json_t *object, const char *key, size_t i)
 static void check_note(const char *note)
 {
 	json_t *doc = document();
-
 	check_text(nth(doc, "leases", 0), "note", note);
 	json_decref(doc);
 }
@@ -292,7 +287,6 @@ static const struct {
 TEST_EACH(what_the_store_refuses, ROWS(answers))
 {
 	json_t *doc;
-
 	tried = answers[_i].tried;
 	doc = document();
 	check_text(json_object_get(doc, "store"), "refuses", answers[_i].refuses);
@@ -308,7 +302,6 @@ static void leave_it(void) { session_enter(&asker, goes_to); }
 TEST_EACH(nobody_waits_any_more, 2)
 {
 	struct wire_reply reply;
-
 	goes_to = _i ? SESSION_CLOSED : SESSION_READING;
 	meanwhile = leave_it;
 	ck_assert_int_eq(ask(&reply), -1);
@@ -318,7 +311,6 @@ TEST_EACH(nobody_waits_any_more, 2)
 TEST(keeper_ends)
 {
 	json_t *doc;
-
 	k.leaving = true;
 	meanwhile = abort; /* the store is not asked */
 	doc = document();

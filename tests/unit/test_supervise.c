@@ -66,7 +66,6 @@ typedef int keeper_life(const struct supervised *keeper, int run);
 static int run(void *arg, const struct supervised *keeper)
 {
 	int number = atomic_fetch_add(&shared->runs, 1);
-
 	if (number >= MOST)
 		return KEEPER_EXIT_IDLE;
 	shared->pids[number] = getpid();
@@ -99,7 +98,6 @@ static void start(keeper_life *life) { start_under(NULL, life); }
 static int wait_for_end(void)
 {
 	int status;
-
 	ck_assert_int_eq(waitpid(parent, &status, 0), parent);
 	parent = 0;
 	ck_assert(WIFEXITED(status));
@@ -111,7 +109,6 @@ static void await_term(void)
 {
 	sigset_t term;
 	int number;
-
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
 	sigwait(&term, &number);
@@ -137,7 +134,6 @@ static void take_lease(struct table *table)
 static void take_short_lease(struct table *table)
 {
 	int64_t now = clock_now_ns();
-
 	take_lease(table);
 	table_renewed(table, 0, now + 1000 * NS_PER_MS, now + 2000 * NS_PER_MS);
 }
@@ -190,7 +186,6 @@ static void hang_at_the_end(void) { syscall(SYS_exit, 0); }
 static int idle_with_a_thread_that_hangs(const struct supervised *keeper, int number)
 {
 	pthread_t thread;
-
 	if (number > 0)
 		return WRONG;
 	return !pthread_create(&thread, NULL, hang, NULL) && !atexit(hang_at_the_end) ? KEEPER_EXIT_UNCONFIRMED : WRONG;
@@ -278,7 +273,6 @@ TEST_EACH(how_many_are_started, ROWS(lives))
 static int outlive_the_parent(const struct supervised *keeper, int number)
 {
 	struct pollfd pipe_end = {.fd = keeper->parent_fd, .events = POLLIN};
-
 	shared->go = true;
 	atomic_fetch_add(&shared->terms, poll(&pipe_end, 1, 20000) == 1 ? 100 : 0);
 	return KEEPER_EXIT_IDLE;
@@ -410,7 +404,6 @@ static int die_five_times(const struct supervised *keeper, int number)
 TEST_EACH(between_two_keepers, 2)
 {
 	int64_t from_ns;
-
 	start(die_five_times);
 	wait_until(shared->runs == 5 && shared->pids[4] && kill(shared->pids[4], 0) != 0);
 	from_ns = clock_now_ns();

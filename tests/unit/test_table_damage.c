@@ -89,7 +89,6 @@ TEST(damaged_text)
 {
 	for (size_t at = 0; at < 128; at++) {
 		uint32_t slot;
-
 		begin();
 		slot = held(&keeper, 1);
 		held(&keeper, 2);

@@ -34,7 +34,6 @@ static bool exists(const char *name) { return faccessat(dir_fd, name, F_OK, AT_S
 static void write_file(const char *name, const void *data, size_t bytes, mode_t mode)
 {
 	int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-
 	ck_assert_int_eq(write(fd, data, bytes), (ssize_t)bytes);
 	ck_assert_int_eq(fchmod(fd, mode), 0);
 	close(fd);
@@ -51,7 +50,6 @@ static void begin_with_leases(void)
 {
 	char host[STORE_HOST_BYTES] = HOST;
 	int64_t now = clock_now_ns();
-
 	begin();
 	held(&keeper, 1);
 	held(&keeper, 2);
@@ -514,7 +512,6 @@ TEST(copy_of_a_table)
 TEST(other_version_without_leases)
 {
 	const unsigned char states[OTHER_COUNT] = {TABLE_FREE, TABLE_ASKED, TABLE_RETURNED};
-
 	begin_with_leases();
 	make_other_version(states);
 	new_parent();

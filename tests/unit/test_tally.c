@@ -20,7 +20,6 @@ FIXTURE(setup, teardown)
 static struct tally_entry *find(const char *program, const char *path, enum wire_space space)
 {
 	const struct tally_key key = {.program = program, .path = path, .space = space};
-
 	return tally_find(tally, &key);
 }
 
@@ -28,7 +27,6 @@ static size_t ready(void)
 {
 	struct tally_line line;
 	size_t n = 0;
-
 	for (size_t i = 0; i < TALLY_ENTRIES; i++)
 		n += tally_read(tally, i, &line);
 	return n;
@@ -69,7 +67,6 @@ TEST(entries)
 TEST(never_made)
 {
 	struct tally_entry *one = find("flock", "/a", WIRE_FLOCK), *other;
-
 	one->state = TALLY_BEING_MADE;
 	other = find("flock", "/a", WIRE_FLOCK);
 	ck_assert_ptr_nonnull(other);
