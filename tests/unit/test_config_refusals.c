@@ -62,6 +62,7 @@ static const struct refusal {
 	{LEASE("ttl_ms = 1000.5;", 1, "ttl_ms is a number with a fraction; expected a whole number")},
 	{LEASE("ttl_ms = 12345678901.5;", 1, "ttl_ms is a number with a fraction")},
 	{LEASE("ttl_ms = true;", 1, "ttl_ms is true or false; expected a whole number")},
+	{LEASE("on_lost = 1;", 1, "on_lost is a number; expected a string")},
 	/* Ranges. */
 	{LEASE("\nttl_ms = 99;", 2, "ttl_ms is 99; expected 100 to 3600000")},
 	{LEASE("ttl_ms = 3600001;", 1, "ttl_ms is 3600001; expected 100 to 3600000")},
@@ -225,6 +226,7 @@ static const struct refusal {
 	{TWO("server = 'x';", "server = 'rediss://x:6379';",
 	     "stores.b has the server and database of stores.a" ONE_LOCK)},
 	{TWO("server = 'x'; database = 3;", "server = 'x'; database = 3; connect_ms = 100;", "stores.b has the")},
+	{TWO("server = 'unix:/s';", "server = 'unix:/s';", "stores.b has the server")},
 	{TWO("postgresql = 'dbname=d';", "postgresql = 'dbname=d';", "stores.b has the server")},
 	{TWO("sentinels = ( 'x', 'y' ); master = 'm'; replicas = 1;",
 	     "sentinels = ( 'z', 'y' ); master = 'm'; replicas = 1;", "stores.b has the server")},

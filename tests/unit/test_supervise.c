@@ -410,7 +410,8 @@ TEST_EACH(between_two_keepers, 2)
 	kill(parent, _i ? SIGQUIT : SIGTERM);
 	ck_assert_int_eq(wait_for_end(), KEEPER_EXIT_IDLE);
 	ck_assert_int_eq(shared->runs, _i ? 5 : 6);
-	ck_assert_int_lt(clock_now_ns() - from_ns, 1000 * NS_PER_MS);
+	if (!_i)
+		ck_assert_int_lt(clock_now_ns() - from_ns, 1000 * NS_PER_MS);
 }
 
 /* --- a service manager --- */
