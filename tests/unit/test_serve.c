@@ -257,40 +257,40 @@ TEST(refused)
 
 /* --- a closed lease --- */
 
-/* Whether another host waits for it decides. */
-TEST(closed)
-{
-	all_of(LEASE_DRAINING)->recalled.level = RECALL_ASK;
-	ask_all(&one, 0);
-	check_pinned(&one);
-	said[0] = '\0';
-	lease->recalled.level = RECALL_WAIT;
-	ask_all(&two, 0); /* a newcomer: behind that host */
-	check_said("begin, acquire");
-	check_waits(&two, 1000);
-}
+static const struct {
+	enum lease_state state;
+	enum recall_level level;
+	bool exclusive, shared; /* the caller holds such a lock */
+	enum wire_mode mode;
+	unsigned flags;
+	const char *said;
+	int64_t waits_ms; /* 0: for another event; -1: it has a pin */
+} closed[] = {
+	/* Whether another host waits for the lease decides: a newcomer waits behind it. */
+	{LEASE_DRAINING, RECALL_ASK, false, false, WIRE_EXCLUSIVE, 0, "table: pin", -1},
+	{LEASE_DRAINING, RECALL_WAIT, false, false, WIRE_EXCLUSIVE, 0, "begin, acquire", 1000},
+	/* No newcomer holds it already, or passes those that wait. */
+	{LEASE_DRAINING, RECALL_WAIT, true, false, WIRE_EXCLUSIVE, 0, "table: pin", -1},
+	{LEASE_DRAINING, RECALL_WAIT, false, true, WIRE_EXCLUSIVE, WIRE_F_NONBLOCK, "table: pin", -1},
+	/* To share what is shared is nothing new (is it shared now? The answer serves again); a conversion is. */
+	{LEASE_DRAINING, RECALL_WAIT, false, true, WIRE_EXCLUSIVE, 0, "begin, acquire", 1000},
+	{LEASE_DRAINING, RECALL_WAIT, false, true, WIRE_SHARED, 0, "test shared", 0},
+	{LEASE_UNSURE, RECALL_NONE, false, false, WIRE_EXCLUSIVE, 0, "", 0},
+	{LEASE_SHRINKING, RECALL_NONE, false, false, WIRE_EXCLUSIVE, 0, "begin, acquire", 1000},
+	{LEASE_SHRINKING, RECALL_NONE, false, false, WIRE_SHARED, 0, "", 0}, /* when it has shrunk */
+};
 
-TEST(no_newcomers)
+TEST_EACH(closed_leases, ROWS(closed))
 {
-	all_of(LEASE_DRAINING)->recalled.level = RECALL_WAIT;
-	one.s.holds.exclusive = true;
-	ask_all(&one, 0);
-	check_pinned(&one);
-	two.s.holds.shared = true;
-	ask_all(&two, WIRE_F_NONBLOCK); /* it passes those that wait */
-	check_pinned(&two);
-}
-
-/* To share what is shared is nothing new; a conversion is. */
-TEST(holds_shared)
-{
-	all_of(LEASE_DRAINING)->recalled.level = RECALL_WAIT;
-	one.s.holds.shared = true;
-	ask_all(&one, 0);
-	check_said("begin, acquire");
-	two.s.holds.shared = true;
-	ask(&two, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
-	check_said("test shared"); /* is it shared now? The answer serves again */
+	all_of(closed[_i].state)->recalled.level = closed[_i].level;
+	one.s.holds.exclusive = closed[_i].exclusive;
+	one.s.holds.shared = closed[_i].shared;
+	ask(&one, WIRE_LOCK, closed[_i].mode, closed[_i].flags, 0, WIRE_EOF);
+	check_said(closed[_i].said);
+	if (closed[_i].waits_ms < 0)
+		check_pinned(&one);
+	else
+		check_waits(&one, closed[_i].waits_ms);
 }
 
 /* Its pin was due before the recall. The lease is split for the host that waits when it has it. */
@@ -311,25 +311,6 @@ TEST(probed)
 	serve_again();
 	check_said("table: pin, begin, acquire, begin, acquire");
 	check_pinned(&one);
-}
-
-TEST(unsure)
-{
-	all_of(LEASE_UNSURE);
-	ask_all(&one, 0);
-	check_said("");
-	check_waits(&one, 0);
-}
-
-TEST(shrinking)
-{
-	all_of(LEASE_SHRINKING);
-	ask_all(&one, 0);
-	check_said("begin, acquire");
-	lease->range.mode = WIRE_SHARED;
-	ask(&two, WIRE_LOCK, WIRE_SHARED, 0, 0, WIRE_EOF);
-	check_said(""); /* when it has shrunk */
-	check_waits(&two, 0);
 }
 
 /* --- no store --- */
