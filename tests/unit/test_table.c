@@ -145,6 +145,12 @@ TEST(all_slots)
 	ck_assert_int_eq(fstatat(dir_fd, TABLE_NAME, &st, 0), 0);
 	ck_assert_int_lt(st.st_size, 400 * 1024); /* a keeper that has little needs little */
 	for (uint32_t i = 0; i < TABLE_SLOTS; i++) {
+		if (i == 1024) { /* no room for more */
+			full = true;
+			ck_assert_int_eq(table_ask(&keeper, &lease, &slot), -ENOSPC);
+			ck_assert_uint_eq(table_used(&parent), i);
+			full = false;
+		}
 		ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
 		ck_assert_uint_eq(slot, i);
 	}
@@ -159,22 +165,32 @@ TEST(all_slots)
 	ck_assert(!table_in_use(&parent));
 }
 
+/* Until the parent has ended the holders of a lost lease; where no process is to be killed for it, it is over. */
 TEST(in_use)
 {
 	uint32_t slot;
 
 	begin();
+	parent.head->parent = getppid();
 	slot = ask(&keeper, 1);
 	ck_assert(!table_in_use(&parent));
 	grant(&keeper, slot, 1);
-	ck_assert(table_in_use(&parent));
+	ck_assert(table_in_use(&parent) && !table_has_lost(&keeper));
 	table_lose(&keeper, slot, TABLE_WHY_TAKEN);
-	ck_assert(table_in_use(&parent));
-	table_move(&parent, slot, TABLE_LOST, TABLE_FREE);
-	ck_assert(!table_in_use(&parent));
+	ck_assert(table_in_use(&parent) && table_has_lost(&keeper));
+	ck_assert(table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
+	ck_assert(!table_has_lost_on(&keeper, 7, 1001, WIRE_FLOCK) &&
+		  !table_has_lost_on(&keeper, 7, 1002, WIRE_RECORD));
+	parent.head->parent++; /* it has died: nobody kills */
+	ck_assert(!table_has_lost(&keeper) && !table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
+	parent.head->parent--;
+	table_move(&parent, slot, TABLE_LOST, TABLE_ENDING);
+	ck_assert(table_has_lost(&keeper));
+	table_move(&parent, slot, TABLE_ENDING, TABLE_FREE);
+	ck_assert(!table_has_lost(&keeper) && !table_in_use(&parent));
 	slot = held(&keeper, 1);
 	table_set_on_lost(&keeper, slot, ON_LOST_WARN);
-	table_lose(&keeper, slot, TABLE_WHY_TAKEN); /* nobody is to be killed for it */
+	table_lose(&keeper, slot, TABLE_WHY_TAKEN);
 	ck_assert(!table_in_use(&parent) && table_state(&parent, slot) == TABLE_FREE);
 }
 
@@ -231,22 +247,6 @@ TEST(no_room)
 	ck_assert_uint_eq(slot, first);
 	full = false;
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
-}
-
-TEST(no_room_for_slots)
-{
-	struct table_lease lease = {.token = token_of(1), .name = "n", .path = "/p", .range = asked(0)};
-	uint32_t slot;
-
-	begin();
-	for (unsigned i = 0; i < 1024; i++)
-		ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
-	full = true;
-	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), -ENOSPC);
-	ck_assert_uint_eq(table_used(&parent), 1024);
-	full = false;
-	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
-	ck_assert_uint_eq(slot, 1024);
 }
 
 /* --- parent and keeper --- */
@@ -378,26 +378,4 @@ TEST(the_callers_of_an_outage_that_is_over)
 			table_unsure(&parent);
 		ck_assert(!table_has_caller(&parent, &one));
 	}
-}
-
-TEST(has_lost)
-{
-	uint32_t slot;
-
-	begin();
-	slot = held(&keeper, 1);
-	parent.head->parent = getppid();
-	ck_assert(!table_has_lost(&keeper));
-	table_lose(&keeper, slot, TABLE_WHY_TAKEN);
-	ck_assert(table_has_lost(&keeper));
-	ck_assert(table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
-	ck_assert(!table_has_lost_on(&keeper, 7, 1001, WIRE_FLOCK) &&
-		  !table_has_lost_on(&keeper, 7, 1002, WIRE_RECORD));
-	parent.head->parent++; /* it has died: nobody kills */
-	ck_assert(!table_has_lost(&keeper) && !table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
-	parent.head->parent--;
-	table_move(&parent, slot, TABLE_LOST, TABLE_ENDING);
-	ck_assert(table_has_lost(&keeper));
-	table_move(&parent, slot, TABLE_ENDING, TABLE_FREE);
-	ck_assert(!table_has_lost(&keeper));
 }

@@ -251,43 +251,30 @@ TEST(damaged_head_without_leases)
 	check_nothing_taken();
 }
 
-TEST(rules_count)
+/* Locks in both spaces count, and what the rules say of them. */
+TEST(what_is_claimed)
 {
-	uint32_t kill, warn;
+	struct claims claims = {0};
 
-	begin();
-	kill = held(&keeper, 1);
-	warn = held(&keeper, 2);
-	table_set_on_lost(&keeper, kill, ON_LOST_KILL);
-	table_set_on_lost(&keeper, warn, ON_LOST_WARN);
+	begin_with_leases();
+	table_set_on_lost(&keeper, 0, ON_LOST_KILL);
+	table_set_on_lost(&keeper, 1, ON_LOST_WARN);
 	parent.head->magic++;
 	new_parent();
 	ck_assert(slots_any(&parent, SLOTS_SURE_UNTIL | SLOTS_AS(ON_LOST_KILL)));
-	ck_assert_uint_eq(take_up()->damaged, 2);
-	table_lose_damaged(&keeper);
-	ck_assert(is_whole_file(1, TABLE_LOST));
-	ck_assert(!slots_any(&parent, SLOTS_AS(ON_LOST_WARN) | ~(SLOTS_IN(TABLE_FREE) | SLOTS_AS(ON_LOST_KILL))));
-}
-
-/* Locks in both spaces. */
-TEST(claims_both_spaces)
-{
-	struct claims claims = {0};
-	size_t next;
-
-	begin_with_leases();
-	parent.head->magic++;
-	new_parent();
 	ck_assert_int_eq(slots_claims(&parent, SLOTS_SURE_UNTIL, &claims), 0);
 	ck_assert_uint_eq(claims_count(&claims), 4);
 	for (size_t file = 0; file < 2; file++)
 		for (int space = 0; space < WIRE_SPACES; space++) {
-			next = SIZE_MAX;
+			size_t next = SIZE_MAX;
+
 			ck_assert_ptr_nonnull(claims_next(&claims, file, space, 1000000, 1000001, &next));
 		}
 	claims_free(&claims);
-	take_up();
+	ck_assert_uint_eq(take_up()->damaged, 2);
 	table_lose_damaged(&keeper);
+	ck_assert(is_whole_file(1, TABLE_LOST));
+	ck_assert(!slots_any(&parent, SLOTS_AS(ON_LOST_WARN) | ~(SLOTS_IN(TABLE_FREE) | SLOTS_AS(ON_LOST_KILL))));
 	parent.head->parent = getppid();
 	ck_assert(table_has_lost_on(&keeper, 7, 1001, WIRE_FLOCK) && table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
 }
