@@ -3,6 +3,9 @@
 #define DFLOCK_TESTS_UNIT_BASE_FOLDER_H
 
 #include <limits.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include "tests/unit/suite.h"
 
@@ -32,6 +35,20 @@ static inline int base_open(void)
 	int dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	ck_assert_int_ge(dir, 0);
 	return dir;
+}
+
+/* A socket for datagrams to `name`, a path or "@" with an abstract name, which a test reads without waiting. */
+static inline int listen_at(const char *name)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name) + (*name == '/'));
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	memcpy(address.sun_path, name, strlen(name));
+	if (*name == '@')
+		address.sun_path[0] = '\0';
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, size), 0);
+	return fd;
 }
 
 static inline void make_file(const char *path)

@@ -3,8 +3,6 @@
  * that could not be written, and what a killed keeper had counted. Standard error is a pipe that the test reads, and a socket of the test's
  * is the journal's or syslog's.
  */
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <syslog.h>
 
 #include "keeper/log.h"
@@ -14,17 +12,6 @@
 static struct logsink sink;
 static int inbox, err_read, saved_err;
 static char socket_path[SUITE_PATH_BYTES + 16];
-
-static int listen_at(const char *path, int type)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	if (type == SOCK_STREAM)
-		ck_assert_int_eq(listen(fd, 5), 0);
-	return fd;
-}
 
 /* Standard error is a pipe that the test reads. */
 static void setup(void)
@@ -104,7 +91,7 @@ TEST_EACH(a_pipe_or_socket_that_is_full, 2)
 
 TEST(syslog_as_datagrams)
 {
-	inbox = listen_at(socket_path, SOCK_DGRAM);
+	inbox = listen_at(socket_path);
 	logsink_open(&sink, false, "/nowhere", socket_path);
 	ck_assert_int_eq(write_line("text"), 0);
 	ck_assert(receive());
@@ -173,7 +160,7 @@ static const char *field(const char *name)
 static void open_journal(void)
 {
 	err_is_journal(0);
-	inbox = listen_at(socket_path, SOCK_DGRAM);
+	inbox = listen_at(socket_path);
 	logsink_open(&sink, true, socket_path, "/nowhere");
 }
 
@@ -261,7 +248,7 @@ TEST(the_journal_is_full_and_goes_away)
 	ck_assert_int_eq(unlink(socket_path), 0);
 	ck_assert_int_eq(write_line("gone"), 0);
 	ck_assert_str_eq(err_said(), "dflockd: gone\n");
-	inbox = listen_at(socket_path, SOCK_DGRAM);
+	inbox = listen_at(socket_path);
 	ck_assert_int_eq(write_line("again"), 0);
 	ck_assert(receive());
 	check_field("MESSAGE", "again");
@@ -270,7 +257,7 @@ TEST(the_journal_is_full_and_goes_away)
 
 TEST(standard_error_that_is_not_the_journals)
 {
-	inbox = listen_at(socket_path, SOCK_DGRAM);
+	inbox = listen_at(socket_path);
 	for (int i = 0; i < 3; i++) {
 		err_is_journal(1);
 		if (i)
@@ -288,7 +275,7 @@ TEST(a_syslog_that_is_the_journals)
 	char link[SUITE_PATH_BYTES + 16];
 	snprintf(link, sizeof(link), "%s/log", base);
 	ck_assert_int_eq(symlink(LOGSINK_JOURNAL_DEV, link), 0);
-	inbox = listen_at(socket_path, SOCK_DGRAM);
+	inbox = listen_at(socket_path);
 	logsink_open(&sink, false, socket_path, link);
 	ck_assert_int_eq(write_line("text"), 0);
 	ck_assert(receive());

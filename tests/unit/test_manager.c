@@ -6,29 +6,14 @@
 
 #define SECOND_NS (1000 * NS_PER_MS)
 
-static char path[SUITE_PATH_BYTES + 8];
 static int inbox;
 static struct manager m;
-
-/* A socket that reads what is sent to `name`, a path or "@" with an abstract name. */
-static int listen_at(const char *name)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name) + (*name == '/'));
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	memcpy(address.sun_path, name, strlen(name));
-	if (*name == '@')
-		address.sun_path[0] = '\0';
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, size), 0);
-	return fd;
-}
 
 static void begin(void)
 {
 	base_make();
-	snprintf(path, sizeof(path), "%s/notify", base);
-	inbox = listen_at(path);
-	setenv("NOTIFY_SOCKET", path, 1);
+	inbox = listen_at(in_base("notify"));
+	setenv("NOTIFY_SOCKET", in_base("notify"), 1);
 	unsetenv("WATCHDOG_USEC");
 	unsetenv("WATCHDOG_PID");
 }
@@ -84,7 +69,7 @@ TEST_EACH(ready_and_stopping_are_said_once, 2)
 TEST(nothing_of_it_stays_in_the_environment)
 {
 	for (int ours = 0; ours < 2; ours++) {
-		setenv("NOTIFY_SOCKET", path, 1);
+		setenv("NOTIFY_SOCKET", in_base("notify"), 1);
 		setenv("WATCHDOG_USEC", "1", 1);
 		setenv("WATCHDOG_PID", "1", 1);
 		manager_begin(&m, ours);
@@ -172,7 +157,7 @@ TEST(no_watchdog)
 	for (size_t i = 0; i < sizeof(times) / sizeof(*times) + 1; i++) {
 		bool other = i == sizeof(times) / sizeof(*times); /* it watches another process */
 
-		setenv("NOTIFY_SOCKET", path, 1);
+		setenv("NOTIFY_SOCKET", in_base("notify"), 1);
 		setenv("WATCHDOG_USEC", other ? "4000000" : times[i], 1);
 		set_number("WATCHDOG_PID", other ? getpid() + 1 : getpid());
 		manager_begin(&m, true);

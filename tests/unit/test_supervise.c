@@ -7,9 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 
 #include "keeper/guard/manager.h"
 #include "keeper/guard/supervise.h"
@@ -420,12 +418,9 @@ TEST_EACH(between_two_keepers, 2)
 static int start_managed(keeper_life *life)
 {
 	static struct manager manager;
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	int inbox = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int inbox = listen_at(in_base("notify"));
 
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", base);
-	ck_assert_int_eq(bind(inbox, (struct sockaddr *)&address, sizeof(address)), 0);
-	setenv("NOTIFY_SOCKET", address.sun_path, 1);
+	setenv("NOTIFY_SOCKET", in_base("notify"), 1);
 	setenv("WATCHDOG_USEC", "40000", 1);
 	start_under(&manager, life);
 	return inbox;
