@@ -39,29 +39,34 @@ static enum page_answer says(const struct page_config *config, const char *path)
 	return page_ask(page, config, path, NULL);
 }
 
-TEST(page_answers)
+static const struct {
+	const char *path;
+	enum page_answer answer;
+	enum page_rule_kind kind; /* for messages: which rule it is */
+	const char *pattern;
+} questions[] = {
+	{"/run/lock/a", PAGE_SAYS_YES, PAGE_RULE_PATH, "/run/lock/a"},
+	{"/srv/x.lock", PAGE_SAYS_YES, PAGE_RULE_GLOB, "/srv/*.lock"},
+	{"/mnt/share/x", PAGE_SAYS_YES, PAGE_RULE_TREE, "/mnt/share"},
+	{"/run/lock/b", PAGE_SAYS_NO, 0, NULL},
+	{"", PAGE_SAYS_NO, 0, NULL},
+};
+
+TEST_EACH(page_answers, ROWS(questions))
 {
 	char message[PAGE_MESSAGE_BYTES];
-	ck_assert_int_eq(says(&mine, "/run/lock/a"), PAGE_SAYS_YES);
-	ck_assert_int_eq(page_ask(page, &mine, "/srv/x.lock", message), PAGE_SAYS_YES);
-	ck_assert_int_eq(says(&mine, "/mnt/share/x"), PAGE_SAYS_YES);
-	ck_assert_int_eq(says(&mine, "/run/lock/b"), PAGE_SAYS_NO);
-	ck_assert_int_eq(says(&mine, ""), PAGE_SAYS_NO);
-	page->rules_bytes = 0;
-	ck_assert_int_eq(says(&mine, "/run/lock/a"), PAGE_SAYS_NO);
-}
-
-/* For messages: which rule it is; what does not fit is left out. */
-TEST(which_rule)
-{
 	struct page_found found;
+
 	page->config_hash = mine.path_hash;
-	ck_assert(page_find_rule(page, &mine, "/mnt/share/x", &found));
-	ck_assert_int_eq(found.kind, PAGE_RULE_TREE);
-	ck_assert_str_eq(found.pattern, "/mnt/share");
-	ck_assert(page_find_rule(page, &mine, "/srv/x.lock", &found));
-	ck_assert_int_eq(found.kind, PAGE_RULE_GLOB);
-	ck_assert(!page_find_rule(page, &mine, "/srv/x", &found));
+	ck_assert_int_eq(says(&mine, questions[_i].path), questions[_i].answer);
+	ck_assert_int_eq(page_ask(page, &mine, questions[_i].path, message), questions[_i].answer);
+	ck_assert_int_eq(page_find_rule(page, &mine, questions[_i].path, &found), questions[_i].pattern != NULL);
+	if (questions[_i].pattern) {
+		ck_assert_int_eq(found.kind, questions[_i].kind);
+		ck_assert_str_eq(found.pattern, questions[_i].pattern);
+	}
+	page->rules_bytes = 0;
+	ck_assert_int_eq(says(&mine, questions[_i].path), PAGE_SAYS_NO);
 }
 
 static enum wire_on_refused on_refused(const struct page_config *config, const char *path)
