@@ -385,17 +385,16 @@ UNIT = {
     },
     "test_act": {
         "the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"],
-        "the probe sends what is not to go back any more": SIMULATOR["the probe sends what is not to go back any more"]},
+        "the probe sends what is not to go back any more": SIMULATOR["the probe sends what is not to go back any more"],
+        "who asked for a shared lease is kept when it is shared": [condition("asked-shared", "false")],
+        "a probe that waits answers who asks later": [condition("asked-anew", "lease->state == LEASE_WAITING && asker && "
+                                                      "lease_is_probed(lease) && lease->recalled.level == RECALL_RULE")]},
     "test_serve": {
         "callers are granted while their lease is taken away": [condition("serve-breaking", "false")],
         "every caller passes those that wait elsewhere": [condition("newcomer", "true")],
         "callers are granted while the kernel is asked": SIMULATOR["callers are granted while the kernel is asked"],
         "grants everything": MODEL["grants everything"],
     },
-    "test_act_recall": {
-        "who asked for a shared lease is kept when it is shared": [condition("asked-shared", "false")],
-        "a probe that waits answers who asks later": [condition("asked-anew", "lease->state == LEASE_WAITING && asker && "
-                                                      "lease_is_probed(lease) && lease->recalled.level == RECALL_RULE")]},
     "test_bereft_calls": {
         "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
     "test_underway": {
