@@ -24,13 +24,11 @@ static const char *printed(const char *json)
 
 static bool has_line(const char *line)
 {
-	const char *at = text;
 	size_t n = strlen(line);
-	while ((at = strstr(at, line)))
+
+	for (const char *at = text; (at = strstr(at, line)); at++)
 		if ((at == text || at[-1] == '\n') && at[n] == '\n')
 			return true;
-		else
-			at++;
 	return false;
 }
 
