@@ -274,7 +274,7 @@ UNIT = {
     "test_quota": {
         "one user may have all": [condition("quota-each", "false")],
     },
-    "test_leasepage": {
+    "test_pagefile": {
         "files whose rule has a limit are shown in the page": [put("page-limited", "file_is_limited(file)", "false")],
         "a lease is shown that is not sure for as long as the page says": [become("page-begin", "return true;")],
     },
@@ -294,6 +294,10 @@ UNIT = {
         "a slot is taken without its bit": [skip("table-busy")],
         "leases of one store count for all": [condition("slots-store", "false")],
         "the times of another time namespace count": [condition("table-clock", "true")],
+        "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],
+        "the parent reads a slot once": [condition("table-again", "true")],
+        "a caller of an outage that is over relies on nothing": [condition("lose-sure", "true")],
+        "the callers of an outage are forgotten while it lasts": [put("callers-over", " || *since_ns == freeze_at_ns", "")],
     },
     "test_table_damage": {
         "a damaged slot is taken up": [put("table-whole", "s->sum == table_slot_sum(s, generation, t->boot)", "true")],
@@ -302,9 +306,6 @@ UNIT = {
         "what a keeper disowns is confirmed": [become("disown", ";")],
         "what a keeper disowns is given back": [become("disown-asked", ";")],
         "slots are used that the file has no room for": [become("table-room", "return used;")],
-    },
-    "test_table_version": {
-        "a copy of a table is taken up": [put("table-copy", "file[1] &&", "false &&")],
     },
     "test_inspect": {
         "the keeper breaks the kernel's lease of a file": [become("file-lease", "return false;")],
@@ -322,12 +323,6 @@ UNIT = {
         "any keeper sits in any seat": [put("seat", "~= incarnation .. ' ' .. seat", "== ''")],
         "seats outlive the store's memory": [put("seat-incarnation", "string.sub(had, 1, #incarnation + 1) == incarnation .. ' ' and", "")],
     },
-    "test_table_parent": {
-        "two leases of a slot have the same generation": [put("table-generation", " + 1", "")],
-        "the parent reads a slot once": [condition("table-again", "true")],
-        "a caller of an outage that is over relies on nothing": [condition("lose-sure", "true")],
-        "the callers of an outage are forgotten while it lasts": [put("callers-over", " || *since_ns == freeze_at_ns", "")],
-    },
     "test_table_rescue": {
         "a table of another boot is taken up": [condition("table-boot", "false")],
         "any times are believed": [put("table-times", "freeze_at > deadline", "false")],
@@ -336,12 +331,15 @@ UNIT = {
         "any process may be one that was stopped": [put("rescue-signalled", "stat.started == s->started", "true")],
         "with a damaged head leases are never unsure": [skip("rescue-times")],
         "only whole-file locks of a damaged slot count": [condition("any-space", "false")],
+        "a copy of a table is taken up": [put("table-copy", "file[1] &&", "false &&")],
     },
     "test_supervise": {
         "what a dead keeper had is sure": [skip("supervise-unsure")],
         "a keeper that ended and hangs is started again": [skip("supervise-ended")],
         "a keeper that cannot start leaves leases behind": [put("supervise-cannot", "!table_in_use(&s->table)", "true")],
         "a parent without room for a process leaves leases behind": [condition("supervise-no-fork", "true")],
+        "two signals at once are two": [condition("supervise-again", "true")],
+        "between two keepers no signal is heard": [become("supervise-pause", "usleep(1000);")],
     },
     "test_deadline": {
         "no beat while holders of a lost lease are ended": [put("beat-losing", " && !m->keeper->lost.losing", "")],
@@ -360,13 +358,9 @@ UNIT = {
     "test_family": {
         "marks do not reach what was known before": [put("family-again", "family_mark(family, all[j].pid, marks) && known", "false")],
     },
-    "test_supervise_signals": {
-        "two signals at once are two": [condition("supervise-again", "true")],
-        "between two keepers no signal is heard": [become("supervise-pause", "usleep(1000);")],
-    },
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},
-    "test_ages_kept": {
+    "test_ages": {
         "the next keeper knows no grants": [skip("age-kept")],
         "a grant that was half written counts": [put("grants-sum", "r->sum == ages_sum(r)", "true")],
         "grants of long ago count": [put("grants-recent", "!recent || ", "")]},
@@ -391,17 +385,16 @@ UNIT = {
     },
     "test_act": {
         "the page is not closed when a lease is": SIMULATOR["the page is not closed when a lease is"],
-        "the probe sends what is not to go back any more": SIMULATOR["the probe sends what is not to go back any more"]},
+        "the probe sends what is not to go back any more": SIMULATOR["the probe sends what is not to go back any more"],
+        "who asked for a shared lease is kept when it is shared": [condition("asked-shared", "false")],
+        "a probe that waits answers who asks later": [condition("asked-anew", "lease->state == LEASE_WAITING && asker && "
+                                                      "lease_is_probed(lease) && lease->recalled.level == RECALL_RULE")]},
     "test_serve": {
         "callers are granted while their lease is taken away": [condition("serve-breaking", "false")],
         "every caller passes those that wait elsewhere": [condition("newcomer", "true")],
         "callers are granted while the kernel is asked": SIMULATOR["callers are granted while the kernel is asked"],
         "grants everything": MODEL["grants everything"],
     },
-    "test_act_recall": {
-        "who asked for a shared lease is kept when it is shared": [condition("asked-shared", "false")],
-        "a probe that waits answers who asks later": [condition("asked-anew", "lease->state == LEASE_WAITING && asker && "
-                                                      "lease_is_probed(lease) && lease->recalled.level == RECALL_RULE")]},
     "test_bereft_calls": {
         "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
     "test_underway": {

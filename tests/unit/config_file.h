@@ -1,6 +1,5 @@
 /*
- * A configuration file in a folder of its own on a tmpfs, written and read: for test_config.c, test_config_refusals.c and test_rules.c.
- * setup() and teardown() are their fixtures.
+ * A configuration file in a folder of its own on a tmpfs, written and read. setup() and teardown() are the fixtures.
  */
 #ifndef DFLOCK_TESTS_UNIT_CONFIG_FILE_H
 #define DFLOCK_TESTS_UNIT_CONFIG_FILE_H
@@ -31,32 +30,29 @@ static inline void teardown(void)
 static inline void write_bytes(const char *path, const char *bytes, size_t len)
 {
 	FILE *f = fopen(path, "w");
-
 	ck_assert_ptr_nonnull(f);
 	ck_assert_uint_eq(fwrite(bytes, 1, len, f), len);
 	ck_assert_int_eq(fclose(f), 0);
 }
 
-/* Writes the configuration; %s in text stands for base. */
+/* Writes the configuration; %s in text stands for base, and a single quote for a double one. */
 static inline void write_config(const char *text)
 {
-	char *all = NULL;
-	size_t len;
-	FILE *f = open_memstream(&all, &len);
+	FILE *f = fopen(file, "w");
 
 	ck_assert_ptr_nonnull(f);
-	for (const char *c = text; *c; c++) {
+	for (const char *c = text; *c; c++)
 		if (c[0] == '%' && c[1] == 's') {
 			fputs(base, f);
 			c++;
-		} else {
-			putc(*c, f);
-		}
-	}
-	fclose(f);
-	write_bytes(file, all, len);
-	free(all);
+		} else
+			putc(*c == '\'' ? '"' : *c, f);
+	ck_assert_int_eq(fclose(f), 0);
 }
+
+#define THREE_STORES                                                                                                   \
+	"store = { server = 'd'; };\n"                                                                                 \
+	"stores = { pay_1 = { postgresql = 'dbname=d'; }; Hot-2 = { server = 'h:7000'; }; };\n"
 
 static inline void read_ok(const char *text)
 {
@@ -66,19 +62,14 @@ static inline void read_ok(const char *text)
 	ck_assert_msg(config_load(file, &config, why, sizeof(why)) == 0, "%s", why);
 }
 
-/* line 0: the message names no line. */
 static inline void expect_refusal(const char *text, int line, const char *message)
 {
 	char expected[PAGE_MESSAGE_BYTES + 128];
 	struct config *none = NULL;
-
 	write_config(text);
 	ck_assert_msg(config_load(file, &none, why, sizeof(why)) < 0, "accepted: %s", text);
 	ck_assert_ptr_null(none);
-	if (line)
-		snprintf(expected, sizeof(expected), "%s:%d: %s", file, line, message);
-	else
-		snprintf(expected, sizeof(expected), "%s: %s", file, message);
+	snprintf(expected, sizeof(expected), "%s:%d: %s", file, line, message);
 	ck_assert_msg(strncmp(why, expected, strlen(expected)) == 0, "\nexpected %s\nfound    %s", expected, why);
 	ck_assert_ptr_null(strchr(why, '\n'));
 }
@@ -89,7 +80,6 @@ static char example[65536];
 static inline void read_example(void)
 {
 	FILE *f = fopen("config/dflock.conf", "r");
-
 	if (!f) {
 		fprintf(stderr, "config/dflock.conf is not there; run this from the top folder\n");
 		exit(EXIT_FAILURE);

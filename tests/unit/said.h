@@ -11,7 +11,6 @@ static char said[1024];
 static inline void say(const char *word)
 {
 	size_t len = strlen(said);
-
 	snprintf(said + len, sizeof(said) - len, "%s%s", len ? ", " : "", word);
 }
 

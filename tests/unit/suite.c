@@ -12,7 +12,6 @@ __attribute__((constructor)) static void suite_begin(void) { suite_pid = getpid(
 void suite_add(struct suite_item *item)
 {
 	struct suite_item **at = &items;
-
 	while (*at && (*at)->order < item->order)
 		at = &(*at)->next;
 	item->next = *at;
@@ -70,7 +69,6 @@ static int run(const struct suite_item *only, int round)
 static bool clean(void)
 {
 	char command[128];
-
 	snprintf(command, sizeof(command), "rm -rf /dev/shm/dflock-test-%d-* /tmp/dflock-test-%d-*", (int)suite_pid,
 		 (int)suite_pid);
 	return system(command) == 0;
@@ -112,7 +110,6 @@ void suite_make_folder(char path[SUITE_PATH_BYTES], const char *where)
 int suite_make_file(char path[SUITE_PATH_BYTES], const char *where)
 {
 	int fd;
-
 	suite_template(path, where);
 	fd = mkostemp(path, O_CLOEXEC);
 	ck_assert_msg(fd >= 0, "%s: %m", path);
@@ -123,7 +120,6 @@ int suite_nameless_file(void)
 {
 	char path[SUITE_PATH_BYTES];
 	int fd = suite_make_file(path, "/dev/shm");
-
 	ck_assert_int_eq(unlink(path), 0);
 	return fd;
 }
@@ -168,7 +164,6 @@ _Noreturn void suite_rest(void)
 bool suite_under_valgrind(void)
 {
 	const char *preload = getenv("LD_PRELOAD");
-
 	return preload && strstr(preload, "vgpreload");
 }
 

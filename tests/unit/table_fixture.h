@@ -96,7 +96,6 @@ static struct table parent, keeper;
 static inline void clear_folder(void)
 {
 	static const char *const names[] = {TABLE_NAME, TABLE_TEXT_NAME, TABLE_NEW_NAME, TABLE_BAD_NAME, "elsewhere"};
-
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (unlinkat(dir_fd, names[i], 0) != 0)
 			unlinkat(dir_fd, names[i], AT_REMOVEDIR);
@@ -145,7 +144,6 @@ struct told {
 static inline bool on_entry(void *arg, const struct table_entry *e)
 {
 	struct told *told = arg;
-
 	ck_assert_uint_lt(told->count, MOST);
 	told->entries[told->count] = *e;
 	snprintf(told->tokens[told->count], STORE_TOKEN_BYTES, "%s", e->token);
@@ -158,7 +156,6 @@ static inline bool on_entry(void *arg, const struct table_entry *e)
 static inline struct told *take_up(void)
 {
 	static struct told told;
-
 	told.count = 0;
 	ck_assert_int_eq(table_take_up(&keeper, on_entry, &told, &told.damaged), 0);
 	return &told;
@@ -177,7 +174,6 @@ static inline const char *token_of(unsigned n)
 	static char tokens[4][STORE_TOKEN_BYTES];
 	static unsigned next;
 	char *token = tokens[next++ % 4];
-
 	snprintf(token, STORE_TOKEN_BYTES, "%032u", n);
 	return token;
 }
@@ -185,7 +181,6 @@ static inline const char *token_of(unsigned n)
 static inline const char *path_of(unsigned n)
 {
 	static char path[PATH_MAX];
-
 	snprintf(path, sizeof(path), "/srv/%0*u", (int)(n * 200 + 1) % 4000, n);
 	return path;
 }
@@ -230,14 +225,12 @@ static inline void grant(struct table *t, uint32_t slot, unsigned n)
 {
 	struct store_range range = granted(n);
 	struct holders_file file = file_of(n);
-
 	table_grant(t, slot, 100 + n, &range, &file);
 }
 
 static inline uint32_t held(struct table *t, unsigned n)
 {
 	uint32_t slot = ask(t, n);
-
 	grant(t, slot, n);
 	return slot;
 }

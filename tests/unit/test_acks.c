@@ -16,7 +16,6 @@ static void on_ask(void *arg)
 static void on_acknowledged(struct acks_entry *e, bool enough)
 {
 	size_t n = strlen(told);
-
 	ck_assert_uint_lt(n + 1, sizeof(told));
 	told[n] = (char)((enough ? 'a' : 'A') + (e - entry));
 	e->next = NULL; /* the owner may reuse it */
@@ -25,7 +24,6 @@ static void on_acknowledged(struct acks_entry *e, bool enough)
 static void setup(void)
 {
 	static const struct acks_events events = {.ask = on_ask, .acknowledged = on_acknowledged};
-
 	acks_init(&acks, &events, &acks);
 	asked = 0;
 	memset(told, 0, sizeof(told));
@@ -34,41 +32,29 @@ FIXTURE(setup, NULL)
 
 TEST(one_wait_at_a_time)
 {
-	acks_await(&acks, &entry[0]);
+	for (int i = 0; i < 3; i++)
+		acks_await(&acks, &entry[i]);
 	ck_assert_uint_eq(asked, 1);
-	acks_await(&acks, &entry[1]);
-	acks_await(&acks, &entry[2]);
-	ck_assert_uint_eq(asked, 1);
-
 	acks_answered(&acks, true);
 	ck_assert_str_eq(told, "a");
 	ck_assert_uint_eq(asked, 2);
-
 	acks_await(&acks, &entry[3]); /* behind the second WAIT, which does not cover it */
 	acks_answered(&acks, true);
 	ck_assert_str_eq(told, "abc");
 	ck_assert_uint_eq(asked, 3);
-
 	acks_answered(&acks, true);
 	ck_assert_str_eq(told, "abcd");
-	ck_assert_uint_eq(asked, 3);
-	ck_assert(!acks.asking);
-}
-
-TEST(not_enough)
-{
+	ck_assert(asked == 3 && !acks.asking);
 	acks_await(&acks, &entry[0]);
 	acks_await(&acks, &entry[1]);
 	/* As when the link closes: the script behind the WAIT had no reply and is forgotten, then the WAIT ends. */
 	acks_forget(&acks, &entry[1]);
 	acks_answered(&acks, false);
-	ck_assert_str_eq(told, "A");
-	ck_assert_uint_eq(asked, 1);
-
+	ck_assert_str_eq(told, "abcdA");
+	ck_assert_uint_eq(asked, 4);
 	acks_await(&acks, &entry[2]); /* over the next link */
-	ck_assert_uint_eq(asked, 2);
 	acks_answered(&acks, true);
-	ck_assert_str_eq(told, "Ac");
+	ck_assert_str_eq(told, "abcdAc");
 }
 
 TEST(forgotten)
@@ -98,23 +84,23 @@ TEST_EACH(how_many_are_enough, ROWS(majorities))
 	const struct config_store config = {.replicas = majorities[_i].replicas, .connect_ms = 1000};
 	redisReply reply = {.type = REDIS_REPLY_INTEGER};
 	char line[REPLY_LINE_BYTES] = "";
-
 	for (reply.integer = 0; reply.integer <= config.replicas; reply.integer++)
 		ck_assert(acks_are_enough(&config, &reply, line) == (reply.integer >= majorities[_i].needed));
 }
 
-TEST(what_is_no_count)
+static const struct {
+	redisReply reply;
+	const char *line;
+} no_counts[] = {
+	{{.type = REDIS_REPLY_STATUS, .str = (char *)"OK", .len = 2}, "it is no Redis"},
+	{{.type = REDIS_REPLY_ERROR, .str = (char *)"UNBLOCKED force unblock", .len = 23}, "it is a replica now"},
+	{{.type = REDIS_REPLY_INTEGER}, "0 of the 1 replicas that must have acknowledged within 750 ms"},
+};
+
+TEST_EACH(what_is_no_count, ROWS(no_counts))
 {
 	const struct config_store config = {.replicas = 2, .connect_ms = 1000};
-	redisReply status = {.type = REDIS_REPLY_STATUS, .str = "OK", .len = 2};
-	redisReply error = {.type = REDIS_REPLY_ERROR, .str = "UNBLOCKED force unblock", .len = 23};
-	redisReply none = {.type = REDIS_REPLY_INTEGER, .integer = 0};
 	char line[REPLY_LINE_BYTES];
-
-	ck_assert(!acks_are_enough(&config, &status, line));
-	ck_assert_ptr_nonnull(strstr(line, "it is no Redis"));
-	ck_assert(!acks_are_enough(&config, &error, line));
-	ck_assert_ptr_nonnull(strstr(line, "it is a replica now"));
-	ck_assert(!acks_are_enough(&config, &none, line));
-	ck_assert_ptr_nonnull(strstr(line, "0 of the 1 replicas that must have acknowledged within 750 ms"));
+	ck_assert(!acks_are_enough(&config, &no_counts[_i].reply, line));
+	ck_assert_ptr_nonnull(strstr(line, no_counts[_i].line));
 }

@@ -19,7 +19,6 @@ static unsigned below(unsigned n)
 static struct claim random_claim(size_t tag)
 {
 	struct claim c = {.file = {.dev = 1 + below(2), .ino = 1 + below(3)}, .space = below(WIRE_SPACES), .tag = tag};
-
 	c.from = below(100);
 	c.to = below(10) ? c.from + 1 + below(20) : WIRE_EOF;
 	return c;

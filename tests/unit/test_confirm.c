@@ -142,7 +142,6 @@ static struct lease *lease_in(enum lease_state state)
 {
 	const struct store_range all = {WIRE_FLOCK, WIRE_EXCLUSIVE, 0, WIRE_EOF};
 	struct lease *lease = lease_new(lock, &all, 0);
-
 	ck_assert_ptr_nonnull(lease);
 	lease_set_state(lease, state);
 	lease->slot = 5;
@@ -186,36 +185,35 @@ static const struct {
 TEST_EACH(it_stands, ROWS(answers))
 {
 	struct lease *lease = lease_in(answers[_i].state);
-
 	ask(lease);
 	answer(STORE_OK, answers[_i].mode);
 	check_said(answers[_i].said);
 	ck_assert_uint_eq(lease->requests, 0);
 }
 
-TEST(other_answers)
+static const struct {
+	enum store_status status;
+	const char *said, *again;
+	bool later; /* it is asked again by its timer; else the next connection asks, or nobody */
+} others[] = {
+	{STORE_GONE, "confirm, gone", "confirm, gone", false},
+	{STORE_UNREACHABLE, "confirm", "confirm", false},
+	{STORE_GIVEN_UP, "confirm, given up", "confirm, given up",
+	 true},                                            /* behind the beat that says that this host has heard */
+	{STORE_ERROR, "confirm, logged", "confirm", true}, /* it is logged once */
+};
+
+TEST_EACH(other_answers, ROWS(others))
 {
 	struct lease *lease = lease_in(LEASE_UNSURE);
 
 	ask(lease);
-	answer(STORE_GONE, 0);
-	check_said("confirm, gone");
+	answer(others[_i].status, 0);
+	check_said(others[_i].said);
+	ck_assert_int_eq(uv_is_active((uv_handle_t *)&lease->timer), others[_i].later);
 	ask(lease);
-	answer(STORE_UNREACHABLE, 0); /* the next connection asks */
-	check_said("confirm");
-	ck_assert(!uv_is_active((uv_handle_t *)&lease->timer));
-	ask(lease);
-	answer(STORE_GIVEN_UP, 0); /* again behind the beat that says that this host has heard */
-	check_said("confirm, given up");
-	ck_assert(uv_is_active((uv_handle_t *)&lease->timer));
-	uv_timer_stop(&lease->timer);
-	ask(lease);
-	answer(STORE_ERROR, 0);
-	check_said("confirm, logged");
-	ck_assert(uv_is_active((uv_handle_t *)&lease->timer));
-	ask(lease);
-	answer(STORE_ERROR, 0);
-	check_said("confirm"); /* it is logged once */
+	answer(others[_i].status, 0);
+	check_said(others[_i].again);
 	ck_assert_uint_eq(lease->requests, 0);
 }
 
@@ -234,8 +232,16 @@ TEST(answered_after_the_deadline)
 	check_said("table, renewed, stands");
 }
 
+static const struct {
+	enum store_status status;
+	const char *said;
+} meanwhile[] = {{STORE_OK, "renewed, confirm"},
+		 {STORE_GONE, "confirm"},
+		 {STORE_ERROR, "confirm"},
+		 {STORE_GIVEN_UP, "given up, confirm"}};
+
 /* What it is asked about has changed meanwhile: the answer is too old, whatever it says, but for the host's time. */
-TEST_EACH(asked_again_meanwhile, 4)
+TEST_EACH(asked_again_meanwhile, ROWS(meanwhile))
 {
 	struct lease *lease = lease_in(LEASE_UNSURE);
 
@@ -243,13 +249,8 @@ TEST_EACH(asked_again_meanwhile, 4)
 	ask(lease);
 	ask(lease);
 	check_said("confirm");
-	if (_i == 0) {
-		answer(STORE_OK, WIRE_EXCLUSIVE);
-		check_said("renewed, confirm");
-	} else {
-		answer(_i == 1 ? STORE_GONE : _i == 2 ? STORE_ERROR : STORE_GIVEN_UP, 0);
-		check_said(_i == 3 ? "given up, confirm" : "confirm");
-	}
+	answer(meanwhile[_i].status, WIRE_EXCLUSIVE);
+	check_said(meanwhile[_i].said);
 	answer(STORE_OK, WIRE_EXCLUSIVE);
 	check_said("table, renewed, stands");
 	ck_assert_uint_eq(lease->requests + asked_count, 0);

@@ -1,4 +1,7 @@
-/* keeper/callers/deadlock.c: one search at a time, of the processes that wait, for the chases that still count. */
+/*
+ * keeper/callers/deadlock.c: one search at a time, of the processes that wait, for the chases that still count; and rules/chases.c: each chase
+ * is followed once in a given time, and not too many of them.
+ */
 #include "keeper/callers/deadlock.h"
 
 #include <utlist.h>
@@ -9,6 +12,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
+#include "keeper/rules/chases.h"
 #include "tests/unit/suite.h"
 
 static struct keeper k;
@@ -121,14 +125,12 @@ static void chased(uint64_t youngest, int64_t from)
 			  .pid = 9,
 			  .youngest = youngest,
 			  .range = {.space = WIRE_RECORD, .mode = WIRE_EXCLUSIVE, .from = from, .to = 1000}}};
-
 	deadlock_message(&k, &m);
 }
 
 static void finish(void)
 {
 	struct work *work = running;
-
 	work->run(work);
 	running = NULL;
 	work->done(work);
@@ -189,4 +191,60 @@ TEST(one_message_for_all_that_wait_for_one_lease)
 	finish();
 	ck_assert_uint_eq(sent, 3); /* each of the two that came meanwhile */
 	ck_assert_ptr_null(running);
+}
+
+/* --- chases --- */
+
+#define FOR 1000
+
+static const struct store_chase one = {.host = "a-1",
+				       .token = "0123",
+				       .pid = 7,
+				       .youngest = 5,
+				       .range = {.mode = WIRE_EXCLUSIVE, .from = 10, .to = 20}};
+static struct chases chases;
+
+static bool follow(const struct store_chase *chase, int64_t now)
+{
+	return chases_follow(&chases, chase, 1, 2, now, FOR);
+}
+
+/* What it finds depends on the other fields, and not on how many hops it took. */
+TEST(a_chase_is_followed_once_in_a_time)
+{
+	struct store_chase other = one;
+
+	ck_assert(follow(&one, 100));
+	other.hops = 9;
+	ck_assert(!follow(&other, 100));
+	ck_assert(!follow(&one, 100 + FOR - 1));
+	ck_assert(follow(&one, 100 + FOR));
+	ck_assert(!follow(&one, 100 + FOR));
+	for (int field = 0; field < 7; field++) {
+		other = one;
+		other.youngest += field == 0;
+		other.pid += field == 1;
+		other.host[0] += field == 2;
+		other.token[0] += field == 3;
+		other.range.from += field == 4;
+		other.range.to += field == 5;
+		other.range.mode = field == 6 ? WIRE_SHARED : WIRE_EXCLUSIVE;
+		ck_assert(follow(&other, 100 + FOR));
+	}
+	ck_assert(chases_follow(&chases, &one, 2, 2, 100 + FOR, FOR));
+	ck_assert(chases_follow(&chases, &one, 1, 3, 100 + FOR, FOR));
+}
+
+TEST(a_storm_of_chases)
+{
+	struct store_chase chase = one;
+	int followed = 0;
+
+	chases = (struct chases){0};
+	for (int i = 0; i < 100000; i++) {
+		chase.pid = i;
+		followed += follow(&chase, 1);
+	}
+	ck_assert_int_eq(followed, CHASES_SEEN);
+	ck_assert(follow(&one, 1 + FOR));
 }

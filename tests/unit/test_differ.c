@@ -37,7 +37,6 @@ static const char *one_text(const struct config *mine, const struct config *othe
 {
 	static char text[512];
 	char here[100], there[100];
-
 	differ_show_names(mine, d->here, here, sizeof(here));
 	differ_show_names(others, d->there, there, sizeof(there));
 	snprintf(text, sizeof(text), "%s %s %s; ", d->keyed ? "keyed" : "renamed", here, there);
@@ -141,38 +140,20 @@ TEST(more_than_there_is_room_for)
 	config_free(there);
 }
 
-TEST(keys_in_texts)
+TEST(keys_and_stores_in_texts)
 {
-	static const char *const bad[] = {"k", "string ", "list k", "string k\tpay\tmore"};
-	struct config *parsed;
-	char text[128], *again;
-
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		snprintf(text, sizeof(text), "2\npath\t2\t/a\tx\t%s\n", bad[i]);
-		ck_assert_msg(ruleset_parse(text, strlen(text), &parsed) == -EINVAL, "%s", text);
-	}
-	strcpy(text, "2\npath\t2\t/a\tx\tredisson k %\npath\t2\t/b\ty\t\n");
-	ck_assert_int_eq(ruleset_parse(text, strlen(text), &parsed), 0);
-	ck_assert_str_eq(parsed->rules[0].redis_key, "redisson k %");
-	ck_assert_ptr_null(parsed->rules[1].redis_key);
-	again = ruleset_text(parsed);
-	ck_assert_str_eq(again, text);
-	free(again);
-	config_free(parsed);
-}
-
-TEST(stores_in_texts)
-{
-	char text[2048] =
-		"2\npath\t2\t/a\tx\t\tpay\npath\t2\t/b\ty\t\nglob\t2\t/c/*\tz\t\thot\npath\t2\t/d\tz\tstring k\tpay\n";
+	char text[2048] = "2\npath\t2\t/a\tx\t\tpay\npath\t2\t/b\ty\t\nglob\t2\t/c/*\tz\t\thot\n"
+			  "path\t2\t/d\tz\tstring k\tpay\npath\t2\t/e\tx\tredisson k %\n";
+	static const char *const stores[] = {"pay", "", "hot", "pay", ""}, *const keys[] = {NULL, NULL, NULL,
+											    "string k", "redisson k %"};
 	struct config *parsed;
 	char *again;
 
 	ck_assert_int_eq(ruleset_parse(text, strlen(text), &parsed), 0);
-	ck_assert_str_eq(parsed->stores[parsed->rules[0].store].name, "pay");
-	ck_assert_str_eq(parsed->stores[parsed->rules[1].store].name, "");
-	ck_assert_str_eq(parsed->stores[parsed->rules[2].store].name, "hot");
-	ck_assert_uint_eq(parsed->rules[3].store, parsed->rules[0].store);
+	for (int i = 0; i < 5; i++) {
+		ck_assert_str_eq(parsed->stores[parsed->rules[i].store].name, stores[i]);
+		ck_assert_pstr_eq(parsed->rules[i].redis_key, keys[i]);
+	}
 	again = ruleset_text(parsed);
 	ck_assert_str_eq(again, text);
 	free(again);
@@ -190,7 +171,6 @@ TEST(too_many_to_compare)
 	struct config many = {.rule_count = 1000};
 	struct difference found[1];
 	size_t count, alone;
-
 	ck_assert_int_eq(differ_find(&many, &many, found, 1, &count, &alone), -E2BIG);
 }
 
@@ -219,50 +199,43 @@ TEST(text_and_back)
 	free(text);
 }
 
-static const char *const nonsense[] = {"",
-				       "2",
-				       "1\n",
-				       "2\npath",
-				       "2\npath\t2\t/a\tx\t",
-				       "2\npath\t2\t/a\tx\n",
-				       "2\nfile\t2\t/a\tx\t\n",
-				       "2\npath\tx\t/a\tx\t\n",
-				       "2\npath\t\t/a\tx\t\n",
-				       "2\npath\t3\t/a\tx\t\n",
-				       "2\npath\t1\ta\tx\t\n",
-				       "2\npath\t2\t/a\t\tx\t\n",
-				       "2\npath\t2\t/a\tx\t\ty\tz\n",
-				       "2\npath\t-2\t/a\tx\t\n",
-				       "2\npath\t2\t/a\tx\t\n\n",
-				       "2\nglob\t9999999\t/a/*\tx\t\n",
-				       "2\nglob\t99999\t/a/*\tx\t\n",
-				       "2\nglob\t4\t/a/*\tx\t\n",
-				       "2\nglob\t1\t/a/*\tx\t\n",
-				       "2\nglob\t3\t/a\\\tx\t\n",
-				       "2\nglob\t5\t/a/*/b\tx\t\n",
-				       "2\ntree\t1\t/\tx\t\n",
-				       "2\ntree\t1\t/a\tx\t\n",
-				       "2\npath\t2\t/a\tx\t\r\n"};
+/* Rules, each the only line of a text. */
+static const char *const nonsense[] = {
+	"path", "path\t2\t/a\tx", "file\t2\t/a\tx\t", "path\tx\t/a\tx\t", "path\t\t/a\tx\t", "path\t3\t/a\tx\t",
+	"path\t1\ta\tx\t", "path\t2\t/a\t\tx\t", "path\t2\t/a\tx\t\ty\tz", "path\t-2\t/a\tx\t", "path\t2\t/a\tx\t\n",
+	"glob\t9999999\t/a/*\tx\t", "glob\t99999\t/a/*\tx\t", "glob\t4\t/a/*\tx\t", "glob\t1\t/a/*\tx\t",
+	"glob\t3\t/a\\\tx\t", "glob\t5\t/a/*/b\tx\t", "tree\t1\t/\tx\t", "tree\t1\t/a\tx\t", "path\t2\t/a\tx\t\r",
+	/* Keys. */
+	"path\t2\t/a\tx\tk", "path\t2\t/a\tx\tstring ", "path\t2\t/a\tx\tlist k",
+	"path\t2\t/a\tx\tstring k\tpay\tmore"};
 
-TEST_EACH(nonsense_is_refused, ROWS(nonsense))
+static void expect_refused(const char *text, size_t len)
 {
 	struct config *to;
-
-	ck_assert_msg(ruleset_parse(nonsense[_i], strlen(nonsense[_i]), &to) == -EINVAL, "%s", nonsense[_i]);
+	ck_assert_msg(ruleset_parse(text, len, &to) == -EINVAL, "%s", text);
 	ck_assert_ptr_null(to);
 }
 
-TEST(too_long_is_refused)
+TEST_EACH(nonsense_is_refused, ROWS(nonsense))
 {
-	char text[RULESET_BYTES + 1], path[6000] = "2\npath\t5000\t/";
-	struct config *to;
+	char text[128];
+	snprintf(text, sizeof(text), "2\n%s\n", nonsense[_i]);
+	expect_refused(text, strlen(text));
+}
 
+TEST(other_texts_are_refused)
+{
+	static const char *const texts[] = {"", "2", "1\n", "2\npath\t2\t/a\tx\t"};
+	char text[RULESET_BYTES + 1], path[6000] = "2\npath\t5000\t/";
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		expect_refused(texts[i], strlen(texts[i]));
 	memset(text, 'a', sizeof(text));
-	ck_assert_int_eq(ruleset_parse(text, sizeof(text), &to), -EINVAL);
-	ck_assert_int_eq(ruleset_parse("2\n\0", 3, &to), -EINVAL);
+	expect_refused(text, sizeof(text));
+	expect_refused("2\n\0", 3);
 	memset(path + 13, 'a', 4999);
 	strcat(path, "\tx\t\n");
-	ck_assert_int_eq(ruleset_parse(path, strlen(path), &to), -EINVAL);
+	expect_refused(path, strlen(path));
 }
 
 /* Whatever the text is, parsing and comparing end, and touch nothing else (run with the sanitizers, or valgrind). */

@@ -57,7 +57,6 @@ FIXTURE(setup, teardown)
 static void hold(bool on)
 {
 	char path[PATH_MAX];
-
 	snprintf(path, sizeof(path), "%s", in_base("hold"));
 	ck_assert_int_eq(on ? mknod(path, S_IFREG | 0600, 0) : unlink(path), 0);
 }
@@ -117,6 +116,13 @@ static json_int_t number_of(const json_t *all, size_t i, const char *key)
 	return json_integer_value(json_object_get(json_array_get(all, i), key));
 }
 
+static void check_told(const json_t *all, size_t i, const char *event, int count)
+{
+	ck_assert_str_eq(text_of(all, i, "event"), event);
+	ck_assert_int_eq(number_of(all, i, "count"), count);
+	ck_assert_int_eq(number_of(all, i, "number"), (json_int_t)i + 1);
+}
+
 static void raise_one(enum event_kind kind, const char *name)
 {
 	event_raise(&k, &(struct event){.kind = kind, .name = name, .fence = 7}, "%s happened to %s",
@@ -172,14 +178,12 @@ TEST(many_are_one)
 	}
 	raise_one(EVENT_TAKEN_PAST, "other");
 	all = until_told(2);
-	ck_assert_str_eq(text_of(all, 0, "event"), "lease-lost");
+	check_told(all, 0, "lease-lost", 10000);
 	ck_assert_str_eq(text_of(all, 0, "name"), "n0");
-	ck_assert_int_eq(number_of(all, 0, "count"), 10000);
 	others = json_object_get(json_array_get(all, 0), "others");
 	ck_assert_uint_eq(json_array_size(others), EVENT_OTHERS);
 	ck_assert_str_eq(text_of(others, 6, "name"), "n7");
-	ck_assert_str_eq(text_of(all, 1, "event"), "taken-past");
-	ck_assert_int_eq(number_of(all, 1, "count"), 1);
+	check_told(all, 1, "taken-past", 1);
 	json_decref(all);
 }
 
@@ -198,28 +202,27 @@ TEST(opposites)
 	raise_one(EVENT_LEASE_LOST, "5");
 	hold(false);
 	all = until_told(4);
-	ck_assert_str_eq(text_of(all, 1, "event"), "lease-lost");
-	ck_assert_int_eq(number_of(all, 1, "count"), 2);
-	ck_assert_str_eq(text_of(all, 2, "event"), "store-back");
-	ck_assert_str_eq(text_of(all, 3, "event"), "store-away");
-	ck_assert_int_eq(number_of(all, 3, "count"), 2);
-	for (json_int_t i = 0; i < 4; i++)
-		ck_assert_int_eq(number_of(all, (size_t)i, "number"), i + 1);
+	check_told(all, 0, "taken-past", 1);
+	check_told(all, 1, "lease-lost", 2);
+	check_told(all, 2, "store-back", 1);
+	check_told(all, 3, "store-away", 2);
 	json_decref(all);
 }
 
 TEST(without_a_command)
 {
+	json_t *all;
+
 	config.on_event = NULL;
 	raise_one(EVENT_STORE_AWAY, "1");
 	config.on_event = command; /* a reload */
 	raise_one(EVENT_STORE_BACK, "2");
-	json_t *all = until_told(1);
+	all = until_told(1);
 	ck_assert_str_eq(text_of(all, 0, "event"), "store-back");
 	json_decref(all);
 	raise_one(EVENT_STORE_AWAY, "3");
 	config.on_event = NULL; /* another one, before it was told */
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 50; i++) {
 		usleep(3000);
 		uv_run(&loop, UV_RUN_NOWAIT);
 	}
@@ -234,6 +237,8 @@ TEST(deeds)
 	struct table_head *head = calloc(1, sizeof(*head));
 	struct family family = {0};
 	struct deed deed;
+	char text[32];
+	json_t *all;
 
 	ck_assert_ptr_nonnull(head);
 	table = (struct table){.fd = -1, .head = head, .deeds = deeds_new()};
@@ -241,27 +246,21 @@ TEST(deeds)
 	for (pid_t pid = 1; pid <= 100; pid++)
 		ck_assert_int_eq(family_add(&family, pid), 0);
 	for (int round = 0; round < 3; round++) {
-		for (int i = 0; i < DEEDS_MAX + 5; i++)
-			deeds_add(&table, EVENT_HOLDERS_KILLED, SLOTS_IN(TABLE_LOST), &family, 100 + (size_t)i,
-				  "deed %d", i);
-		for (int i = 0; i < DEEDS_MAX; i++) {
-			char text[32];
-
-			snprintf(text, sizeof(text), "deed %d", i);
+		for (size_t i = 0; i < DEEDS_MAX + 5; i++)
+			deeds_add(&table, EVENT_HOLDERS_KILLED, SLOTS_IN(TABLE_LOST), &family, 100 + i, "deed %zu", i);
+		for (uint32_t i = 0; i < DEEDS_MAX; i++) {
+			snprintf(text, sizeof(text), "deed %u", i);
 			ck_assert(deeds_take(&table, &deed));
 			ck_assert_str_eq(deed.text, text);
-			ck_assert_int_eq(deed.kind, EVENT_HOLDERS_KILLED);
-			ck_assert_uint_eq(deed.processes, 100 + (uint32_t)i);
-			ck_assert_uint_eq(deed.pid_count, DEEDS_PIDS);
-			ck_assert_int_eq(deed.pids[DEEDS_PIDS - 1], DEEDS_PIDS);
-			ck_assert_uint_eq(deed.ino, 0);
+			ck_assert(deed.kind == EVENT_HOLDERS_KILLED && deed.processes == 100 + i && deed.ino == 0);
+			ck_assert(deed.pid_count == DEEDS_PIDS && deed.pids[DEEDS_PIDS - 1] == DEEDS_PIDS);
 		}
 		ck_assert(!deeds_take(&table, &deed));
 	}
 	deeds_add(&table, EVENT_HOLDERS_FROZEN, SLOTS_SURE_UNTIL, &family, 100, "frozen");
 	event_take_deeds(&k);
-	json_t *all = until_told(1);
-	ck_assert_str_eq(text_of(all, 0, "event"), "holders-frozen");
+	all = until_told(1);
+	check_told(all, 0, "holders-frozen", 1);
 	ck_assert_str_eq(text_of(all, 0, "message"), "frozen");
 	ck_assert_int_eq(number_of(all, 0, "processes"), 100);
 	ck_assert_uint_eq(json_array_size(json_object_get(json_array_get(all, 0), "pids")), DEEDS_PIDS);
@@ -348,7 +347,6 @@ TEST(left_while_it_runs)
 {
 	char *words[] = {"/bin/sh", "-c", "sleep 0.3", NULL}, *env[] = {NULL};
 	struct hook hook;
-
 	ended = 0;
 	hook_init(&hook, &loop, on_ended, NULL);
 	ck_assert_int_eq(hook_start(&hook, words, env, "", 0), 0);

@@ -8,8 +8,9 @@
 #include "wire/seqcopy.h"
 #include "tests/unit/suite.h"
 
-#define LONG_AGO 1
-#define FOR_EVER INT64_MAX
+#define LONG_AGO    1
+#define FOR_EVER    INT64_MAX
+#define SYSTEM_PAGE 4096
 
 static struct leases *leases;
 static const struct leases_file file = {.dev = 7, .ino = 1234, .path_hash = 0xabcdef};
@@ -24,7 +25,6 @@ static void write_slot(struct leases_slot *slot, const struct leases_entry *entr
 static void set_sure_until(int64_t ns)
 {
 	struct leases_clock clock = leases->clock;
-
 	clock.sure_until_ns = ns;
 	seqcopy_publish(&leases->clock_seq, &leases->clock, &clock, sizeof(clock));
 }
@@ -36,12 +36,13 @@ static struct leases_entry entry_of(const struct leases_file *f, const struct le
 
 static struct leases_slot *slot_at(int i) { return &leases->slots[leases_bucket(file.dev, file.ino)][i]; }
 
-static void show(int i, const struct leases_range *range)
+static void put(int i, const struct leases_file *f, const struct leases_range *range, bool open)
 {
-	struct leases_entry entry = entry_of(&file, range, true);
-
+	struct leases_entry entry = entry_of(f, range, open);
 	write_slot(slot_at(i), &entry);
 }
+
+static bool stands(int i, const struct leases_range *range) { return leases_stand(leases, slot_at(i), &file, range); }
 
 static void setup(void)
 {
@@ -52,14 +53,6 @@ static void setup(void)
 
 static void teardown(void) { munmap(leases, sizeof(*leases)); }
 FIXTURE(setup, teardown)
-
-TEST(empty_page)
-{
-	const struct leases_file nobody = {0};
-
-	ck_assert_ptr_null(leases_find(leases, &file, &all));
-	ck_assert_ptr_null(leases_find(leases, &nobody, &all));
-}
 
 static const struct {
 	struct leases_range shown, wanted;
@@ -83,19 +76,15 @@ static const struct {
 /* In any place of the bucket. */
 TEST_EACH(covers, ROWS(cases))
 {
-	for (int i = 0; i < LEASES_IN_BUCKET; i++) {
-		struct leases_entry closed = {0};
+	const struct leases_range *wanted = &cases[_i].wanted;
 
-		show(i, &cases[_i].shown);
-		if (cases[_i].found) {
-			ck_assert_ptr_eq(leases_find(leases, &file, &cases[_i].wanted), slot_at(i));
-			ck_assert(leases_stand(leases, slot_at(i), &file, &cases[_i].wanted));
-		} else {
-			ck_assert_ptr_null(leases_find(leases, &file, &cases[_i].wanted));
-			ck_assert(!leases_stand(leases, slot_at(i), &file, &cases[_i].wanted));
-		}
-		write_slot(slot_at(i), &closed);
-		ck_assert_ptr_null(leases_find(leases, &file, &cases[_i].wanted));
+	for (int i = 0; i < LEASES_IN_BUCKET; i++) {
+		put(i, &file, &cases[_i].shown, true);
+		ck_assert_ptr_eq(leases_find(leases, &file, wanted), cases[_i].found ? slot_at(i) : NULL);
+		ck_assert_int_eq(stands(i, wanted), cases[_i].found);
+		put(i, &(struct leases_file){0}, &all, false); /* as in an empty page */
+		ck_assert_ptr_null(leases_find(leases, &file, wanted));
+		ck_assert_ptr_null(leases_find(leases, &(struct leases_file){0}, &all));
 	}
 }
 
@@ -103,54 +92,42 @@ TEST_EACH(covers, ROWS(cases))
 TEST(other_files)
 {
 	const struct leases_file others[] = {{8, 1234, 0xabcdef}, {7, 1235, 0xabcdef}, {7, 1234, 0xabcdee}};
-
-	for (int i = 0; i < 3; i++) {
-		struct leases_entry entry = entry_of(&others[i], &all, true);
-
-		write_slot(slot_at(i), &entry);
-	}
-	ck_assert_ptr_null(leases_find(leases, &file, &all));
 	for (int i = 0; i < 3; i++)
-		ck_assert(!leases_stand(leases, slot_at(i), &file, &all));
-	show(3, &all);
+		put(i, &others[i], &all, true);
+	ck_assert_ptr_null(leases_find(leases, &file, &all));
+	ck_assert(!stands(0, &all) && !stands(1, &all) && !stands(2, &all));
+	put(3, &file, &all, true);
 	ck_assert_ptr_eq(leases_find(leases, &file, &all), slot_at(3));
 }
 
 TEST(closed_reused_or_being_written)
 {
-	const struct leases_file another = {9, 9, 9};
-	struct leases_entry entry = entry_of(&file, &all, false);
-	const struct leases_slot *slot;
-
-	show(0, &all);
-	slot = leases_find(leases, &file, &all);
-	ck_assert_ptr_nonnull(slot);
-	write_slot(slot_at(0), &entry);
-	ck_assert(!leases_stand(leases, slot, &file, &all));
-	entry = entry_of(&another, &all, true);
-	write_slot(slot_at(0), &entry);
-	ck_assert(!leases_stand(leases, slot, &file, &all));
-	show(0, &all);
-	ck_assert(leases_stand(leases, slot, &file, &all));
+	put(0, &file, &all, true);
+	ck_assert(stands(0, &all));
+	put(0, &file, &all, false);
+	ck_assert(!stands(0, &all));
+	put(0, &(struct leases_file){9, 9, 9}, &all, true);
+	ck_assert(!stands(0, &all));
+	put(0, &file, &all, true);
+	ck_assert(stands(0, &all));
 	slot_at(0)->seq |= 1;
-	ck_assert(!leases_stand(leases, slot, &file, &all));
+	ck_assert(!stands(0, &all));
 	ck_assert_ptr_null(leases_find(leases, &file, &all));
 }
 
 TEST(clock_decides)
 {
-	show(0, &all);
-	ck_assert(leases_stand(leases, slot_at(0), &file, &all));
-	set_sure_until(LONG_AGO);
-	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
-	set_sure_until(0);
-	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
-	set_sure_until(INT64_MIN);
-	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
+	static const int64_t over[] = {LONG_AGO, 0, INT64_MIN};
+
+	put(0, &file, &all, true);
+	for (int i = 0; i < 3; i++) {
+		set_sure_until(over[i]);
+		ck_assert(!stands(0, &all));
+	}
 	set_sure_until(FOR_EVER);
+	ck_assert(stands(0, &all));
 	leases->clock_seq |= 1;
-	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
-	ck_assert(!leases_same_namespaces(leases));
+	ck_assert(!stands(0, &all) && !leases_same_namespaces(leases));
 }
 
 static bool same_as(struct leases_clock clock)
@@ -177,16 +154,15 @@ TEST(whose_namespaces)
 	ck_assert(same_as(clock));
 }
 
-/* With any bytes in the page: nothing outside is read (the memory page after it is forbidden), and only the wanted
- * lease is found. */
+/* With any bytes in the page: nothing outside is read (the memory page after it is forbidden), and only the wanted lease is found. */
 TEST(hostile_contents)
 {
-	size_t size = (sizeof(*leases) + 4095) / 4096 * 4096;
-	unsigned char *at = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t size = (sizeof(*leases) + SYSTEM_PAGE - 1) / SYSTEM_PAGE * SYSTEM_PAGE;
+	unsigned char *at = mmap(NULL, size + SYSTEM_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct leases *spoilt = (struct leases *)(at + size - sizeof(*leases));
 
 	ck_assert_ptr_ne(at, MAP_FAILED);
-	ck_assert_int_eq(mprotect(at + size, 4096, PROT_NONE), 0);
+	ck_assert_int_eq(mprotect(at + size, SYSTEM_PAGE, PROT_NONE), 0);
 	srandom(1);
 	for (int round = 0; round < 4; round++) {
 		for (unsigned char *byte = at; byte < at + size; byte++)
@@ -199,29 +175,30 @@ TEST(hostile_contents)
 		}
 		leases_same_namespaces(spoilt);
 	}
-	munmap(at, size + 4096);
 }
+
+static const char *const differ[][2] = {
+	/* Words, and what is left of one. */
+	{"/a/b", "/b/a"},
+	{"/1234567/abcdefg", "/abcdefg/1234567"},
+	{"/1234567", "/1234567/"},
+	{"/123456", "/1234567"},
+	{"/1234567/a", "/1234567/b"},
+};
 
 TEST(buckets_are_used_evenly)
 {
 	static unsigned count[LEASES_BUCKETS];
-
 	for (uint64_t ino = 0; ino < 8 * LEASES_BUCKETS; ino++)
 		count[leases_bucket(0x801, ino * 3)]++;
 	for (int i = 0; i < LEASES_BUCKETS; i++)
 		ck_assert_uint_lt(count[i], 64);
-	ck_assert_uint_ne(leases_hash("/a/b"), leases_hash("/b/a"));
+	for (int i = 0; i < ROWS(differ); i++)
+		ck_assert_uint_ne(leases_hash(differ[i][0]), leases_hash(differ[i][1]));
 	ck_assert_uint_eq(leases_hash("/srv/data/f"), leases_hash(strdupa("/srv/data/f")));
-	/* Words, and what is left of one. */
-	ck_assert_uint_ne(leases_hash("/1234567/abcdefg"), leases_hash("/abcdefg/1234567"));
-	ck_assert_uint_ne(leases_hash("/1234567"), leases_hash("/1234567/"));
-	ck_assert_uint_ne(leases_hash("/123456"), leases_hash("/1234567"));
-	ck_assert_uint_ne(leases_hash("/1234567/a"), leases_hash("/1234567/b"));
 }
 
 /* --- a writer at work in the middle of a look --- */
-
-#define SYSTEM_PAGE 4096
 
 static char *trap; /* the page whose first reading lets the keeper run */
 
@@ -229,7 +206,6 @@ static char *trap; /* the page whose first reading lets the keeper run */
 static void renew_after_an_outage(int sig)
 {
 	const struct leases_entry closed = {0};
-
 	mprotect(trap, SYSTEM_PAGE, PROT_READ | PROT_WRITE);
 	write_slot(slot_at(0), &closed);
 	set_sure_until(FOR_EVER);
@@ -243,11 +219,11 @@ TEST_EACH(no_slot_from_before_with_a_time_from_after, 2)
 
 	trap = _i ? (char *)leases : (char *)((uintptr_t)slot_at(0) / SYSTEM_PAGE * SYSTEM_PAGE);
 	ck_assert_ptr_ne((char *)((uintptr_t)slot_at(0) / SYSTEM_PAGE * SYSTEM_PAGE), leases);
-	show(0, &all);
+	put(0, &file, &all, true);
 	set_sure_until(LONG_AGO);
 	sigaction(SIGSEGV, &action, &old);
 	ck_assert_int_eq(mprotect(trap, SYSTEM_PAGE, PROT_NONE), 0);
-	ck_assert(!leases_stand(leases, slot_at(0), &file, &all));
+	ck_assert(!stands(0, &all));
 	sigaction(SIGSEGV, &old, NULL);
 	ck_assert_int_eq(leases->clock.sure_until_ns, FOR_EVER);
 }
@@ -260,10 +236,9 @@ static const struct leases_range middle = {.from = 0, .to = 1000, .space = WIRE_
 static void *reader(void *arg)
 {
 	uint64_t *wrong = arg;
-
 	while (!__atomic_load_n(&end, __ATOMIC_RELAXED)) {
 		*wrong += leases_find(leases, &file, &middle) != NULL;
-		*wrong += leases_stand(leases, slot_at(0), &file, &middle);
+		*wrong += stands(0, &middle);
 		__atomic_add_fetch(&looks, 1, __ATOMIC_RELAXED);
 	}
 	return NULL;

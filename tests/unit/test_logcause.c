@@ -60,45 +60,32 @@ TEST(the_first_line_comes_at_once_and_the_others_are_counted)
 	ck_assert(!comes(LINE_STORE_REFUSED, NULL, "more"));
 	now += 1;
 	check_due(LINE_STORE_REFUSED, "more", " (once in the last 60 s)");
-	now += LOGCAUSE_NS;
-	ck_assert(comes(LINE_STORE_REFUSED, NULL, "long after") && !*more);
-}
-
-/* If the process slept meanwhile, the line that comes says it. */
-TEST(a_line_after_its_minute_counts_those_before)
-{
-	ck_assert(comes(LINE_STORE_REFUSED, NULL, "one"));
+	/* If the process slept meanwhile, the line that comes says it. */
 	ck_assert(!comes(LINE_STORE_REFUSED, NULL, "two"));
 	now += 3 * LOGCAUSE_NS;
 	ck_assert(comes(LINE_STORE_REFUSED, NULL, "three"));
 	ck_assert_str_eq(more, " (2 times in the last 180 s)");
 	ck_assert(!is_due(true));
+	now += LOGCAUSE_NS;
+	ck_assert(comes(LINE_STORE_REFUSED, NULL, "long after") && !*more);
 }
 
-TEST(names_and_kinds_are_causes_of_their_own)
+/* "ends: told to" and "ends, and 3 leases are in use" have one name: each place in the sources is a cause. */
+TEST(names_kinds_and_places_are_causes_of_their_own)
 {
 	ck_assert(comes(LINE_STORE_REFUSED, "a", "a"));
 	ck_assert(comes(LINE_STORE_REFUSED, "b", "b"));
 	ck_assert(comes(LINE_PROBE_FAILED, "a", "a"));
 	ck_assert(comes(LINE_STORE_REFUSED, NULL, "no name"));
+	site = "another place";
+	ck_assert(comes(LINE_STORE_REFUSED, "a", "a"));
+	ck_assert(comes(LINE_STORE_REFUSED, NULL, "no name"));
+	site = "one place";
 	ck_assert(!comes(LINE_STORE_REFUSED, "a", "a again"));
 	now += LOGCAUSE_NS;
 	check_due(LINE_STORE_REFUSED, "a again", " (once in the last 60 s, the last 60 s ago)");
 	ck_assert_str_eq(due.subject, "a");
 	ck_assert(due.is_lock && due.pid == 7);
-}
-
-/* "ends: told to" and "ends, and 3 leases are in use" have one name. */
-TEST(each_place_in_the_sources_is_a_cause)
-{
-	ck_assert(comes(LINE_KEEPER_ENDS, NULL, "one"));
-	ck_assert(!comes(LINE_KEEPER_ENDS, NULL, "one"));
-	site = "another place";
-	ck_assert(comes(LINE_KEEPER_ENDS, NULL, "two"));
-	ck_assert(comes(LINE_KEEPER_ENDS, "a", "two"));
-	site = "one place";
-	ck_assert(comes(LINE_KEEPER_ENDS, "a", "one"));
-	ck_assert(!comes(LINE_KEEPER_ENDS, "a", "one"));
 }
 
 TEST(at_debug_all_are_written)
@@ -127,14 +114,23 @@ TEST(the_latest_state_is_told_last)
 	ck_assert(!is_due(true));
 }
 
-TEST(a_state_that_is_told_at_once_ends_the_other)
+static const struct {
+	enum event_kind one, other;
+	const char *tail;
+} states[] = {
+	{EVENT_STORE_AWAY, EVENT_STORE_BACK, " (store-away once in the last 2 s)"},
+	{LINE_CONFIG_NOT_IN_FORCE, LINE_CONFIG_TAKEN_OVER,
+	 " (config-not-in-force once in the last 2 s)"}, /* one of three */
+};
+
+TEST_EACH(a_state_that_is_told_at_once_ends_the_other, ROWS(states))
 {
-	ck_assert(comes(EVENT_STORE_AWAY, NULL, "away"));
+	ck_assert(comes(states[_i].one, NULL, "one"));
 	now += SECOND;
-	ck_assert(!comes(EVENT_STORE_AWAY, NULL, "away 2"));
+	ck_assert(!comes(states[_i].one, NULL, "one 2"));
 	now += SECOND;
-	ck_assert(comes(EVENT_STORE_BACK, NULL, "back"));
-	ck_assert_str_eq(more, " (store-away once in the last 2 s)");
+	ck_assert(comes(states[_i].other, NULL, "other"));
+	ck_assert_str_eq(more, states[_i].tail);
 	ck_assert(!is_due(true)); /* no line after it says that the store is away */
 }
 
@@ -157,15 +153,6 @@ TEST(reasons_for_one_state)
 	ck_assert(!comes(LINE_STORE_DISCONNECTED, "NOAUTH", "NOAUTH 2"));
 	ck_assert(comes(LINE_STORE_CONNECTED, NULL, "up"));
 	ck_assert_str_eq(more, " (store-disconnected once in the last 0 s)");
-	ck_assert(!is_due(true));
-}
-
-TEST(three_states_of_one_thing)
-{
-	ck_assert(comes(LINE_CONFIG_NOT_IN_FORCE, NULL, "bad"));
-	ck_assert(!comes(LINE_CONFIG_NOT_IN_FORCE, NULL, "worse"));
-	ck_assert(comes(LINE_CONFIG_TAKEN_OVER, NULL, "good"));
-	ck_assert_str_eq(more, " (config-not-in-force once in the last 0 s)");
 	ck_assert(!is_due(true));
 }
 
@@ -266,7 +253,6 @@ TEST(never_more_lines_than_places)
 TEST(long_texts_and_names_are_cut)
 {
 	char text[3000];
-
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	ck_assert(comes(LINE_STORE_REFUSED, text, text));

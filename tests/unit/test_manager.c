@@ -6,29 +6,14 @@
 
 #define SECOND_NS (1000 * NS_PER_MS)
 
-static char path[SUITE_PATH_BYTES + 8];
 static int inbox;
-
-/* A socket that reads what is sent to `name`, a path or "@" with an abstract name. */
-static int listen_at(const char *name)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name) + (*name == '/'));
-	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	memcpy(address.sun_path, name, strlen(name));
-	if (*name == '@')
-		address.sun_path[0] = '\0';
-	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, size), 0);
-	return fd;
-}
+static struct manager m;
 
 static void begin(void)
 {
 	base_make();
-	snprintf(path, sizeof(path), "%s/notify", base);
-	inbox = listen_at(path);
-	setenv("NOTIFY_SOCKET", path, 1);
+	inbox = listen_at(in_base("notify"));
+	setenv("NOTIFY_SOCKET", in_base("notify"), 1);
 	unsetenv("WATCHDOG_USEC");
 	unsetenv("WATCHDOG_PID");
 }
@@ -45,7 +30,6 @@ static const char *heard(void)
 {
 	static char line[256];
 	ssize_t n = recv(inbox, line, sizeof(line) - 1, 0);
-
 	ck_assert(n > 0 || (n < 0 && errno == EAGAIN));
 	line[n > 0 ? n : 0] = '\0';
 	return line;
@@ -54,15 +38,21 @@ static const char *heard(void)
 static void set_number(const char *name, long long number)
 {
 	char text[32];
-
 	snprintf(text, sizeof(text), "%lld", number);
 	setenv(name, text, 1);
 }
 
-TEST(ready_and_stopping_are_said_once)
+/* To a path, or an abstract name. */
+TEST_EACH(ready_and_stopping_are_said_once, 2)
 {
-	struct manager m;
+	char name[64];
 
+	if (_i) {
+		snprintf(name, sizeof(name), "@dflock-manager-%d", (int)getpid());
+		close(inbox);
+		inbox = listen_at(name);
+		setenv("NOTIFY_SOCKET", name, 1);
+	}
 	manager_begin(&m, true);
 	ck_assert_str_eq(heard(), "");
 	manager_ready(&m);
@@ -79,9 +69,7 @@ TEST(ready_and_stopping_are_said_once)
 TEST(nothing_of_it_stays_in_the_environment)
 {
 	for (int ours = 0; ours < 2; ours++) {
-		struct manager m;
-
-		setenv("NOTIFY_SOCKET", path, 1);
+		setenv("NOTIFY_SOCKET", in_base("notify"), 1);
 		setenv("WATCHDOG_USEC", "1", 1);
 		setenv("WATCHDOG_PID", "1", 1);
 		manager_begin(&m, ours);
@@ -95,8 +83,6 @@ TEST(nothing_of_it_stays_in_the_environment)
 /* A program of that service has started this keeper. */
 TEST(the_manager_of_another_service_hears_nothing)
 {
-	struct manager m;
-
 	setenv("WATCHDOG_USEC", "1000000", 1);
 	manager_begin(&m, false);
 	manager_ready(&m);
@@ -104,21 +90,6 @@ TEST(the_manager_of_another_service_hears_nothing)
 	manager_alive(&m, clock_now_ns());
 	ck_assert_str_eq(heard(), "");
 	ck_assert_int_eq(manager_wait_ms(&m, 1000), 1000);
-}
-
-TEST(an_abstract_name)
-{
-	char name[64];
-	struct manager m;
-
-	snprintf(name, sizeof(name), "@dflock-manager-%d", (int)getpid());
-	close(inbox);
-	inbox = listen_at(name);
-	setenv("NOTIFY_SOCKET", name, 1);
-	manager_begin(&m, true);
-	manager_ready(&m);
-	ck_assert_str_eq(heard(), "READY=1");
-	manager_end(&m);
 }
 
 TEST(no_address)
@@ -130,8 +101,6 @@ TEST(no_address)
 	longest[0] = '/';
 	longest[sizeof(longest) - 1] = '\0';
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		struct manager m;
-
 		setenv("NOTIFY_SOCKET", names[i], 1);
 		manager_begin(&m, true);
 		ck_assert_int_eq(m.fd, -1);
@@ -144,8 +113,6 @@ TEST(no_address)
 /* A manager that does not read is not waited for, and hears later that programs are served. */
 TEST(said_again_when_there_is_room)
 {
-	struct manager m;
-
 	manager_begin(&m, true);
 	do {
 		m.ready = false;
@@ -159,39 +126,27 @@ TEST(said_again_when_there_is_room)
 	manager_end(&m);
 }
 
-/* From inside of long work. */
-TEST(a_tick_is_heard)
-{
-	struct manager m;
-
-	set_number("WATCHDOG_USEC", 4000000);
-	set_number("WATCHDOG_PID", getpid());
-	manager_begin(&m, true);
-	manager_tick();
-	ck_assert_str_eq(heard(), "WATCHDOG=1");
-	manager_end(&m);
-	manager_tick();
-	ck_assert_str_eq(heard(), "");
-}
-
 TEST(the_watchdog_hears_four_times_in_its_time)
 {
-	int64_t now = 1000 * SECOND_NS;
-	struct manager m;
+	int64_t at = 1000 * SECOND_NS;
 
 	set_number("WATCHDOG_USEC", 4000000);
 	set_number("WATCHDOG_PID", getpid());
 	manager_begin(&m, true);
 	ck_assert_int_eq(manager_wait_ms(&m, 5000), 1001);
 	ck_assert_int_eq(manager_wait_ms(&m, 100), 100);
-	manager_alive(&m, now);
+	manager_alive(&m, at);
 	ck_assert_str_eq(heard(), "WATCHDOG=1");
-	manager_alive(&m, now + SECOND_NS - 1);
+	manager_alive(&m, at + SECOND_NS - 1);
 	ck_assert_str_eq(heard(), "");
-	manager_alive(&m, now + SECOND_NS);
+	manager_alive(&m, at + SECOND_NS);
 	ck_assert_str_eq(heard(), "WATCHDOG=1");
 	ck_assert_str_eq(heard(), "");
+	manager_tick(); /* from inside of long work */
+	ck_assert_str_eq(heard(), "WATCHDOG=1");
 	manager_end(&m);
+	manager_tick();
+	ck_assert_str_eq(heard(), "");
 }
 
 TEST(no_watchdog)
@@ -201,9 +156,8 @@ TEST(no_watchdog)
 
 	for (size_t i = 0; i < sizeof(times) / sizeof(*times) + 1; i++) {
 		bool other = i == sizeof(times) / sizeof(*times); /* it watches another process */
-		struct manager m;
 
-		setenv("NOTIFY_SOCKET", path, 1);
+		setenv("NOTIFY_SOCKET", in_base("notify"), 1);
 		setenv("WATCHDOG_USEC", other ? "4000000" : times[i], 1);
 		set_number("WATCHDOG_PID", other ? getpid() + 1 : getpid());
 		manager_begin(&m, true);

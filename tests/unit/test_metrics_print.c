@@ -24,14 +24,11 @@ static const char *printed(const char *json)
 
 static bool has_line(const char *line)
 {
-	const char *at = text;
 	size_t n = strlen(line);
 
-	while ((at = strstr(at, line)))
+	for (const char *at = text; (at = strstr(at, line)); at++)
 		if ((at == text || at[-1] == '\n') && at[n] == '\n')
 			return true;
-		else
-			at++;
 	return false;
 }
 
@@ -54,56 +51,48 @@ static void check_lines(void)
 	free(copy);
 }
 
-TEST(the_keeper_is_away)
+static void check_has(const char *const *lines)
 {
-	printed(NULL);
 	check_lines();
-	ck_assert(has_line("dflock_up 0"));
-	ck_assert(has_line("# TYPE dflock_up gauge"));
-	ck_assert(has_line("dflock_build_info{program=\"dflock\",version=\"" DFLOCK_VERSION "\"} 1"));
-	ck_assert_ptr_null(strstr(text, "program=\"dflockd"));
-	ck_assert_ptr_null(strstr(text, "dflock_leases"));
+	for (; *lines; lines++)
+		ck_assert_msg(has_line(*lines), "%s is not in\n%s", *lines, text);
 }
+#define CHECK_HAS(...) check_has((const char *const[]){__VA_ARGS__, NULL})
 
 TEST(values)
 {
+	printed(NULL); /* the keeper is away */
+	CHECK_HAS("dflock_up 0", "# TYPE dflock_up gauge",
+		  "dflock_build_info{program=\"dflock\",version=\"" DFLOCK_VERSION "\"} 1");
+	ck_assert_ptr_null(strstr(text, "program=\"dflockd"));
+	ck_assert_ptr_null(strstr(text, "dflock_leases"));
 	printed("{\"version\": \"1\", \"waiters\": {\"flock\": 3, \"record\": 0}, \"leases\": {\"flock\": {\"held\": 7}},"
 		" \"ttl_seconds\": 12.5, \"freezes_total\": 9007199254740993}");
-	check_lines();
-	ck_assert(has_line("dflock_up 1"));
-	ck_assert(has_line("dflock_waiters{space=\"flock\"} 3"));
-	ck_assert(has_line("dflock_waiters{space=\"record\"} 0"));
-	ck_assert(has_line("dflock_leases{space=\"flock\",state=\"held\"} 7"));
-	ck_assert(has_line("dflock_ttl_seconds 12.5"));
-	ck_assert(has_line("dflock_freezes_total 9007199254740993"));
-	ck_assert(has_line("# TYPE dflock_freezes_total counter"));
+	CHECK_HAS("dflock_up 1", "dflock_waiters{space=\"flock\"} 3", "dflock_waiters{space=\"record\"} 0",
+		  "dflock_leases{space=\"flock\",state=\"held\"} 7", "dflock_ttl_seconds 12.5",
+		  "dflock_freezes_total 9007199254740993", "# TYPE dflock_freezes_total counter");
 }
 
 TEST(histograms_are_cumulative)
 {
 	printed("{\"store_request_seconds\": {\"le\": [0.0001, 2.5, 86400.0], \"counts\": [1, 2, 0, 4], \"sum\": 0.25}}");
-	check_lines();
-	ck_assert(has_line("# TYPE dflock_store_request_seconds histogram"));
-	ck_assert(has_line("dflock_store_request_seconds_bucket{le=\"0.0001\"} 1"));
-	ck_assert(has_line("dflock_store_request_seconds_bucket{le=\"2.5\"} 3"));
-	ck_assert(has_line("dflock_store_request_seconds_bucket{le=\"86400\"} 3"));
-	ck_assert(has_line("dflock_store_request_seconds_bucket{le=\"+Inf\"} 7"));
-	ck_assert(has_line("dflock_store_request_seconds_sum 0.25"));
-	ck_assert(has_line("dflock_store_request_seconds_count 7"));
+	CHECK_HAS("# TYPE dflock_store_request_seconds histogram",
+		  "dflock_store_request_seconds_bucket{le=\"0.0001\"} 1",
+		  "dflock_store_request_seconds_bucket{le=\"2.5\"} 3",
+		  "dflock_store_request_seconds_bucket{le=\"86400\"} 3",
+		  "dflock_store_request_seconds_bucket{le=\"+Inf\"} 7", "dflock_store_request_seconds_sum 0.25",
+		  "dflock_store_request_seconds_count 7");
 	printed("{\"lock_wait_seconds\": {\"flock\": {\"le\": [1.0], \"counts\": [1, 1], \"sum\": 3}}}");
-	check_lines();
-	ck_assert(has_line("dflock_lock_wait_seconds_bucket{space=\"flock\",le=\"1\"} 1"));
-	ck_assert(has_line("dflock_lock_wait_seconds_count{space=\"flock\"} 2"));
+	CHECK_HAS("dflock_lock_wait_seconds_bucket{space=\"flock\",le=\"1\"} 1",
+		  "dflock_lock_wait_seconds_count{space=\"flock\"} 2");
 }
 
 /* Any text that comes as a label is escaped. */
 TEST(awkward_texts)
 {
 	printed("{\"version\": \"1\\\"} 7\\ndflock_up 2\\\\\", \"waiters\": {\"a\\\"b\\\\c\\nd}\": 1, \"\": 2, \"\\u00e9\\r\": 3}}");
-	check_lines();
-	ck_assert(has_line("dflock_build_info{program=\"dflockd\",version=\"1\\\"} 7\\ndflock_up 2\\\\\"} 1"));
-	ck_assert(has_line("dflock_waiters{space=\"a\\\"b\\\\c\\nd}\"} 1"));
-	ck_assert(has_line("dflock_waiters{space=\"\"} 2"));
+	CHECK_HAS("dflock_build_info{program=\"dflockd\",version=\"1\\\"} 7\\ndflock_up 2\\\\\"} 1",
+		  "dflock_waiters{space=\"a\\\"b\\\\c\\nd}\"} 1", "dflock_waiters{space=\"\"} 2");
 	ck_assert(!has_line("dflock_up 2"));
 }
 

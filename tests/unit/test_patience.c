@@ -27,7 +27,6 @@ TEST_EACH(patience, ROWS(rows))
 	static struct table_head head;
 	static struct table_slot slots[1];
 	struct table table = {.head = &head, .slots = slots, .room = 1};
-
 	head.freeze_at_ns = rows[_i].freeze_at_ms * MS;
 	head.used = 1;
 	head.busy[0] = rows[_i].in_use;
@@ -35,25 +34,25 @@ TEST_EACH(patience, ROWS(rows))
 	ck_assert_int_eq(table_patience_ns(&table, rows[_i].since_ms * MS) / MS, rows[_i].patience_ms);
 }
 
-static bool is_needed(const char *text, const char *program)
+static const struct {
+	const char *line;
+	bool needed; /* by /usr/bin/dflockd */
+} maps[] = {
+	{"1000-3000 r-xp 00000000 00:1b 487   /usr/bin/dflockd\n", true},
+	{"1000-3000 rw-p 00000000 00:00 0      [heap]\n", true},
+	{"1000-3000 rw-p 00000000 00:00 0      [stack]\n", true},
+	{"1000-3000 r-xp 00000000 00:1b 1   /lib/libc.so.6\n", true},
+	{"1000-3000 ---p 00000000 00:1b 1   /lib/libc.so.6\n", false},
+	{"1000-3000 r-xp 00000000 00:1b 1   /lib/libuv.so.1\n", false},
+	{"1000-3000 rw-p 00000000 00:00 0 \n", false},
+};
+
+TEST_EACH(what_is_needed, ROWS(maps))
 {
 	char line[128];
 	struct procfs_map map;
-
-	snprintf(line, sizeof(line), "%s\n", text);
+	strcpy(line, maps[_i].line);
 	ck_assert(procfs_map_line(line, &map));
-	ck_assert_uint_eq(map.from, 0x1000);
-	ck_assert_uint_eq(map.to, 0x3000);
-	return supervise_needs(&map, program);
-}
-
-TEST(what_is_needed)
-{
-	ck_assert(is_needed("1000-3000 r-xp 00000000 00:1b 487   /usr/bin/dflockd", "/usr/bin/dflockd"));
-	ck_assert(is_needed("1000-3000 rw-p 00000000 00:00 0      [heap]", "/x"));
-	ck_assert(is_needed("1000-3000 rw-p 00000000 00:00 0      [stack]", "/x"));
-	ck_assert(is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libc.so.6", "/x"));
-	ck_assert(!is_needed("1000-3000 ---p 00000000 00:1b 1   /lib/libc.so.6", "/x"));
-	ck_assert(!is_needed("1000-3000 r-xp 00000000 00:1b 1   /lib/libuv.so.1", "/x"));
-	ck_assert(!is_needed("1000-3000 rw-p 00000000 00:00 0 ", "/x"));
+	ck_assert(map.from == 0x1000 && map.to == 0x3000);
+	ck_assert_int_eq(supervise_needs(&map, "/usr/bin/dflockd"), maps[_i].needed);
 }

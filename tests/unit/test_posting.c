@@ -8,6 +8,7 @@
 #include "tests/unit/said.h"
 
 static struct keeper k;
+static struct member *const m = &k.members[0];
 static bool up;
 static char text[RULESET_BYTES], digest[RULESET_DIGEST_BYTES], place[POSTING_PLACE_BYTES];
 static int64_t keep_ms;
@@ -17,7 +18,7 @@ bool store_is_up(const struct store *store) { return up; }
 
 void store_post_rules(struct store *store, const struct store_posting *posting, store_reply_cb *cb, void *arg)
 {
-	ck_assert_ptr_eq(arg, &k.members[0]);
+	ck_assert_ptr_eq(arg, m);
 	snprintf(text, sizeof(text), "%s", posting->text);
 	snprintf(digest, sizeof(digest), "%s", posting->digest);
 	snprintf(place, sizeof(place), "%s", posting->place);
@@ -30,8 +31,8 @@ static store_rules_cb *compared;
 
 void store_read_rules(struct store *store, const char *of, const char *same_as, store_rules_cb *cb, void *arg)
 {
-	ck_assert_ptr_eq(arg, &k.members[0]);
-	ck_assert_str_eq(of, k.members[0].posting.place);
+	ck_assert_ptr_eq(arg, m);
+	ck_assert_str_eq(of, m->posting.place);
 	ck_assert_str_eq(same_as, digest);
 	compared = cb;
 	say("asked");
@@ -53,7 +54,7 @@ void log_event(enum event_kind kind, const char *format, ...)
 static void begin(void)
 {
 	setup();
-	read_ok("host = \"a\"; lease = { sweep_ms = 86400001; };\nprotect = ( { path = \"/srv/x\"; name = \"x\"; } );");
+	read_ok("host = 'a'; lease = { sweep_ms = 86400001; };\nprotect = ( { path = '/srv/x'; name = 'x'; } );");
 	k = (struct keeper){.member_count = 1,
 			    .members[0].keeper = &k,
 			    .config = config,
@@ -64,72 +65,62 @@ static void begin(void)
 }
 FIXTURE(begin, teardown)
 
-static const char *place_of(const char *dir)
-{
-	static char places[2][POSTING_PLACE_BYTES];
-	static int n;
-
-	snprintf(k.runtime_dir, sizeof(k.runtime_dir), "%s", dir);
-	posting_start(&k.members[0]);
-	ck_assert_uint_eq(strlen(k.members[0].posting.place), POSTING_PLACE_BYTES - 1);
-	n = !n;
-	return strcpy(places[n], k.members[0].posting.place);
-}
-
 /* The next keeper there replaces what this one has posted; one of another directory, or of another host's name, does not. */
 TEST(places)
 {
-	const char *here = place_of("/run/a");
+	static const struct {
+		const char *dir, *host_id, *host;
+		bool same;
+	} keepers[] = {{"/run/a", "a-0123456789abcdef", "a", true},
+		       {"/run/a", "a-fedcba9876543210", "a", true},
+		       {"/run/b", "a-0123456789abcdef", "a", false},
+		       {"/run/a", "a-0123456789abcdef", "b", false}};
+	char first[POSTING_PLACE_BYTES];
 
-	strcpy(k.host, "a-fedcba9876543210");
-	ck_assert_str_eq(place_of("/run/a"), here);
-	here = place_of("/run/a");
-	ck_assert_str_ne(place_of("/run/b"), here);
-	here = place_of("/run/a");
-	free(config->host);
-	config->host = strdup("b");
-	ck_assert_str_ne(place_of("/run/a"), here);
+	for (int i = 0; i < ROWS(keepers); i++) {
+		strcpy(k.runtime_dir, keepers[i].dir);
+		strcpy(k.host, keepers[i].host_id);
+		free(config->host);
+		config->host = strdup(keepers[i].host);
+		posting_start(m);
+		ck_assert_uint_eq(strlen(m->posting.place), POSTING_PLACE_BYTES - 1);
+		if (i == 0)
+			strcpy(first, m->posting.place);
+		ck_assert_int_eq(strcmp(m->posting.place, first) == 0, keepers[i].same);
+	}
 }
 
 TEST(what_is_posted)
 {
-	char *rules = ruleset_text(config), of_rules[RULESET_DIGEST_BYTES];
+	char *rules = ruleset_text(config), *many = NULL, of_rules[RULESET_DIGEST_BYTES];
+	size_t len;
+	FILE *f;
 
+	posting_start(m);
+	up = false;
+	posting_send(m);
+	check_said("");
+	up = true;
+	posting_send(m);
+	check_said("posted");
 	ck_assert_ptr_nonnull(strstr(rules, "/srv/x"));
 	ruleset_digest(rules, of_rules);
-	posting_start(&k.members[0]);
-	posting_send(&k.members[0]);
-	check_said("posted");
 	ck_assert_str_eq(text, rules);
 	ck_assert_str_eq(digest, of_rules);
-	ck_assert_str_eq(place, k.members[0].posting.place);
+	ck_assert_str_eq(place, m->posting.place);
 	ck_assert_int_eq(keep_ms, 86400001);
 	free(rules);
-}
-
-TEST(nothing_while_the_store_is_down)
-{
-	up = false;
-	posting_send(&k.members[0]);
-	check_said("");
-}
-
-/* Their digest alone: other hosts see that the rules are others, and not which. */
-TEST(rules_that_are_too_long)
-{
-	char *many = NULL;
-	size_t len;
-	FILE *f = open_memstream(&many, &len);
-
-	fputs("protect = ( { path = \"/srv/first\"; }", f);
+	/* Of rules that are too long the digest alone: other hosts see that the rules are others, and not which. */
+	f = open_memstream(&many, &len);
+	fputs("protect = ( { path = '/srv/first'; }", f);
 	for (int i = 0; i < 400; i++)
-		fprintf(f, ", { path = \"/srv/%0100d\"; name = \"%0100d\"; }", i, i);
+		fprintf(f, ", { path = '/srv/%0100d'; name = '%0100d'; }", i, i);
 	fputs(" );", f);
 	fclose(f);
 	read_ok(many);
 	free(many);
 	k.config = config;
-	posting_send(&k.members[0]);
+	posting_send(m);
 	check_said("posted");
 	ck_assert_str_eq(text, "");
 	ck_assert_uint_eq(strlen(digest), RULESET_DIGEST_BYTES - 1);
@@ -137,8 +128,8 @@ TEST(rules_that_are_too_long)
 
 static void send_and_hear(enum store_status status)
 {
-	posting_send(&k.members[0]);
-	answer(&k, &(struct store_reply){.status = status, .error = "no"});
+	posting_send(m);
+	answer(m, &(struct store_reply){.status = status, .error = "no"});
 }
 
 TEST_EACH(refusals_are_logged_once, 2)
@@ -162,27 +153,26 @@ TEST(compares)
 	const struct store_rules rules = {
 		.same = 3, .unknown = 1, .left_out = 4, .count = 2, .sets = {{.places = 2}, {.places = 5}}};
 
-	posting_start(&k.members[0]);
-	posting_send(&k.members[0]);
-	check_said("posted");
-	posting_compare(&k.members[0]);
-	posting_compare(&k.members[0]);
-	check_said("asked"); /* one question at a time */
-	ck_assert_int_eq(k.members[0].posting.compared_at, 0);
-	compared(&k.members[0], &rules, NULL);
-	ck_assert_int_gt(k.members[0].posting.compared_at, 0);
-	ck_assert_uint_eq(k.members[0].posting.compared.same, 3);
-	ck_assert_uint_eq(k.members[0].posting.compared.different, 11);
-	ck_assert_uint_eq(k.members[0].posting.compared.unknown, 1);
-	posting_compare(&k.members[0]);
+	posting_start(m);
+	posting_send(m);
+	posting_compare(m);
+	posting_compare(m);
+	check_said("posted, asked"); /* one question at a time */
+	ck_assert_int_eq(m->posting.compared_at, 0);
+	compared(m, &rules, NULL);
+	ck_assert_int_gt(m->posting.compared_at, 0);
+	ck_assert_uint_eq(m->posting.compared.same, 3);
+	ck_assert_uint_eq(m->posting.compared.different, 11);
+	ck_assert_uint_eq(m->posting.compared.unknown, 1);
+	posting_compare(m);
 	check_said("");
-	k.members[0].posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
-	posting_compare(&k.members[0]);
-	compared(&k.members[0], NULL, "away");
+	m->posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
+	posting_compare(m);
+	compared(m, NULL, "away");
 	check_said("asked, not known");
-	ck_assert_uint_eq(k.members[0].posting.compared.different, 11); /* as it was */
-	k.members[0].posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
+	ck_assert_uint_eq(m->posting.compared.different, 11); /* as it was */
+	m->posting.asked_ns -= POSTING_COMPARE_MS * 1000000ll;
 	up = false;
-	posting_compare(&k.members[0]);
+	posting_compare(m);
 	check_said("");
 }

@@ -27,7 +27,6 @@ static void quota_begin(void)
 static int take(uid_t uid, enum quota_kind kind)
 {
 	int ret = quota_take(&k, uid, kind);
-
 	taken[uid - FIRST_UID][kind] += ret == 0;
 	return ret;
 }
@@ -52,7 +51,6 @@ static unsigned take_all(uid_t uid, enum quota_kind kind, int end)
 {
 	unsigned count = 0;
 	int ret;
-
 	while ((ret = take(uid, kind)) == 0)
 		ck_assert_uint_le(++count, 1000);
 	ck_assert_int_eq(ret, end);
@@ -112,22 +110,4 @@ TEST(root_and_the_keepers_user_are_not_counted)
 		ck_assert_int_eq(quota_take(&k, FIRST_UID, QUOTA_CONNECTION), 0);
 	quota_give(&k, FIRST_UID, QUOTA_CONNECTION);
 	ck_assert_ptr_null(sessions.quotas.users);
-}
-
-TEST(nothing_is_left)
-{
-	quota_begin();
-	for (int round = 0; round < 3; round++) {
-		unsigned count[QUOTA_KINDS];
-
-		for (int i = 0; i < QUOTA_KINDS; i++)
-			count[i] = take_all(FIRST_UID, i, -EDQUOT);
-		for (int i = 0; i < QUOTA_KINDS; i++) {
-			ck_assert_ptr_nonnull(sessions.quotas.users);
-			while (count[i]--)
-				give(FIRST_UID, i);
-			ck_assert_uint_eq(sessions.quotas.all[i], 0);
-		}
-		ck_assert_ptr_null(sessions.quotas.users);
-	}
 }

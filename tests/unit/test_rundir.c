@@ -1,4 +1,8 @@
-/* The runtime directory: which one it is, and what it must be like. Attacks of other users: tests/faults. */
+/*
+ * The runtime directory: which one it is, and what it must be like; and in it the directory of the files of `dflock lock` (keeper/names.c).
+ * Attacks of other users: tests/faults.
+ */
+#include "keeper/main.h"
 #include "tests/unit/base_folder.h"
 #include "wire/rundir.h"
 
@@ -108,6 +112,9 @@ TEST(runtime_dir_is_made)
 
 TEST(runtime_dir_is_refused)
 {
+	static const char longest[] =
+		"/dev/shm/this-is-longer-than-any-socket-address-could-take-with-the-name-of-the-socket-behind-it";
+
 	ck_assert_int_eq(mkdir(in_base("run"), 0700), 0);
 	ck_assert_int_eq(symlink("run", in_base("link")), 0);
 	expect_refusal(in_base("link"), ELOOP, "is a symbolic link");
@@ -118,12 +125,9 @@ TEST(runtime_dir_is_refused)
 	expect_refusal(in_base("run"), EPERM, "chmod go-w");
 	ck_assert_int_eq(chmod(in_base("run"), 0702), 0);
 	expect_refusal(in_base("run"), EPERM, "chmod go-w");
-	ck_assert_int_eq(chmod(in_base("run"), 0700), 0);
 	expect_refusal("run", EINVAL, "is not absolute");
 	expect_refusal("", EINVAL, "is not absolute");
-	expect_refusal(
-		"/dev/shm/this-is-longer-than-any-socket-address-could-take-with-the-name-of-the-socket-behind-it",
-		ENAMETOOLONG, "too long a name");
+	expect_refusal(longest, ENAMETOOLONG, "too long a name");
 	/* Of root, and no tmpfs. */
 	expect_refusal("/proc", EINVAL, "mount one there, or set DFLOCK_RUNTIME_DIR to a directory on one");
 }
@@ -150,4 +154,80 @@ TEST(runtime_dir_of_another)
 	ck_assert_msg(strstr(why, expected) != NULL, "%s", why);
 	ck_assert_int_eq(rundir_open(in_base("none"), other, false, why, 8), -ENOENT);
 	ck_assert_str_eq(why, "runtime");
+}
+
+/* --- the directory of names --- */
+
+static mode_t mode_of(const char *name)
+{
+	struct stat st;
+	ck_assert_int_eq(lstat(in_base(name), &st), 0);
+	return st.st_mode & 07777;
+}
+
+static void check_made(bool system, mode_t mode)
+{
+	int dir_fd = base_open();
+	char *path = names_make(dir_fd, system);
+	ck_assert_msg(path != NULL, "%s", strerror(errno));
+	ck_assert_str_eq(path, in_base(NAMES_DIR));
+	ck_assert_uint_eq(mode_of(NAMES_DIR), mode);
+	free(path);
+	close(dir_fd);
+}
+
+static void check_refused(int dir_fd, int error)
+{
+	ck_assert_ptr_null(names_make(dir_fd, true));
+	ck_assert_int_eq(errno, error);
+}
+
+TEST_EACH(names_dir_is_made, 2)
+{
+	umask(_i ? 0077 : 0);
+	check_made(true, 01777);
+	check_made(true, 01777);
+	check_made(false, 0700); /* the next keeper of this directory serves one user */
+	check_made(true, 01777);
+}
+
+/* The library compares it with the paths of descriptors. */
+TEST(names_dir_has_a_path_without_links)
+{
+	char *path;
+	int by_link;
+
+	ck_assert_int_eq(symlink(base, in_base("link")), 0);
+	by_link = open(in_base("link"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ck_assert_int_ge(by_link, 0);
+	path = names_make(by_link, false);
+	ck_assert_pstr_eq(path, in_base(NAMES_DIR));
+	free(path);
+	close(by_link);
+}
+
+TEST(names_dir_is_refused)
+{
+	int dir_fd = base_open();
+
+	ck_assert_int_eq(mkdir(in_base("elsewhere"), 0700), 0);
+	ck_assert_int_eq(symlink("elsewhere", in_base(NAMES_DIR)), 0);
+	check_refused(dir_fd, ENOTDIR);
+	ck_assert_uint_eq(mode_of("elsewhere"), 0700);
+	ck_assert_int_eq(unlink(in_base(NAMES_DIR)), 0);
+	make_file(in_base(NAMES_DIR));
+	check_refused(dir_fd, ENOTDIR);
+	ck_assert_uint_eq(mode_of(NAMES_DIR), 0600);
+	ck_assert_int_eq(unlink(in_base(NAMES_DIR)), 0);
+	if (geteuid() == 0) {
+		ck_assert_int_eq(mkdir(in_base(NAMES_DIR), 0700), 0);
+		ck_assert_int_eq(chown(in_base(NAMES_DIR), 12345, 12345), 0);
+		check_refused(dir_fd, EPERM);
+		ck_assert_uint_eq(mode_of(NAMES_DIR), 0700);
+		ck_assert_int_eq(rmdir(in_base(NAMES_DIR)), 0);
+	}
+	ck_assert_int_eq(rmdir(in_base("elsewhere")), 0);
+	ck_assert_int_eq(rmdir(base), 0);
+	check_refused(dir_fd, ENOENT);
+	close(dir_fd);
 }

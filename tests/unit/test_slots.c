@@ -9,7 +9,6 @@ static redisReply *read_reply(const char *bytes)
 {
 	redisReader *reader = reply_reader_new();
 	void *reply = NULL;
-
 	redisReaderFeed(reader, bytes, strlen(bytes));
 	ck_assert_int_eq(redisReaderGetReply(reader, &reply), REDIS_OK);
 	ck_assert_ptr_nonnull(reply);

@@ -1,18 +1,28 @@
-/* keeper/guard/table*.c: what the next keeper and the next parent find again, and what happens without room. */
+/*
+ * keeper/guard/table*.c: what the next keeper and the next parent find again, what happens without room, and what parent and keeper write and
+ * read at the same time.
+ */
+#include <sys/time.h>
+
 #include "keeper/guard/slots.h"
 #include "tests/unit/table_fixture.h"
 
-TEST(host_stays)
+TEST(host_and_pins_stay)
 {
 	char host[STORE_HOST_BYTES] = HOST;
 
 	begin();
 	table_host(&keeper, host);
 	ck_assert_str_eq(host, HOST);
+	table_pinned(&keeper, 500);
+	table_pinned(&keeper, 300);
+	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500); /* the last one counts */
+	ck_assert_int_eq(table_pins_until(&keeper, 400), 400);
 	new_parent();
 	strcpy(host, OTHER);
 	table_host(&keeper, host);
 	ck_assert_str_eq(host, HOST);
+	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500);
 }
 
 TEST(incarnation)
@@ -135,6 +145,12 @@ TEST(all_slots)
 	ck_assert_int_eq(fstatat(dir_fd, TABLE_NAME, &st, 0), 0);
 	ck_assert_int_lt(st.st_size, 400 * 1024); /* a keeper that has little needs little */
 	for (uint32_t i = 0; i < TABLE_SLOTS; i++) {
+		if (i == 1024) { /* no room for more */
+			full = true;
+			ck_assert_int_eq(table_ask(&keeper, &lease, &slot), -ENOSPC);
+			ck_assert_uint_eq(table_used(&parent), i);
+			full = false;
+		}
 		ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
 		ck_assert_uint_eq(slot, i);
 	}
@@ -149,22 +165,32 @@ TEST(all_slots)
 	ck_assert(!table_in_use(&parent));
 }
 
+/* Until the parent has ended the holders of a lost lease; where no process is to be killed for it, it is over. */
 TEST(in_use)
 {
 	uint32_t slot;
 
 	begin();
+	parent.head->parent = getppid();
 	slot = ask(&keeper, 1);
 	ck_assert(!table_in_use(&parent));
 	grant(&keeper, slot, 1);
-	ck_assert(table_in_use(&parent));
+	ck_assert(table_in_use(&parent) && !table_has_lost(&keeper));
 	table_lose(&keeper, slot, TABLE_WHY_TAKEN);
-	ck_assert(table_in_use(&parent));
-	table_move(&parent, slot, TABLE_LOST, TABLE_FREE);
-	ck_assert(!table_in_use(&parent));
+	ck_assert(table_in_use(&parent) && table_has_lost(&keeper));
+	ck_assert(table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
+	ck_assert(!table_has_lost_on(&keeper, 7, 1001, WIRE_FLOCK) &&
+		  !table_has_lost_on(&keeper, 7, 1002, WIRE_RECORD));
+	parent.head->parent++; /* it has died: nobody kills */
+	ck_assert(!table_has_lost(&keeper) && !table_has_lost_on(&keeper, 7, 1001, WIRE_RECORD));
+	parent.head->parent--;
+	table_move(&parent, slot, TABLE_LOST, TABLE_ENDING);
+	ck_assert(table_has_lost(&keeper));
+	table_move(&parent, slot, TABLE_ENDING, TABLE_FREE);
+	ck_assert(!table_has_lost(&keeper) && !table_in_use(&parent));
 	slot = held(&keeper, 1);
 	table_set_on_lost(&keeper, slot, ON_LOST_WARN);
-	table_lose(&keeper, slot, TABLE_WHY_TAKEN); /* nobody is to be killed for it */
+	table_lose(&keeper, slot, TABLE_WHY_TAKEN);
 	ck_assert(!table_in_use(&parent) && table_state(&parent, slot) == TABLE_FREE);
 }
 
@@ -194,8 +220,15 @@ TEST(no_room)
 	uint32_t slot, first;
 	int ret;
 
+	full = true;
+	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), -ENOSPC);
+	full = false;
 	begin();
 	first = held(&keeper, 1);
+	full = true; /* what is there needs no room */
+	new_keeper();
+	full = false;
+	ck_assert_ptr_nonnull(entry_of(take_up(), 1));
 	full = true;
 	for (ret = 0; ret == 0; count++)
 		ret = table_ask(&keeper, &lease, &slot);
@@ -216,43 +249,133 @@ TEST(no_room)
 	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
 }
 
-TEST(no_room_for_slots)
+/* --- parent and keeper --- */
+
+TEST(hidden_is_of_one_lease)
 {
-	struct table_lease lease = {.token = token_of(1), .name = "n", .path = "/p", .range = asked(0)};
+	struct table_view view;
 	uint32_t slot;
 
 	begin();
-	for (unsigned i = 0; i < 1024; i++)
-		ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
-	full = true;
-	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), -ENOSPC);
-	ck_assert_uint_eq(table_used(&parent), 1024);
-	full = false;
-	ck_assert_int_eq(table_ask(&keeper, &lease, &slot), 0);
-	ck_assert_uint_eq(slot, 1024);
+	slot = held(&keeper, 1);
+	ck_assert(!table_is_hidden(&keeper, slot) && !table_is_hidden(&keeper, TABLE_NO_SLOT));
+	table_view(&parent, slot, &view);
+	table_set_hidden(&parent, slot, view.generation, true);
+	ck_assert(table_is_hidden(&keeper, slot));
+	table_return(&keeper, slot);
+	table_vacate(&keeper, slot);
+	ck_assert_uint_eq(held(&keeper, 2), slot);
+	ck_assert(!table_is_hidden(&keeper, slot));
+	table_set_hidden(&parent, slot, view.generation, true); /* the search took long: it was about the earlier one */
+	ck_assert(!table_is_hidden(&keeper, slot));
 }
 
-TEST(no_room_to_begin)
+/* The parent is between word(FREE) and clearing the bit: the slot is passed by. */
+TEST(freed_by_the_parent)
 {
-	clear_folder();
-	full = true;
-	ck_assert_int_eq(table_open(&parent, dir_fd, why, sizeof(why)), -ENOSPC);
-	full = false;
+	uint32_t slot;
+
 	begin();
-	held(&keeper, 1);
-	full = true; /* what is there needs no room */
-	new_keeper();
-	full = false;
-	ck_assert_ptr_nonnull(entry_of(take_up(), 1));
+	slot = held(&keeper, 1);
+	table_lose(&keeper, slot, TABLE_WHY_TAKEN);
+	ck_assert(!table_move(&parent, slot, TABLE_HELD, TABLE_ENDING));
+	parent.slots[slot].word = table_word(TABLE_FREE, WIRE_EXCLUSIVE, 1);
+	ck_assert_uint_ne(ask(&keeper, 2), slot);
+	table_clear_bits(&parent.head->busy[slot / 64], 1ull << slot % 64);
+	parent.head->first = 0;
+	ck_assert_uint_eq(ask(&keeper, 3), slot);
+	ck_assert_uint_eq(table_word_generation(parent.slots[slot].word), 2);
 }
 
-TEST(pins)
+/* The keeper, at any instruction of the parent: each lease of the slot has another range, as its generation says. */
+static void next_lease(int number)
 {
+	static unsigned n;
+	struct store_range range = granted(n);
+	struct holders_file file = file_of(n);
+	struct table_lease lease = {.token = "0123456789abcdef0123456789abcdef",
+				    .name = "n",
+				    .path = "/p",
+				    .file = file,
+				    .range = asked(n)};
+	uint32_t slot = TABLE_NO_SLOT;
+
+	if (n > 0) {
+		table_return(&keeper, 0);
+		table_vacate(&keeper, 0);
+	}
+	if (table_ask(&keeper, &lease, &slot) != 0 || slot != 0)
+		abort();
+	table_grant(&keeper, slot, 1, &range, &file);
+	n++;
+}
+
+TEST(parent_reads_while_the_keeper_writes)
+{
+	const struct itimerval often = {.it_interval.tv_usec = 30, .it_value.tv_usec = 30}, off = {0};
+	int64_t end = clock_now_ns() + 20000 * NS_PER_MS;
+	struct table_view view = {0};
+
 	begin();
-	table_pinned(&keeper, 500);
-	table_pinned(&keeper, 300);
-	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500); /* the last one counts */
-	ck_assert_int_eq(table_pins_until(&keeper, 400), 400);
-	new_parent();
-	ck_assert_int_eq(table_pins_until(&keeper, 1000), 500);
+	next_lease(0);
+	signal(SIGALRM, next_lease);
+	setitimer(ITIMER_REAL, &often, NULL);
+	while (view.generation < 20000 && clock_now_ns() < end)
+		for (int i = 0; i < 1000; i++) {
+			table_view(&parent, 0, &view);
+			uint64_t n = view.generation - 1;
+
+			ck_assert_int_eq(view.state, TABLE_HELD);
+			if (view.file.ino != 1000 + n || view.from != (int64_t)n + 5 || view.to != (int64_t)n + 25 ||
+			    view.file.kernel_ino != 2000 + n || view.space != (n % 2 ? WIRE_RECORD : WIRE_FLOCK))
+				ck_abort_msg("lease %llu has what is another's", (unsigned long long)n);
+		}
+	setitimer(ITIMER_REAL, &off, NULL);
+	signal(SIGALRM, SIG_IGN); /* one may still be on its way */
+	ck_assert_uint_gt(view.generation, 1000);
+}
+
+TEST(callers)
+{
+	struct table_caller one = {.pid = 11, .dev = 1, .ino = 2}, two = {.pid = 12, .dev = 1, .ino = 2};
+
+	begin();
+	table_renewed(&keeper, 0, 100, 200);
+	table_add_caller(&keeper, &one);
+	table_add_caller(&keeper, &one);
+	ck_assert(table_has_caller(&parent, &one) && !table_has_caller(&parent, &two));
+	ck_assert_uint_eq(parent.head->caller_count, 1);
+	table_renewed(&keeper, 0, 300, 400); /* those were granted or refused since */
+	table_add_caller(&keeper, &two);
+	ck_assert(!table_has_caller(&parent, &one) && table_has_caller(&parent, &two));
+	for (int32_t pid = 100; pid < 100 + 2 * TABLE_CALLERS; pid++)
+		table_add_caller(&keeper, &(struct table_caller){.pid = pid});
+	ck_assert_uint_eq(parent.head->caller_count, TABLE_CALLERS);
+}
+
+/* The parent may not have looked since the outage in which they were noted. */
+TEST(the_callers_of_an_outage_that_is_over)
+{
+	struct table_caller one = {.pid = 11, .dev = 1, .ino = 2};
+
+	for (int i = 0; i < 3; i++) {
+		begin();
+		table_renewed(&keeper, 0, 100, 200);
+		uint32_t slot = held(&keeper, 1), broken = held(&keeper, 2);
+
+		table_add_caller(&keeper, &one);
+		table_lose(&keeper, broken, TABLE_WHY_BROKEN); /* in that outage */
+		table_doubt(&keeper, slot);
+		ck_assert(table_has_caller(&parent, &one));
+		table_renewed(&keeper, 0, 300, 400);
+		ck_assert(table_has_caller(&parent, &one)); /* it counts as long as that lease is not confirmed */
+		table_hold(&keeper, slot);
+		if (i == 0)
+			table_lose(&keeper, slot, TABLE_WHY_BROKEN);
+		else if (i == 1)
+			table_doubt(&keeper, slot);
+		else
+			table_unsure(&parent);
+		ck_assert(!table_has_caller(&parent, &one));
+	}
 }

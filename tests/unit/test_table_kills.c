@@ -53,7 +53,6 @@ static void live_and_lose(unsigned n)
 static void ask_in_vain(unsigned n)
 {
 	uint32_t slot = ask(&keeper, n);
-
 	known[n].acquire_sent = true;
 	table_return(&keeper, slot);
 	known[n].release_sent = true;
@@ -64,7 +63,6 @@ static void ask_in_vain(unsigned n)
 static void lives(void)
 {
 	char host[STORE_HOST_BYTES] = HOST;
-
 	table_host(&keeper, host);
 	set_incarnation("first-1"); /* names that share no byte: half of one is seen */
 	live_and_return(0);
@@ -161,7 +159,6 @@ static bool die_at(int store)
 TEST(killed_at_every_store)
 {
 	int store = 0;
-
 	for (; die_at(store); store++)
 		check_all();
 	ck_assert_int_gt(store, 100);

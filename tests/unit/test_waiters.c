@@ -10,6 +10,8 @@
 #include "keeper/leases/queue.h"
 #include "tests/unit/suite.h"
 
+#define HOUR_NS (3600 * 1000 * NS_PER_MS)
+
 static struct keeper k;
 static struct table no_calls; /* none is under way */
 static struct file file;
@@ -55,19 +57,15 @@ TEST(which_kinds_wait_for_a_lease)
 	ck_assert(waiters_exist(&asking) && waiters_block(&asking) && !waiters_ask(&asking) &&
 		  !waiters_may_pass(&asking));
 	waiters_join(&asks, &asking);
-	ck_assert(waiters_ask(&asking) && waiters_may_pass(&asking));
-	ck_assert(!waiters_exist(&draining));
+	ck_assert(waiters_ask(&asking) && waiters_may_pass(&asking) && !waiters_exist(&draining));
+	waiters_leave(&waits);
+	ck_assert(!is_raised(&asking, LEASE_CUE_UNWANTED));
+	waiters_join(&waits, &asking);
 	waiters_detach(&asking);
 	ck_assert(!waiters_exist(&asking) && !waits.lease && !asks.lease);
 	ck_assert(!is_raised(&asking, LEASE_CUE_UNWANTED)); /* it is no asking one any more */
-}
-
-TEST(the_last_one_that_leaves_makes_it_unwanted)
-{
-	waiters_join(&waits, &asking);
+	/* The last one that leaves makes it unwanted. */
 	waiters_join(&asks, &asking);
-	waiters_leave(&waits);
-	ck_assert(!is_raised(&asking, LEASE_CUE_UNWANTED));
 	waiters_remove(&asks);
 	ck_assert(is_raised(&asking, LEASE_CUE_UNWANTED));
 	ck_assert(!asks.lock && !is_raised(&draining, LEASE_CUE_DRAINED));
@@ -78,12 +76,19 @@ TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
 	const struct store_range before = record(0, 40), touching = record(59, 70);
 
 	ck_assert(!waiters_are_pinned(lock, &draining.range));
-	asks.pin_until_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
+	asks.pin_until_ns = clock_now_ns() + HOUR_NS;
 	ck_assert(waiters_are_pinned(lock, &draining.range) && waiters_are_pinned(lock, &touching));
 	ck_assert(!waiters_are_pinned(lock, &before));
+	waiters_serve(lock); /* a pinned one need not be */
+	ck_assert(waits.news == WAITER_SERVE && !asks.news);
 	waiters_unpinned(lock);
 	ck_assert(!is_raised(&draining, LEASE_CUE_DRAINED));
 	asks.pin_until_ns = 1;
+	ck_assert(!waiters_are_pinned(lock, &draining.range));
+	/* Those of an earlier keeper count, too. */
+	k.old_pins.until_ns = clock_now_ns() + HOUR_NS;
+	ck_assert(waiters_are_pinned(lock, &draining.range) && !waiters_need_pin(lock, &draining.range));
+	k.old_pins.until_ns = 1;
 	ck_assert(!waiters_are_pinned(lock, &draining.range));
 	waiters_remove(&asks);
 	ck_assert(is_raised(&draining, LEASE_CUE_DRAINED));
@@ -94,9 +99,8 @@ TEST(a_pin_lasts_until_its_time_or_its_waiter_ends)
 TEST(those_whose_connections_rest_hear_that_their_pin_is_wanted)
 {
 	const struct store_range all = record(0, 100), first = record(0, 40);
-	const int64_t hour = 3600 * 1000 * NS_PER_MS;
 
-	waits.pin_until_ns = asks.pin_until_ns = clock_now_ns() + hour;
+	waits.pin_until_ns = asks.pin_until_ns = clock_now_ns() + HOUR_NS;
 	ck_assert(waiters_are_pinned(lock, &all) && !waits.news && !asks.news);
 	waits.rests = asks.rests = true;
 	ck_assert(waiters_are_pinned(lock, &first));
@@ -117,14 +121,6 @@ TEST(a_pin_that_is_due_counts)
 	ck_assert(!is_raised(&draining, LEASE_CUE_DRAINED));
 	waiters_remove(&waits);
 	ck_assert(is_raised(&draining, LEASE_CUE_DRAINED));
-}
-
-TEST(pins_of_an_earlier_keeper_count)
-{
-	k.old_pins.until_ns = clock_now_ns() + 3600 * 1000 * NS_PER_MS;
-	ck_assert(waiters_are_pinned(lock, &draining.range) && !waiters_need_pin(lock, &draining.range));
-	k.old_pins.until_ns = 1;
-	ck_assert(!waiters_are_pinned(lock, &draining.range));
 }
 
 TEST(those_that_waited_when_the_store_was_asked_have_its_number)
@@ -164,11 +160,4 @@ TEST(only_its_waiters_hear_of_a_lease)
 	waiters_remove(&asks);
 	ck_assert(!asks.news && !asks.why);
 	ck_assert(k.queue.told == &waits && !waits.told_next);
-}
-
-TEST(pinned_ones_need_not_be_served)
-{
-	asks.pin_until_ns = clock_now_ns() + NS_PER_MS;
-	waiters_serve(lock);
-	ck_assert(waits.news == WAITER_SERVE && !asks.news);
 }

@@ -24,7 +24,6 @@ FIXTURE(setup, teardown)
 static json_t *add_host(const char *name, const char *state)
 {
 	json_t *hosts = json_object_get(report, "hosts"), *lease = json_object(), *host;
-
 	picture_add_range(lease, &whole);
 	host = json_pack("{s:s,s:b,s:s,s:i,s:[o],s:[]}", "host", name, "own", json_array_size(hosts) == 0, "state",
 			 state, "count", 0, "leases", lease, "holders");
@@ -36,7 +35,6 @@ static void add_holder(json_t *host, int pid, const char *command, int64_t since
 {
 	json_t *holders = json_object_get(host, "holders");
 	json_t *row = json_pack("{s:i,s:s,s:I}", "pid", pid, "command", command, "since", (json_int_t)since);
-
 	picture_add_range(row, &range);
 	json_array_append_new(holders, row);
 	json_object_set_new(host, "count", json_integer((json_int_t)json_array_size(holders)));
