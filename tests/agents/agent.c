@@ -222,6 +222,11 @@ static void run(char *line)
 	} else if (strcmp(word, "unlink") == 0) {
 		ret = unlink(strtok(NULL, " \n"));
 		answer(ret, errno);
+	} else if (strcmp(word, "rename") == 0 || strcmp(word, "link") == 0) {
+		const char *path = strtok(NULL, " \n"), *name = strtok(NULL, " \n");
+
+		ret = *word == 'r' ? rename(path, name) : link(path, name);
+		answer(ret, errno);
 	} else if (strcmp(word, "alarm") == 0) {
 		set_alarm(strtok(NULL, " \n"), 0);
 	} else if (strcmp(word, "restart") == 0) {

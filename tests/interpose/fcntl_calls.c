@@ -1,12 +1,25 @@
-/* fcntl_calls FILE: commands of fcntl() with every kind of third argument, through each of its names, and lockf(). */
+/* fcntl_calls FILE: commands of fcntl() with every kind of third argument, through each of its names and syscall(), and lockf(). */
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "tests/interpose/calls.h"
 
 extern int __fcntl(int fd, int cmd, ...);
 typedef int fcntl_fn(int fd, int cmd, ...);
+
+static int by_syscall(int fd, int cmd, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	return (int)syscall(SYS_fcntl, fd, cmd, arg);
+}
 
 static void flags(fcntl_fn *f, int fd)
 {
@@ -110,14 +123,14 @@ static void lockfs(int (*f)(int, int, off_t), int fd)
 
 int main(int argc, char **argv)
 {
-	fcntl_fn *const names[] = {fcntl, fcntl64, __fcntl};
+	fcntl_fn *const names[] = {fcntl, fcntl64, __fcntl, by_syscall};
 	int fd, other;
 
 	if (argc != 2)
 		return 99;
 	fd = must_open(argv[1], O_RDWR | O_CREAT);
 	other = must_open(argv[1], O_RDWR);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		printf("--- name %d\n", i);
 		flags(names[i], fd);
 		owners(names[i], fd);

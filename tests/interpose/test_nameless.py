@@ -11,14 +11,9 @@ ALL = ["flock: 0 -", "waiting: 0 -", "unlock: 0 -", "record: 0 -", "getlk: 0 -"]
 
 
 def run(world, kind, **more):
-    done = world.run("nameless", kind, world.lock.parent, **more)
+    done = world.run("limits", kind, world.lock.parent / "file", world.lock.parent, **more)
     assert done.returncode == 0, done
     return done.stdout.splitlines(), done.stderr
-
-
-def refuse_all(connection):
-    while connection.receive():
-        connection.send(fk.REFUSED, reason="refused by the test")
 
 
 def tree(world):
@@ -28,7 +23,7 @@ def tree(world):
 @pytest.mark.parametrize("kind", ["deep", "tmpfile", "reopened"])
 @pytest.mark.parametrize("with_page", [True, False])
 def test_no_keeper_is_asked(world, kind, with_page):
-    with world.keeper(refuse_all, tree(world), with_page=with_page) as keeper:
+    with world.keeper(fk.refuse_all, tree(world), with_page=with_page) as keeper:
         assert run(world, kind) == (ALL, "")
         assert keeper.requests == 0
     shutil.rmtree(world.lock.parent)
@@ -37,9 +32,9 @@ def test_no_keeper_is_asked(world, kind, with_page):
 @pytest.mark.parametrize("kind", ["deleted", "linked"])
 def test_these_had_or_have_a_name(world, kind):
     """A lock file that was deleted stays what it was; the keeper refuses one whose name it cannot see."""
-    with world.keeper(refuse_all, tree(world)) as keeper:
+    with world.keeper(fk.refuse_all, tree(world)) as keeper:
         out, err = run(world, kind)
-        assert out[0] == "flock: -1 ENOLCK" and "refused by the test" in err and keeper.requests > 0
+        assert out[0] == "flock: -1 ENOLCK" and "so it is" in err and keeper.requests > 0
 
 
 @needs_root
@@ -48,7 +43,7 @@ def test_these_had_or_have_a_name(world, kind):
 def test_unprotected_after_chroot(world, kind, rule):
     """Nothing of the configuration, /proc or the keeper is there."""
     rule = rule.format(folder=world.folder)
-    with world.keeper(refuse_all, [(fk.PATH, rule), (fk.TREE, rule), (fk.GLOB, rule + "/*")]) as keeper:
+    with world.keeper(fk.refuse_all, [(fk.PATH, rule), (fk.TREE, rule), (fk.GLOB, rule + "/*")]) as keeper:
         out, err = run(world, kind)
         assert (out[-len(ALL):], err, keeper.requests) == (ALL, "", 0)
 
@@ -59,7 +54,7 @@ def test_unprotected_after_chroot(world, kind, rule):
                                   (fk.TREE, "{folder}/data"), (fk.TREE, "{folder}")], ids=str)
 def test_protected_after_chroot(world, kind, rule):
     """It is never taken without a lease."""
-    with world.keeper(refuse_all, [(rule[0], rule[1].format(folder=world.folder))]):
+    with world.keeper(fk.refuse_all, [(rule[0], rule[1].format(folder=world.folder))]):
         out, err = run(world, kind)
     assert out[0] == "flock: -1 ENOLCK" and "after chroot() the configuration cannot be read" in err
     assert ("it is protected" in err) == (kind == "before")
@@ -69,9 +64,9 @@ def test_protected_after_chroot(world, kind, rule):
 def test_a_protected_file_that_was_open_and_is_not_in_the_new_root(world):
     """Which files were open is noted; that no rule speaks of the new root does not make them unprotected."""
     (world.folder / "jail").mkdir()
-    with world.keeper(refuse_all, [(fk.PATH, str(world.lock.parent / "file"))]):
-        done = world.run("nameless", "outside", world.lock.parent)
-    assert done.stdout.splitlines()[0] == "flock: -1 ENOLCK" and "it is protected" in done.stderr, done
+    with world.keeper(fk.refuse_all, [(fk.PATH, str(world.lock.parent / "file"))]):
+        out, err = run(world, "outside")
+    assert out[0] == "flock: -1 ENOLCK" and "it is protected" in err
 
 
 @needs_root
@@ -80,15 +75,14 @@ def test_the_page_that_is_mapped_is_read_after_chroot(world):
     proc = world.lock.parent / "proc"
     proc.mkdir()
     for name, out in (("file", "flock: -1 ENOLCK"), ("fil", "flock: 0 -")):
-        with world.keeper(refuse_all, [(fk.PATH, str(world.lock.parent / name))]):
-            done = world.run("nameless", "chroot", world.lock.parent,
-                             wrap=["unshare", "-m", "sh", "-c", f"mount -t proc none {proc} && exec \"$@\"", "sh"])
-        assert done.stdout.splitlines()[0] == out, done
+        with world.keeper(fk.refuse_all, [(fk.PATH, str(world.lock.parent / name))]):
+            said, _ = run(world, "chroot", wrap=["unshare", "-m", "sh", "-c", f"mount -t proc none {proc} && exec \"$@\"", "sh"])
+        assert said[0] == out, said
 
 
 @needs_root
 def test_without_a_page_nobody_knows(world):
-    with world.keeper(refuse_all, with_page=False):
+    with world.keeper(fk.refuse_all, with_page=False):
         out, err = run(world, "chroot")
     assert out[0] == "flock: -1 ENOLCK" and "it cannot be known" in err
 
