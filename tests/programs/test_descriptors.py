@@ -21,45 +21,35 @@ def test_threads_with_their_own_descriptors(pair):
         assert said == ["800", "800"]
 
 
-class Passing(Job):
-    def __init__(self, pair):
-        super().__init__(pair.a, agent("passing"))
-
-    def do(self, command):
-        self.say(command)
-        return self.line()
-
-
 @pytest.fixture
 def sender_and_receiver(pair, folder):
     socket = os.path.join(folder, "pass")
-    sender, receiver = Passing(pair), Passing(pair)
-    assert sender.do("lock " + pair.a.path("f")) == "held"
-    assert receiver.do("listen " + socket) == "ok"
-    sender.socket = socket
+    sender, receiver = pair.a.agent(), pair.a.agent()
+    for command in ("open 0 " + pair.a.path("f") + " rw", "flock 0 ex"):
+        assert sender.do(command) == "ok"
+    assert receiver.do("listen " + socket) == sender.do("send 0 " + socket) == "ok"
     return sender, receiver
 
 
-def end(job, how):
+def end(agent, how):
     if how == "kill":
-        os.kill(job.pid, signal.SIGKILL)
+        os.kill(agent.pid, signal.SIGKILL)
     elif how == "exit":
-        job.end()
+        agent.process.stdin.close()
     else:
-        assert job.do("close") == "ok"
+        assert agent.do("close 0") == "ok"
 
 
 @pytest.mark.parametrize("how", ["kill", "exit", "close"])
 def test_a_passed_descriptor_keeps_the_lock(pair, sender_and_receiver, how):
     """Also while it is in the socket, where no process has it."""
     sender, receiver = sender_and_receiver
-    assert sender.do("send " + sender.socket) == "ok"
     end(sender, how)
     pair.check_held()
     waiter = pair.waiter()
     if pair.excludes:
         assert waiter.silent(0.2)
-    assert receiver.do("receive") == "ok"
+    assert receiver.do("receive 0") == "ok"
     pair.check_held()
     end(receiver, how)
     pair.check_gets(waiter)
@@ -67,8 +57,7 @@ def test_a_passed_descriptor_keeps_the_lock(pair, sender_and_receiver, how):
 
 def test_the_receiver_dies_first(pair, sender_and_receiver):
     sender, receiver = sender_and_receiver
-    assert sender.do("send " + sender.socket) == "ok"
-    assert receiver.do("receive") == "ok"
+    assert receiver.do("receive 0") == "ok"
     waiter = pair.waiter()
     end(receiver, "kill")
     wait_until(lambda: receiver.process.poll() is not None, "it has ended")
@@ -80,7 +69,6 @@ def test_the_receiver_dies_first(pair, sender_and_receiver):
 def test_a_descriptor_that_nobody_received(pair, sender_and_receiver):
     """The lock ends with the socket in which it waited."""
     sender, receiver = sender_and_receiver
-    assert sender.do("send " + sender.socket) == "ok"
     end(sender, "kill")
     pair.check_held()
     waiter = pair.waiter()
