@@ -13,21 +13,14 @@ from harness import text_of, wait_until, write_text
 from harness.processes import pids_where
 
 from installed import needs
-from machines import PATH, Machine
+from machines import EMPTY_APT, PATH, Machine
 from recipes import check_one_runs, machines_of, recipe  # noqa: F401
-
-APT = r"""
-for dir in /var/lib/dpkg /var/lib/apt /var/cache/apt /var/log; do mount -t tmpfs tmpfs $dir; done
-mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/apt/lists/partial /var/cache/apt/archives/partial /var/log/apt
-rm -rf /etc/apt/sources.list* && touch /etc/apt/sources.list /var/lib/dpkg/available /var/lib/dpkg/status
-"""
-
 
 def test_apt(machines_of):
     a, b = machines_of("Apt and dpkg", "ab")
     upgrade = machines_of.command(machines_of.blocks["sh upgrade"])
     for host in (a, b):
-        assert host.run(APT).returncode == 0
+        assert host.run(EMPTY_APT).returncode == 0
     # a's apt-get waits in the middle of it, for a list that it reads.
     a.run("rm /var/lib/dpkg/status && mkfifo /var/lib/dpkg/status")
     first = a.popen(upgrade)
@@ -95,7 +88,7 @@ def test_apt_with_its_own_locks(redis, folder):
     try:
         a.init()
         for machine in (a, b):
-            assert machine.run(APT).returncode == 0
+            assert machine.run(EMPTY_APT).returncode == 0
             done = machine.run(blocks["sh own locks"])
             assert done.returncode == 0 and "0 upgraded" in done.stdout, done
         redis.stop()

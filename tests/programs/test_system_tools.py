@@ -1,43 +1,45 @@
 """
-The system's own tools: dpkg, apt-get and anacron, which take POSIX record locks, and logrotate, which takes both kinds. Two hosts,
-each with folders of its own under the same lock names; what one of them holds, the other reports as held, in its own words.
+The system's own tools, and what administrators run that locks by itself. Two hosts, or machines, each with folders of its own under the same lock
+names; what one of them holds, the other reports as held, in its own words.
 """
 import os
 import re
+import socket
 import subprocess
 
 import pytest
 from harness import Job, wait_until, write_text
+
+from installed import needs
+from machines import EMPTY_APT, Machine
 
 CONTROL = "Package: hold\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: holds dpkg's locks\n"
 # In the middle of an installation, with all locks taken. It fails then, so that nothing is unpacked.
 PREINST = "#!/bin/sh\necho held\nread line\nexit 1\n"
 
 
-@pytest.fixture
-def package(folder):
+def make_package(folder):
     tree = os.path.join(folder, "hold", "DEBIAN")
     os.makedirs(tree, mode=0o755)
     write_text(os.path.join(tree, "control"), CONTROL)
     write_text(os.path.join(tree, "preinst"), PREINST)
     os.chmod(os.path.join(tree, "preinst"), 0o755)
-    path = os.path.join(folder, "hold.deb")
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", os.path.dirname(tree), path], check=True, stdout=subprocess.DEVNULL)
-    return path
-
-
-@pytest.fixture
-def systems(pair):
-    """What dpkg and apt-get need to see."""
-    for host in (pair.a, pair.b):
-        make_system(host)
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", os.path.dirname(tree), folder], check=True, stdout=subprocess.DEVNULL)
+    return os.path.join(folder, "hold_1_all.deb")
 
 
 def make_system(host):
+    """What dpkg and apt-get need to see."""
     for name in ("dpkg/info", "dpkg/updates", "root", "lists/partial", "archives/partial", "etc"):
         os.makedirs(host.path(name))
     for name in ("dpkg/status", "dpkg/available", "etc/sources.list", "etc/none"):
         open(host.path(name), "w").close()
+
+
+@pytest.fixture
+def systems(pair):
+    make_system(pair.a)
+    make_system(pair.b)
 
 
 def dpkg(host, *words):
@@ -61,39 +63,29 @@ def lines_until(job, wanted):
     assert said[-1] == wanted, said
 
 
-def check(pair, command, status, said):
+def check(pair, command, status, said, **more):
     """b's command fails with these words as long as a holds. They name a process only where it is this machine's."""
-    done = pair.b.run(*command)
+    done = pair.b.run(*command, **more)
     if pair.excludes:
-        assert done.returncode == status and re.search(said, done.stderr), done
+        assert done.returncode == status and re.search(said, done.stdout + done.stderr), done
     else:
         assert done.returncode == 0, done
 
 
-@pytest.fixture
-def installing(pair, systems, package):
-    job = Job(pair.a, *dpkg(pair.a, "--install", package))
+def test_dpkg_and_apt_get(pair, systems, folder):
+    job = Job(pair.a, *dpkg(pair.a, "--install", make_package(folder)))
     lines_until(job, "held")
-    return job
-
-
-def test_dpkg(pair, installing):
-    check(pair, dpkg(pair.b, "--configure", "-a"), 2, r"frontend lock was locked by \S+ process with pid -1\n")
-    installing.end()
-    assert pair.b.run(*dpkg(pair.b, "--configure", "-a")).returncode == 0
-
-
-def test_apt_get_against_dpkg(pair, installing):
     upgrade = apt(pair.b, "dist-upgrade")
+    check(pair, dpkg(pair.b, "--configure", "-a"), 2, r"frontend lock was locked by \S+ process with pid -1\n")
     check(pair, upgrade, 100, r"E: Could not get lock \S+/lock-frontend - open \(11:")
     waiter = Job(pair.b, *apt(pair.b, "-o", "DPkg::Lock::Timeout=60", "dist-upgrade"))
     if pair.excludes:
-        line = waiter.line()
-        while "Waiting for cache lock" not in line:
-            line = waiter.line()
-    installing.end()
+        while "Waiting for cache lock" not in waiter.line():
+            pass
+    job.end()
     assert waiter.process.wait(30) == 0
-    assert pair.b.run(*upgrade).returncode == 0
+    for words in (dpkg(pair.b, "--configure", "-a"), upgrade):
+        assert pair.b.run(*words).returncode == 0
 
 
 def test_apt_get_update(pair, systems):
@@ -161,6 +153,61 @@ def test_logrotate(pair):
     assert pair.b.run(*commands[pair.b]).returncode == 0
 
 
+def certbot(host, *words):
+    return ["certbot", *words, "-n", "--config-dir", host.path("etc"), "--work-dir", host.path("lib"), "--logs-dir", host.path("log")]
+
+
+@needs("certbot", "certbot")
+def test_certbot(pair):
+    """It holds three locks, here while the server of certificates does not answer it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/directory"
+        job = Job(pair.a, *certbot(pair.a, "register", "--server", url, "--agree-tos", "--register-unsafely-without-email"))
+        asked, _ = server.accept()
+        check(pair, certbot(pair.b, "certificates"), 1, "Another instance of Certbot is already running.")
+        job.kill()
+        asked.close()
+    assert pair.b.run(*certbot(pair.b, "certificates")).returncode == 0
+
+
+def debconf(host):
+    """Its database is the host's own."""
+    path = host.path("debconf.conf")
+    with open(path, "w") as f:
+        for name in ("config", "template"):
+            if name == "config":
+                f.write("Config: config\nTemplates: template\n")
+            f.write(f"\nName: {name}\nDriver: File\nFilename: {host.path(name + '.dat')}\n")
+    return ["env", "DEBIAN_FRONTEND=noninteractive", "DEBCONF_SYSTEMRC=" + path, "debconf-communicate"]
+
+
+def test_debconf(pair):
+    """debconf-communicate has the database as long as it reads commands."""
+    job = Job(pair.a, *debconf(pair.a))
+    job.say("VERSION 2.0")
+    assert job.line().startswith("0 ")
+    check(pair, debconf(pair.b), 1, "config.dat is locked by another process: Resource temporarily unavailable",
+          input="VERSION 2.0\n")
+    job.end()
+    assert pair.b.run(*debconf(pair.b), input="VERSION 2.0\n").returncode == 0
+
+
+@needs("svnadmin", "subversion")
+def test_subversion(pair):
+    """svnadmin freeze holds the lock of those who write, and a commit waits for it; those who read do not."""
+    for host in (pair.a, pair.b):
+        assert host.run("svnadmin", "create", host.path("repo")).returncode == 0
+    url = "file://" + pair.b.path("repo")
+    job = Job(pair.a, "svnadmin", "freeze", pair.a.path("repo"), "--", "sh", "-c", "echo held; read line").held()
+    commit = Job(pair.b, "sh", "-c", "svn -q mkdir -m x \"$1\" && echo held", "-", url + "/dir")
+    pair.check_waits(commit)
+    assert pair.b.run("svn", "ls", url).returncode == 0
+    job.end()
+    pair.check_gets(commit)
+    assert pair.b.run("svn", "ls", url).stdout == "dir/\n"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("linger_ms", [50, 0])
 def test_a_folder_is_removed_soon_after_the_lock(views, make_host, linger_ms):
@@ -186,3 +233,70 @@ def test_a_folder_is_removed_soon_after_the_lock(views, make_host, linger_ms):
     assert times[12] - times[11] >= 900_000_000  # not all the time
     holder.kill()
     wait_until(removed, "the folder of a lock that was held for long is removed")
+
+
+@pytest.fixture(params=["dflock", "plain"])
+def machines(request, redis, folder):
+    """Two machines on which nothing but the test runs; plain: nothing is protected there."""
+    excludes = request.param == "dflock"
+    rules = 'protect = ( { path = "/run/*.lock"; }, { path = "/run/crond.pid"; } );' if excludes else ""
+    made = []
+    try:
+        for name in "ab":
+            made.append(Machine(redis, folder, name, rules))
+        made[0].init()
+        yield *made, excludes
+    finally:
+        for machine in made:
+            machine.end()
+
+
+def is_locked(machine, path):
+    """By the machine's own kernel."""
+    return machine.run("flock", "-n", path, "true").returncode == 1
+
+
+@needs("cron", "cron")
+def test_cron(machines):
+    """Debian's cron locks /run/crond.pid as long as it runs: the second one ends."""
+    a, b, excludes = machines
+    cron = ["/usr/local/bin/dflock", "run", "--", "/usr/sbin/cron", "-f"]
+    first = a.popen(*cron)
+    wait_until(lambda: a.read("/run/crond.pid") and is_locked(a, "/run/crond.pid"), "cron has its lock")
+    second = b.popen(*cron)
+    if excludes:
+        assert "can't lock /var/run/crond.pid" in second.communicate(timeout=60)[1] and second.returncode == 1
+        a.kill("cron")
+        first.wait(60)
+        second = b.popen(*cron)
+    wait_until(lambda: b.read("/run/crond.pid") and is_locked(b, "/run/crond.pid"), "cron on b has its lock")
+    assert second.poll() is None
+
+
+@needs("unattended-upgrade", "unattended-upgrades (not by scripts/install-deps.sh: it would upgrade this machine)")
+def test_unattended_upgrades(machines):
+    a, b, excludes = machines
+    for machine in (a, b):
+        assert machine.run(EMPTY_APT).returncode == 0
+    # apt reads the list of packages that are installed here from a pipe, so that it goes on when the test wants.
+    assert a.run("rm /var/lib/dpkg/status && mkfifo /var/lib/dpkg/status").returncode == 0
+    upgrade = ["/usr/local/bin/dflock", "run", "--", "unattended-upgrade", "--dry-run"]
+    first = a.popen(*upgrade)
+    wait_until(lambda: os.path.exists(a.outside("/run/unattended-upgrades.lock")) and
+               is_posix_locked(a, "/run/unattended-upgrades.lock"), "unattended-upgrade has its lock")
+    second = b.run(*upgrade)
+    if excludes:
+        assert second.returncode == 1 and "Lock file is already taken, exiting" in b.read(
+            "/var/log/unattended-upgrades/unattended-upgrades.log"), second
+    else:
+        assert second.returncode == 0, second
+    first.kill()
+    a.kill("unattended-upgr")
+    second = b.run(*upgrade)
+    assert second.returncode == 0, second
+
+
+def is_posix_locked(machine, path):
+    inode = os.stat(machine.outside(path)).st_ino
+    with open("/proc/locks") as f:
+        return any("POSIX" in line and f":{inode} " in line for line in f)
