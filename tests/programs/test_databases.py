@@ -176,32 +176,3 @@ def test_gdbmtool(pair):
         assert (why in done.stderr) == pair.excludes, done
     job.end()
     assert pair.b.run("gdbmtool", pair.b.path("db"), "store", "n", "1").returncode == 0
-
-
-def test_tdbtool(pair):
-    """A transaction of one host keeps out the other's, which waits."""
-    for host in (pair.a, pair.b):
-        tdb_begin(host.path("db"))
-    job = Job(pair.a, "stdbuf", "-oL", "tdbtool", pair.a.path("db"))
-    job.say("transaction_start\nstore n 1\nshow n")
-    while "1 bytes" not in job.line():
-        pass
-    other = Job(pair.b, "tdbtool", pair.b.path("db"), "insert", "m", "1")
-    pair.check_waits(other)
-    job.say("transaction_commit")
-    assert other.process.wait(30) == 0
-
-
-def test_the_sqlite_command_line(views, make_host):
-    """sqlite3(1): one host is in a transaction, another gets "database is locked", and then its turn."""
-    hosts = [make_host(n) for n in "ab"]
-    assert hosts[0].run("sqlite3", hosts[0].path("db"), "CREATE TABLE t (x)").returncode == 0
-    first = hosts[0].popen("sqlite3", hosts[0].path("db"), stdin=subprocess.PIPE)
-    first.stdin.write("BEGIN IMMEDIATE;\nINSERT INTO t VALUES (1);\nSELECT 'locked';\n")
-    first.stdin.flush()
-    assert first.stdout.readline() == "locked\n"
-    second = hosts[1].run("sqlite3", hosts[1].path("db"), "INSERT INTO t VALUES (2)")
-    assert "locked" in second.stderr
-    first.communicate("COMMIT;\n", timeout=60)
-    assert hosts[1].run("sqlite3", hosts[1].path("db"), "INSERT INTO t VALUES (2)").returncode == 0
-    assert hosts[0].run("sqlite3", hosts[0].path("db"), "SELECT count(*) FROM t").stdout == "2\n"

@@ -11,6 +11,7 @@ import zipfile
 import pytest
 from harness import Job, bytes_of, text_of, wait_until, write_text
 from harness.host import CLI
+from harness.processes import stat
 
 from conftest import Pair
 from installed import needs
@@ -21,14 +22,11 @@ NETTED = [CLI, "run", "--net=on", "--"]
 class Netted(Pair):
     """Pair.excludes: the net is there."""
 
-    def words(self, words):
-        return [*(NETTED if self.excludes else []), *map(str, words)]
-
     def job(self, host, *words, **more):
-        return Job(host, *self.words(words), **more)
+        return Job(host, *(NETTED if self.excludes else []), *words, **more)
 
     def run(self, host, *words, **more):
-        return host.run(*self.words(words), **more)
+        return host.run(*(NETTED if self.excludes else []), *words, **more)
 
 
 @pytest.fixture(params=["net", "preload"])
@@ -62,14 +60,7 @@ def lock_of(pid, path):
     """Has the process, or one of its session, a kernel lock on this file?"""
     inode = f":{os.stat(path).st_ino} "
     with open("/proc/locks") as f:
-        return any(inode in line and "->" not in line and pid in (int(line.split()[4]), session(line.split()[4])) for line in f)
-
-
-def session(pid):
-    try:
-        return os.getsid(int(pid))
-    except OSError:
-        return None
+        return any(inode in line and "->" not in line and pid in (int(line.split()[4]), int((stat(line.split()[4]) or [0] * 4)[3])) for line in f)
 
 
 def site(host, pause):
@@ -85,20 +76,26 @@ def site(host, pause):
     return ["hugo", "-s", host.path("site"), "--config", host.path("site/conf.toml")]
 
 
+def check_waits(pair, first, start, recalled, made, go):
+    """The second, as long as the first one holds. go(): lets the first go on."""
+    second = start()
+    if pair.excludes:
+        wait_until(lambda: [l for l in pair.leases(pair.a, "wanted by another host") if l["name"].endswith(recalled)], "a's lease is recalled")
+        assert not os.path.exists(pair.b.path(made)) and second.process.poll() is None
+    else:
+        assert second.end() == 0
+    go()
+    assert first.end() == 0 and (not pair.excludes or second.end() == 0)
+
+
 @needs("hugo", "hugo")
 def test_hugo_waits_for_a_build(pair):
     """flock() on .hugo_build.lock, as long as it builds."""
     first = pair.job(pair.a, *site(pair.a, True))
     with fifo_opened(pair.a.path("site/pause")) as pause:
         assert lock_of(first.pid, pair.a.path("site/.hugo_build.lock"))
-        second = pair.job(pair.b, *site(pair.b, False))
-        if pair.excludes:
-            wait_until(lambda: pair.leases(pair.a, "wanted by another host"), "a's lease is recalled")
-            assert not os.path.exists(pair.b.path("site/public/index.html")) and second.process.poll() is None
-        else:
-            assert second.end() == 0
-        pause.write(b"of a")
-    assert first.end() == 0 and (not pair.excludes or second.end() == 0)
+        check_waits(pair, first, lambda: pair.job(pair.b, *site(pair.b, False)), ".hugo_build.lock", "site/public/index.html",
+                    lambda: (pause.write(b"of a"), pause.close()))
     for host in (pair.a, pair.b):
         assert text_of(host.path("site/public/index.html")) == "of " + host.name
 
@@ -128,15 +125,8 @@ def test_go_waits_for_a_download(pair, folder):
     first = pair.job(pair.a, *words, cwd=folder)
     with fifo_opened(pause) as sources:
         assert lock_of(first.pid, pair.a.path("go/cache/download/example.com/m/@v/v1.0.0.lock"))
-        second = pair.job(pair.b, *module(pair.b, folder, False)[0], cwd=folder)
-        if pair.excludes:
-            wait_until(lambda: [l for l in pair.leases(pair.a, "wanted by another host") if l["name"].endswith("v1.0.0.lock")],
-                       "a's lease is recalled")
-            assert not os.path.exists(pair.b.path("go/example.com/m@v1.0.0")) and second.process.poll() is None
-        else:
-            assert second.end() == 0
-        sources.write(bytes_of(os.path.join(folder, "sources.zip")))
-    assert first.end() == 0 and (not pair.excludes or second.end() == 0)
+        check_waits(pair, first, lambda: pair.job(pair.b, *module(pair.b, folder, False)[0], cwd=folder), "v1.0.0.lock", "go/example.com/m@v1.0.0",
+                    lambda: (sources.write(bytes_of(os.path.join(folder, "sources.zip"))), sources.close()))
     assert all(os.path.exists(host.path("go/example.com/m@v1.0.0/go.mod")) for host in (pair.a, pair.b))
 
 

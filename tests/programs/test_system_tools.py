@@ -97,27 +97,6 @@ def test_apt_get_update(pair, systems):
     assert pair.b.run(*apt(pair.b, "clean")).returncode == 0
 
 
-@pytest.mark.parametrize("on_refused", ["busy", "refuse"])
-def test_apt_get_and_dpkg_when_no_lock_can_be_had(redis, make_host, on_refused):
-    """apt-get goes on without a lock when it gets ENOLCK; with "busy" it does not. dpkg stops in either case."""
-    host = make_host("a", rules=f'{{ tree = "%s"; on_refused = "{on_refused}"; }}', lease="ttl_ms = 3000; linger_ms = 0;")
-    make_system(host)
-    assert host.run(*apt(host, "dist-upgrade")).returncode == 0
-    redis.stop()
-    wait_until(lambda: not host.status()["store"]["up"], "the keeper has noticed")
-    done = host.run(*apt(host, "dist-upgrade"))
-    if on_refused == "busy":
-        assert done.returncode == 100 and re.search(r"E: Could not get lock \S+/lock-frontend - open \(11:", done.stderr), done
-    else:
-        assert done.returncode == 0 and "Not using locking for nfs mounted lock file" in done.stderr, done
-    assert done.stderr.count("dflock: ") >= 1
-    done = host.run(*dpkg(host, "--configure", "-a"))
-    assert done.returncode == 2 and ("was locked by another process" if on_refused == "busy" else "unable to lock") in done.stderr, done
-    redis.start()
-    waiter = host.run(*apt(host, "-o", "DPkg::Lock::Timeout=60", "dist-upgrade"))
-    assert waiter.returncode == 0, waiter
-
-
 @pytest.mark.skipif(not os.environ.get("DFLOCK_ANACRON"), reason="run by hand with DFLOCK_ANACRON=1: a machine with anacron "
                     "runs its daily jobs by it")
 def test_anacron(pair):
@@ -239,7 +218,7 @@ def test_a_folder_is_removed_soon_after_the_lock(views, make_host, linger_ms):
 def machines(request, redis, folder):
     """Two machines on which nothing but the test runs; plain: nothing is protected there."""
     excludes = request.param == "dflock"
-    rules = 'protect = ( { path = "/run/*.lock"; }, { path = "/run/crond.pid"; } );' if excludes else ""
+    rules = 'protect = ( { path = "/run/*.lock"; } );' if excludes else ""
     made = []
     try:
         for name in "ab":
@@ -249,28 +228,6 @@ def machines(request, redis, folder):
     finally:
         for machine in made:
             machine.end()
-
-
-def is_locked(machine, path):
-    """By the machine's own kernel."""
-    return machine.run("flock", "-n", path, "true").returncode == 1
-
-
-@needs("cron", "cron")
-def test_cron(machines):
-    """Debian's cron locks /run/crond.pid as long as it runs: the second one ends."""
-    a, b, excludes = machines
-    cron = ["/usr/local/bin/dflock", "run", "--", "/usr/sbin/cron", "-f"]
-    first = a.popen(*cron)
-    wait_until(lambda: a.read("/run/crond.pid") and is_locked(a, "/run/crond.pid"), "cron has its lock")
-    second = b.popen(*cron)
-    if excludes:
-        assert "can't lock /var/run/crond.pid" in second.communicate(timeout=60)[1] and second.returncode == 1
-        a.kill("cron")
-        first.wait(60)
-        second = b.popen(*cron)
-    wait_until(lambda: b.read("/run/crond.pid") and is_locked(b, "/run/crond.pid"), "cron on b has its lock")
-    assert second.poll() is None
 
 
 @needs("unattended-upgrade", "unattended-upgrades (not by scripts/install-deps.sh: it would upgrade this machine)")

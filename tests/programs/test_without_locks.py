@@ -25,21 +25,11 @@ def locks(host, *command, **more):
         return [line for line in f if re.search(r"LOCK|SETLK|OFD|link(at)?\(", line)]
 
 
-@pytest.fixture
-def hosts(make_host):
-    return make_host("a"), make_host("b")
-
-
-def test_the_look_finds_locks(hosts):
-    """Of flock(1), so that an empty list means something."""
-    assert locks(hosts[0], "flock", "-n", hosts[0].path("f"), "true")
-
-
 @needs("start-stop-daemon", "dpkg")
-def test_start_stop_daemon(hosts):
+def test_start_stop_daemon(two):
     """It reads the pid file and looks for the process on this machine: another host's daemon does not count."""
     started = []
-    for host in hosts:
+    for host in two:
         words = ["start-stop-daemon", "--start", "--background", "--make-pidfile", "--pidfile", host.path("pid"), "--exec", "/bin/sleep", "--"]
         assert host.run(*words, "600").returncode == 0
         started.append(int(wait_until(lambda: os.path.exists(host.path("pid")) and open(host.path("pid")).read(), "the pid file is there")))
@@ -47,14 +37,15 @@ def test_start_stop_daemon(hosts):
         assert host.run(*words, "600").returncode == 1, "on its own machine it excludes"
         assert not host.status()["leases"]
     assert len(set(started)) == 2
-    assert locks(hosts[0], "start-stop-daemon", "--start", "--pidfile", hosts[0].path("pid"), "--exec", "/bin/sleep", "--", "600") == []
+    assert locks(two[0], "flock", "-n", two[0].path("f"), "true"), "so that an empty list means something"
+    assert locks(two[0], "start-stop-daemon", "--start", "--pidfile", two[0].path("pid"), "--exec", "/bin/sleep", "--", "600") == []
 
 
 @needs("tsp", "task-spooler")
-def test_task_spooler(hosts):
+def test_task_spooler(two):
     """Its queue is a process of this machine, found by a socket; jobs of two machines run at the same time."""
     jobs = []
-    for host in hosts:
+    for host in two:
         job = Job(host, "sh", "-c", 'export TS_SOCKET="$1" TMPDIR="$2"; tsp -nf sh -c "echo held; exec sleep 600"', "-",
                   host.path("socket"), host.files).held()
         assert not host.status()["leases"]
@@ -76,11 +67,11 @@ def test_flock_in_a_job_of_task_spooler(pair):
 
 
 @needs("sem", "parallel")
-def test_parallel_semaphore(hosts):
+def test_parallel_semaphore(two):
     """It counts links of a file; flock() guards only the counting. Each host has the file in a home of its own."""
-    for host in hosts:
+    for host in two:
         job = Job(host, "sh", "-c", 'HOME="$1"; export HOME; exec sem -u --fg --id x "echo held; exec sleep 600"', "-", host.files).held()
-    calls = locks(hosts[0], "sh", "-c", 'HOME="$1" exec sem --fg --id y true', "-", hosts[0].files)
+    calls = locks(two[0], "sh", "-c", 'HOME="$1" exec sem --fg --id y true', "-", two[0].files)
     assert any("flock(" in call for call in calls) and any("link(" in call for call in calls), calls
 
 
@@ -101,9 +92,9 @@ ssl = no
 
 
 @needs("doveadm", "dovecot-core (not by scripts/install-deps.sh: it starts a server)")
-def test_doveadm(hosts):
+def test_doveadm(two):
     """It runs doveconf, which starts doveadm again, with the variables alone that import_environment names."""
-    host = hosts[0]
+    host = two[0]
     config = host.path("dovecot.conf")
 
     def preloads():
