@@ -160,13 +160,14 @@ def test_a_grant_that_is_over_is_asked_for_again(script, one, space):
 
 @pytest.mark.parametrize("command, verdict, error", [
     ("flock 0 ex", fk.REFUSED, "ENOLCK"), ("flock 0 sh nb", fk.REFUSED, "ENOLCK"), ("flock 0 ex nb", fk.WOULD_BLOCK, "EAGAIN"),
-    ("flock 0 ex", fk.OK, "ENOLCK")])
+    ("flock 0 ex", fk.OK, "ENOLCK"), ("setlk 0 ex 0 10 w", fk.DEADLOCK, "EDEADLK"), ("setlk 0 ex 0 10", fk.DEADLOCK, "ENOLCK"),
+    ("setlk 0 ex 0 10 w", fk.WOULD_BLOCK, "ENOLCK")])
 def test_a_second_question_with_a_bad_end(script, one, command, verdict, error):
     one.say(command)
     script.next().late()
     script.next(have=True).send(verdict, reason="gone")
     one.hears(error)
-    assert not one.locks(FLOCKED)
+    assert not one.locks(FLOCKED) + one.locks()
 
 
 def test_a_keeper_that_dies_is_followed_by_another(script, one):

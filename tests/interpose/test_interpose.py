@@ -55,13 +55,14 @@ def test_musl_has_them_too():
 @not_with_musl("about the keeper's objects")
 def test_the_keepers_threads_fork_only_what_is_async_signal_safe():
     """A child of one thread of many has libc's locks as another thread had them. These files fork before there are threads."""
-    def lacks(file):
-        return set(subprocess.run(["nm", "-u", "-j", file], capture_output=True, text=True, check=True).stdout.split())
-
     objects = pathlib.Path(BUILD, "keeper")
-    forks = {str(o.relative_to(objects)) for o in objects.rglob("*.o") if lacks(o) & {"fork", "vfork"}}
+    lacks = {}
+    for line in subprocess.run(["nm", "-u", "-A", *objects.rglob("*.o")], capture_output=True, text=True, check=True).stdout.splitlines():
+        file, kind_and_name = line.split(":", 1)
+        lacks.setdefault(os.path.relpath(file, objects), set()).add(kind_and_name.split()[-1])
+    forks = {file for file, names in lacks.items() if names & {"fork", "vfork"}}
     assert forks <= {"main.o", "runevent.o", "guard/supervise.o", "fronts/door.o"}
-    assert {n for n in lacks(objects / "guard/lastwords.o") if not n.startswith(("__asan", "__ubsan"))} <= set("""
+    assert {n for n in lacks["guard/lastwords.o"] if not n.startswith(("__asan", "__ubsan"))} <= set("""
         _Fork _exit alarm clock_gettime close geteuid lstat lstat64 open open64 pipe2 poll signal statx strcmp syscall
         text_add text_init text_print waitpid write __errno_location __stack_chk_fail
     """.split())
@@ -298,30 +299,6 @@ def test_nothing_is_written_into_what_was_opened_as_stderr(world):
         os.close(end)
         out, _ = process.communicate(timeout=30)
         assert process.returncode == 0 and out.startswith("stderr is broken: -1 ENOLCK")
-
-
-def test_in_a_chroot_the_keeper_is_asked(world):
-    root = world.folder / "root"
-    inside = root / str(world.folder).lstrip("/")
-    inside.mkdir(parents=True)
-    # What is in a chroot must be there under the same names; these are the same files.
-    os.link(world.config, inside / "dflock.conf")
-    (inside / "run").mkdir(mode=0o700)
-    asked = []
-
-    def handler(connection):
-        while request := connection.receive():
-            asked.append(request.fds)
-            connection.send(fk.NOT_PROTECTED)
-
-    with world.keeper(handler, rules=[]):
-        os.link(world.runtime / "page", inside / "run/page")
-        # A link to a socket is the socket, too.
-        os.link(world.runtime / "keeper.sock", inside / "run/keeper.sock")
-        for kind, path in (("before", world.lock), ("chroot", root / "file")):
-            asked.clear()
-            result = run(world, f"limits {kind} {{lock}} {root}")
-            assert result.stdout.startswith("flock: 0 -\n") and asked[0] == [str(path)], result
 
 
 # Takes and gives up a lock again and again; between some of these, the file changes.

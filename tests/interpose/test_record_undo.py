@@ -1,4 +1,4 @@
-"""Record locks that cannot be had at once, or not at all: the caller keeps exactly what it had."""
+"""Record locks that cannot be had at once, or not at all: the caller keeps exactly what it had. After calls at random: test_record_random.py."""
 import os
 
 import pytest
@@ -41,24 +41,6 @@ def test_a_late_grant_is_put_back_for_the_wait(one, script, mode, taken, after, 
     assert one.locks(owner) == after
 
 
-@pytest.mark.parametrize("wait, verdict, error", [
-    ("", fk.WOULD_BLOCK, "EAGAIN"), ("", fk.REFUSED, "ENOLCK"), (" w", fk.REFUSED, "ENOLCK"), (" w", fk.DEADLOCK, "EDEADLK"),
-    (" w", fk.WOULD_BLOCK, "ENOLCK"), ("", fk.DEADLOCK, "ENOLCK"), ("", fk.OK, "ENOLCK"),
-])
-@pytest.mark.parametrize("mode", ["sh", "ex"])
-def test_a_call_that_fails_leaves_what_was_there(one, script, mode, wait, verdict, error):
-    have(script, one, *HAD)
-    for late in (False, True):
-        one.say(f"setlk 0 {mode} 2 18{wait}")
-        if late:
-            script.next_known().late()
-        question = script.next()
-        assert question.request.have == late
-        question.send(verdict, reason="no")
-        one.hears(error)
-        assert one.locks() == BEFORE
-
-
 def test_downgrade(one, script):
     """Nothing is given up before it is certain."""
     have(script, one, "setlk 0 ex 0 10")
@@ -71,24 +53,6 @@ def test_downgrade(one, script):
     assert one.locks() == [(EX, 0, 10)]
     have(script, one, "setlk 0 sh 5 5")
     assert one.locks() == [(EX, 0, 5), (SH, 5, 10)]
-
-
-def test_a_keeper_that_dies_takes_no_lock_with_it(one, script):
-    """The shim knows what it has to put back, and the keeper does not."""
-    have(script, one, *HAD)
-    one.say("setlk 0 ex 2 18 w")
-    script.next_known().late()
-    question = script.next(have=True)
-    question.die()
-    question = script.next(have=True)
-    assert one.locks()[1] == (EX, 2, 20)
-    question.send(fk.WAITING)
-    wait_until(lambda: one.locks() == BEFORE, "what was there before is put back")
-    question.die()
-    question = script.next(have=False)
-    question.send(fk.REFUSED, reason="no")
-    one.hears("ENOLCK")
-    assert one.locks() == BEFORE
 
 
 def test_a_long_list(one, script):

@@ -3,17 +3,13 @@ import os
 import signal
 
 import pytest
-from harness import BUILD, Job, wait_until
-
-
-def agent(name):
-    return os.path.join(BUILD, "tests/agents", name)
+from harness import THREADS, Job, wait_until
 
 
 def test_threads_with_their_own_descriptors(pair):
     witness = os.path.join(os.path.dirname(pair.a.files), "witness")
     rounds = 100 if pair.excludes else 10000000  # without the shim: until two have it at once
-    jobs = [Job(host, agent("threads"), host.path("f"), witness, str(rounds)) for host in (pair.a, pair.b)]
+    jobs = [Job(host, *THREADS, host.path("f"), witness, str(rounds)) for host in (pair.a, pair.b)]
     said = [job.line(120) for job in jobs]
     assert [job.end() for job in jobs] == [0, 0], said
     assert os.path.exists(witness + ".overlap") != pair.excludes
@@ -34,13 +30,11 @@ def sender_and_receiver(pair, folder):
 def end(agent, how):
     if how == "kill":
         os.kill(agent.pid, signal.SIGKILL)
-    elif how == "exit":
-        agent.process.stdin.close()
     else:
         assert agent.do("close 0") == "ok"
 
 
-@pytest.mark.parametrize("how", ["kill", "exit", "close"])
+@pytest.mark.parametrize("how", ["kill", "close"])
 def test_a_passed_descriptor_keeps_the_lock(pair, sender_and_receiver, how):
     """Also while it is in the socket, where no process has it."""
     sender, receiver = sender_and_receiver
