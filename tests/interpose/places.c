@@ -53,7 +53,7 @@ static void lock_records(const char *who, int fd)
 	CALL(who, lockf(fd, F_TEST, 5));
 }
 
-/* What fcntl() does by it: fcntl_calls.c. */
+/* What fcntl() does by it: calls.c. */
 static void lock_by_syscall(int fd)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_start = 10, .l_len = 5}, test = lock;

@@ -86,7 +86,7 @@ def test_a_test_that_fails_changes_nothing(world):
                 known.grant(request)
 
     with world.keeper(handler):
-        result = world.run("record_calls", world.lock)
+        result = world.run("calls", "record", world.lock)
     assert "F_GETLK beside it: -1 ENOLCK\n  type 0 whence 1 start 5 len 4 pid 9\n" in result.stdout
 
 

@@ -24,7 +24,7 @@ RECVFROM, READ, FCNTL, FLOCK_CALL, FUTEX = ("207", "63", "25", "32", "98") if AR
 # Programs and their words that must do the same under the shim; and of which questions there are, if the page has a lease.
 PLACES = ("constructor", "handler", "fork", "vfork", "threads")
 CASES = [
-    "flock_calls {lock} {data}", "fcntl_calls {lock}", "record_calls {lock}", "limits closed {lock}", "waits restart x {lock}",
+    "calls flock {lock} {data}", "calls fcntl {lock}", "calls record {lock}", "limits closed {lock}", "waits restart x {lock}",
     "waits interrupt sn {lock}", "waits held x {lock}", *(f"places {where} {{lock}}" for where in (*PLACES, "threads-fork")),
     *(f"places record-{where} {{lock}}" for where in PLACES), *(f"places syscall-{where} {{lock}}" for where in ("main", *PLACES[:-1])),
     *(f"waits before {call} {{lock}}" for call in ("x", "setlkw", "lockf", "setlk", "tlock", "getlk", "sysflock", "syssetlkw")),

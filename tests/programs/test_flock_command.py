@@ -186,3 +186,27 @@ def test_lckdo_with_a_limit_and_shared(pair):
     assert pair.b.run("lckdo", "-s", pair.b.path("f"), "true").returncode == 0
     assert pair.b.run("lckdo", "-W", "1", pair.b.path("f"), "true").returncode == (75 if pair.excludes else 0)
     job.end()
+
+
+# Around, or in a job of, programs whose own locks are this machine's.
+
+@needs("tsp", "task-spooler")
+def test_flock_in_a_job_of_task_spooler(pair):
+    """The job is a child of the command that queued it, so the preload is there. The queue then waits for the lock."""
+    def queue(host):
+        return Job(host, "sh", "-c", 'export TS_SOCKET="$1" TMPDIR="$2"; tsp -nf flock "$3" sh -c "echo held; until test -e $4; do sleep 0.02; done"',
+                   "-", host.path("socket"), host.files, host.path("f"), host.path("done"))
+    first = queue(pair.a).held()
+    second = queue(pair.b)
+    pair.check_waits(second)
+    open(pair.a.path("done"), "w").close()
+    open(pair.b.path("done"), "w").close()
+    assert second.line() == "held"
+
+
+@needs("sem", "parallel")
+def test_flock_around_parallel_semaphore(pair):
+    job = Job(pair.a, "flock", pair.a.path("f"), "sem", "-u", "--fg", "--id", "x", "echo held; exec sleep 600").held()
+    pair.check_held()
+    job.kill()
+    wait_until(lambda: not pair.is_busy(), "it is free")

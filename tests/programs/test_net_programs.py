@@ -250,28 +250,3 @@ def test_rustix(pair, rustix_lock, kind):
         waits.silent()
     assert first.end() == 0
     assert waits.line() == "had" and waits.end() == 0
-
-
-@needs("strace", "strace")
-@pytest.mark.parametrize("program", [pytest.param("restic", marks=needs("restic", "restic")),
-                                     pytest.param("rclone", marks=needs("rclone", "rclone"))])
-def test_without_a_kernel_lock(program, folder):
-    """restic and `rclone bisync`: the lock is a file that they make and remove, which neither the preload nor the net sees."""
-    env = {**os.environ, "RESTIC_PASSWORD": "x", "HOME": folder}
-    repository, one, two = (os.path.join(folder, name) for name in ("repository", "one", "two"))
-    for path in (one, two):
-        os.mkdir(path)
-        write_text(os.path.join(path, "RCLONE_TEST"), "x\n")
-    if program == "restic":
-        before, words, where = ["restic", "init", "-q", "-r", repository], ["restic", "-r", repository, "check"], repository + "/locks/"
-    else:
-        words, where = ["rclone", f"--config={folder}/none.conf", "bisync", one, two], ".lck"
-        before = [*words, "--resync"]
-    subprocess.run(before, env=env, check=True, capture_output=True, timeout=60)
-    trace = os.path.join(folder, "trace")
-    subprocess.run(["strace", "-f", "-qq", "-o", trace, "-e", "trace=flock,fcntl,openat,unlink,unlinkat", *words], env=env, check=True,
-                   capture_output=True, timeout=120)
-    calls = text_of(trace)
-    assert "flock(" not in calls and "SETLK" not in calls
-    made = [line for line in calls.splitlines() if where in line]
-    assert any("O_CREAT" in line for line in made) and any("unlink" in line for line in made), made

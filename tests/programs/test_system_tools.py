@@ -187,6 +187,36 @@ def test_subversion(pair):
     assert pair.b.run("svn", "ls", url).stdout == "dir/\n"
 
 
+DOVECOT = """base_dir = %s
+state_dir = %s
+log_path = /dev/stderr
+mail_location = maildir:%s
+ssl = no
+"""
+
+
+@needs("doveadm", "dovecot-core (not by scripts/install-deps.sh: it starts a server)")
+def test_doveadm(two):
+    """It runs doveconf, which starts doveadm again, with the variables alone that import_environment names."""
+    host = two[0]
+    config = host.path("dovecot.conf")
+
+    def preloads():
+        """How often the library is opened. doveadm ends with an error then: it serves no mail to root."""
+        host.run("strace", "-f", "-o", host.path("trace"), "-e", "trace=openat", "-E", "LD_PRELOAD=" + host.env()["LD_PRELOAD"], "doveadm",
+                 "-c", config, "mailbox", "list", "-u", "nobody")
+        with open(host.path("trace")) as f:
+            return sum("libdflock.so" in line for line in f)
+
+    write_text(config, DOVECOT % (host.files, host.files, host.files))
+    assert preloads() == 2, "doveadm and doveconf"
+    with open(config, "a") as f:
+        f.write("import_environment = $import_environment LD_PRELOAD\n")
+    assert preloads() == 3, "and doveadm again"
+    said = host.cli("doctor", "doveadm", check=False).stdout
+    assert re.search(r"problem: \S+doveadm: it runs doveconf, which cleans the environment", said)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("linger_ms", [50, 0])
 def test_a_folder_is_removed_soon_after_the_lock(views, make_host, linger_ms):
