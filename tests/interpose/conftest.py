@@ -6,7 +6,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 import fake_keeper as fk  # noqa: E402
-from world import Locker, World  # noqa: E402
+from world import Locker, World, numbers_of  # noqa: E402
 
 
 @pytest.fixture
@@ -42,13 +42,11 @@ def script(world):
 def one(script, lockers):
     """A program under the shim whose questions the test answers. Nothing is left in it of the conversations."""
     one = lockers()
-    seen = lambda: (sorted(os.listdir(f"/proc/{one.pid}/fd")), os.listdir(f"/proc/{one.pid}/task"), status_of(one.pid))
+
+    def seen():
+        signals = [numbers_of(one.pid, field, 16) for field in ("SigBlk", "SigIgn", "SigCgt")]
+        return sorted(os.listdir(f"/proc/{one.pid}/fd")), os.listdir(f"/proc/{one.pid}/task"), signals
+
     before = seen()
     yield one
     assert seen() == before
-
-
-def status_of(pid):
-    """Its signals."""
-    with open(f"/proc/{pid}/status") as status:
-        return [line for line in status if line.startswith(("SigBlk", "SigIgn", "SigCgt"))]

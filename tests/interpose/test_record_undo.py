@@ -1,6 +1,4 @@
 """Record locks that cannot be had at once, or not at all: the caller keeps exactly what it had. After calls at random: test_record_random.py."""
-import os
-
 import pytest
 
 import fake_keeper as fk

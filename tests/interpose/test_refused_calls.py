@@ -10,7 +10,8 @@ import pytest
 import fake_keeper as fk
 from fake_keeper import BUSY, REFUSE, WAIT
 from harness import wait_until
-from world import RECVFROM, has_timer, is_free, result
+from harness.processes import children, comm
+from world import RECVFROM, has_timer, is_free, numbers_of, result
 
 
 @pytest.fixture
@@ -184,8 +185,8 @@ def test_no_signal_is_missed_while_it_looks_for_a_keeper(world, folder):
     strace = subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     pid = strace.pid
     try:
-        pid = wait_until(lambda: child_of(strace.pid, "waits"), "it runs")
-        wait_until(lambda: has_timer(pid) and blocks(pid, signal.SIGUSR1), "it looks for a keeper")
+        pid = wait_until(lambda: next((pid for pid in children(strace.pid) if comm(pid) == "waits"), None), "it runs")
+        wait_until(lambda: has_timer(pid) and numbers_of(pid, "SigBlk", 16)[0] >> (signal.SIGUSR1 - 1) & 1, "it looks for a keeper")
         os.kill(pid, signal.SIGUSR1)
         end = threading.Timer(20, os.kill, (pid, signal.SIGKILL))
         end.start()
@@ -194,26 +195,6 @@ def test_no_signal_is_missed_while_it_looks_for_a_keeper(world, folder):
     finally:
         os.kill(pid, signal.SIGKILL)
         strace.wait()
-
-
-def child_of(parent, name):
-    for pid in open(f"/proc/{parent}/task/{parent}/children").read().split():
-        try:
-            if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == name:
-                return int(pid)
-        except FileNotFoundError:  # strace's own, for a test
-            pass
-    return None
-
-
-def numbers_of(pid, field, base=10):
-    """Of /proc/PID/status, from lines that have this in their names."""
-    with open(f"/proc/{pid}/status") as status:
-        return [int(line.split()[1], base) for line in status if field in line.split(":")[0]]
-
-
-def blocks(pid, number):
-    return numbers_of(pid, "SigBlk", 16)[0] >> (number - 1) & 1
 
 
 def test_it_does_not_spin(waiting):

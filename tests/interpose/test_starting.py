@@ -1,7 +1,6 @@
 """The shim starts a keeper when there is none, and the program sees nothing of it."""
 import contextlib
 import ctypes
-import glob
 import os
 import signal
 import socket
@@ -10,8 +9,8 @@ import threading
 
 import pytest
 
-import fake_keeper as fk
 from harness import hanging as fuse, wait_until
+from harness.processes import files_of, pids_where
 from harness.view import View
 from world import result
 
@@ -96,14 +95,7 @@ def test_the_starter_keeps_no_copy_of_the_programs_descriptors(world):
 
 
 def with_the_lock_file(world):
-    return {int(name.split("/")[2]) for name in glob.glob("/proc/[0-9]*/fd/*") if is_link_to(name, str(world.lock))}
-
-
-def is_link_to(name, path):
-    try:
-        return os.readlink(name) == path
-    except OSError:  # closed meanwhile
-        return False
+    return pids_where(lambda pid: str(world.lock) in files_of(pid))
 
 
 def test_a_close_that_hangs_is_no_ones_but_its_own(world):
@@ -115,7 +107,7 @@ def test_a_close_that_hangs_is_no_ones_but_its_own(world):
         view.do("hold")
         process = subprocess.Popen(world.command("waits", "restart", "xn", world.lock), env=world.environment(), pass_fds=(hung,),
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: with_the_lock_file(world) == {process.pid} and world.started(), "the starter has no copy of the lock's description")
+        wait_until(lambda: with_the_lock_file(world) == [process.pid] and world.started(), "the starter has no copy of the lock's description")
         assert result(process) == "flock: 0 -"
         view.do("let")
         process.communicate()

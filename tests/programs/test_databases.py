@@ -1,8 +1,8 @@
 """
-Databases that lock for themselves. SQLite with a rollback journal takes record locks on bytes from 2^30. tdb (Samba's) takes record locks on bytes of its hash chains, makes shared ones
-exclusive in its transactions, and lives with EDEADLK; GNU dbm takes flock() once per opening, without waiting. Four hosts write
-into one database on a folder that they share; afterwards it must be whole, with everything in it. Without the shim something must be lost, or
-the run shows nothing.
+Databases that lock for themselves. SQLite with a rollback journal takes record locks on bytes from 2^30; tdb (Samba's) on bytes of its hash
+chains, makes shared ones exclusive in its transactions, and lives with EDEADLK; GNU dbm takes flock() once per opening, without waiting. Four
+hosts write into one database on a folder that they share; afterwards it must be whole, with everything in it. Without the shim something must
+be lost, or the run shows nothing.
 
 DFLOCK_SQLITE_WRITES is how many transactions each host makes with SQLite; 5000 is the longer form. WAL mode is not tried: its index is memory
 that processes share (the -shm file, mapped), which views of different hosts cannot be, whatever locks they have.

@@ -18,8 +18,8 @@ def holder(pair, *options, name="f"):
 
 
 def test_modes(pair):
-    for first, second, excludes in (("-x", "-x", True), ("--exclusive", "-s", True), ("-e", "--shared", True), ("-s", "-x", True), ("-s", "-s", False),
-                                    ("--shared", "-s", False)):
+    for first, second, excludes in (("-x", "-x", True), ("--exclusive", "-s", True), ("-e", "--shared", True), ("-s", "-x", True),
+                                    ("-s", "-s", False), ("--shared", "-s", False)):
         job = holder(pair, first)
         assert pair.is_busy("f", second) == (excludes and pair.excludes), (first, second)
         assert job.end() == 1  # read's, at the end of input

@@ -92,7 +92,8 @@ File.open(path, 'r+') do |f|
   $stdin.gets
 end
 """
-INTERPRETERS = {"python": ["/usr/bin/python3", "-c", PYTHON], "perl": ["perl", "-e", PERL], "php": ["php", "-r", PHP, "--"], "ruby": ["ruby", "-e", RUBY]}
+INTERPRETERS = {"python": ["/usr/bin/python3", "-c", PYTHON], "perl": ["perl", "-e", PERL], "php": ["php", "-r", PHP, "--"],
+                "ruby": ["ruby", "-e", RUBY]}
 FLOCK = ["python flock", "perl flock", "php flock", "ruby flock"]
 RECORD = ["python lockf", "python posix", "python ofd", "python libc", "perl pack", "perl object", "ruby fcntl"]
 MODES = [("ex", "exnb", True), ("ex", "shnb", True), ("sh", "exnb", True), ("sh", "shnb", False)]
@@ -174,7 +175,8 @@ print $l->l_type == F_UNLCK ? 'free' : join(' ', $mode, $l->l_start, $l->l_len, 
 }
 
 
-@pytest.mark.parametrize("locker, how, shown", [("python posix", "sh", "shared"), ("perl pack", "ex", "exclusive"), ("python ofd", "ex", "exclusive")])
+@pytest.mark.parametrize("locker, how, shown", [
+    ("python posix", "sh", "shared"), ("perl pack", "ex", "exclusive"), ("python ofd", "ex", "exclusive")])
 def test_who_is_in_the_way(pair, locker, how, shown):
     """A process of another machine has no number here: F_GETLK says -1, as it does for OFD locks."""
     job = holder(pair, locker, how, 100, 50)
