@@ -13,7 +13,7 @@ test="$test prometheus"
 test="$test python3-redis"
 # Programs that tests/programs tries: without one of them, its tests are skipped. Not dovecot-core and etcd-server, which are servers,
 # not golang-go, which is large, and not unattended-upgrades, which upgrades the machine.
-tried="chromium cargo librust-rustix-dev moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler hugo rclone syncthing"
+tried="chromium rustc moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler hugo rclone syncthing"
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;

@@ -1,8 +1,7 @@
 """
-Programs in Go and Rust, which make system calls without libc, under `dflock run --net=on` on two hosts; and (the control) with the preload
-alone, which does not reach them.
+Programs in Go, which make system calls without libc, under `dflock run --net=on` on two hosts; and (the control) with the preload alone, which
+does not reach them. Rust: cluster/test_net_around.py.
 """
-import glob
 import os
 import shutil
 import subprocess
@@ -206,47 +205,3 @@ def test_etcd_waits(pair, folder):
         first.kill()
     heard(second, "eady to serve client requests")
     second.kill()
-
-
-# Debian's crates; cargo asks no server.
-CRATES = os.environ.get("DFLOCK_TEST_CRATES", "/usr/share/cargo/registry")
-
-
-def rustix_has(text):
-    """Does this version of rustix, if there is any, have this?"""
-    found = ""
-    for path in glob.glob(CRATES + "/rustix-*/src/fs/*.rs"):
-        found += text_of(path)
-    return text in found
-
-
-@pytest.fixture(scope="session")
-def rustix_lock(tmp_path_factory):
-    there = tmp_path_factory.mktemp("rustix")
-    shutil.copytree(os.path.join(os.path.dirname(__file__), "rustix"), there, dirs_exist_ok=True)
-    os.mkdir(there / ".cargo")
-    (there / ".cargo/config.toml").write_text(f'[source.crates-io]\nreplace-with = "here"\n[source.here]\ndirectory = "{CRATES}"\n')
-    features = ["--features", "record"] if rustix_has("fn fcntl_lock") else []
-    subprocess.run(["cargo", "build", "-q", "--offline", "-j2", *features], cwd=there, env={**os.environ, "CARGO_HOME": str(there / "home")}, check=True)
-    return str(there / "target/debug/rustix-lock")
-
-
-@needs("cargo", "cargo")
-@pytest.mark.skipif(not rustix_has("fn flock"), reason="there is no rustix: apt-get install librust-rustix-dev")
-@pytest.mark.parametrize("kind", ["flock", pytest.param("record", marks=pytest.mark.skipif(
-    not rustix_has("fn fcntl_lock"), reason="this version of rustix has no fcntl_lock(): Debian 13's does"))])
-def test_rustix(pair, rustix_lock, kind):
-    """Its system calls are its own (linux_raw), so that no preload sees them."""
-    for host in (pair.a, pair.b):
-        open(host.path("f"), "w").close()
-    first = pair.job(pair.a, rustix_lock, kind, pair.a.path("f"))
-    assert first.line() == "had" and lock_of(first.pid, pair.a.path("f"))
-    refused = pair.job(pair.b, rustix_lock, kind, pair.b.path("f"))
-    assert refused.line() == ("refused 11" if pair.excludes else "had")
-    assert refused.end() == 0
-    waits = pair.job(pair.b, rustix_lock, kind, pair.b.path("f"), "wait")
-    if pair.excludes:
-        wait_until(lambda: pair.leases(pair.a, "wanted by another host"), "a's lease is recalled")
-        waits.silent()
-    assert first.end() == 0
-    assert waits.line() == "had" and waits.end() == 0
