@@ -26,18 +26,17 @@ def test_each_recipe_is_run():
         assert "conf" in recipe(title)
 
 
-def test_cron_on_several_hosts(machines_of):
-    hosts = machines_of("Cron on several hosts")
-    line, = machines_of.blocks["crontab"].splitlines()
-    minute, hour, day, month, weekday, user, command = line.split(None, 6)
-    assert (minute, hour, day, month, weekday, user) == ("0", "3", "*", "*", "*", "root")
-    assert "%" not in command, "cron would take it for a newline"
-    check_one_runs(machines_of, [h.popen("/bin/sh", "-c", machines_of.command(command), env=CRON) for h in hosts], 1)
-
-
 def unit(text, key):
     """The last value of the key that is not empty."""
     return [line.split("=", 1)[1] for line in text.splitlines() if line.startswith(key + "=")][-1]
+
+
+def test_cron_on_several_hosts(machines_of):
+    hosts = machines_of("Cron on several hosts")
+    line, = machines_of.blocks["crontab"].splitlines()
+    *times, user, command = line.split(None, 6)
+    assert times == ["0", "3", "*", "*", "*"] and user == "root" and "%" not in command, "cron would take it for a newline"
+    check_one_runs(machines_of, [h.popen("/bin/sh", "-c", machines_of.command(command), env=CRON) for h in hosts], 1)
 
 
 def test_systemd_timers(machines_of):
