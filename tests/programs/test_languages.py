@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from harness import Job, write_text
+from harness import Job
 
 # Each takes: a call, the file, how ("ex", "sh", with "nb" to not wait), where the range begins, its length (flock() has none), and a time
 # limit in seconds or 0, by the means that the language's users use. It says "held", "busy", "timeout" or what failed, and holds until a line
@@ -338,43 +338,3 @@ if "--fcntl" in subprocess.run(["flock", "--help"], stdout=subprocess.PIPE, text
         pair.check_waits(waiter)
         job.end()
         check_says(waiter, "held")
-
-
-JAVA = """
-import java.nio.channels.*;
-import java.nio.file.*;
-
-public class Lock {
-    public static void main(String[] args) throws Exception {
-        long first = Long.parseLong(args[2]), length = Long.parseLong(args[3]);
-        boolean shared = args[1].startsWith("sh");
-        try (FileChannel f = FileChannel.open(Path.of(args[0]), StandardOpenOption.READ, StandardOpenOption.WRITE)) {
-            FileLock lock = args[1].endsWith("nb") ? f.tryLock(first, length, shared) : f.lock(first, length, shared);
-            System.out.println(lock == null ? "busy" : "held");
-            System.in.read();
-        }
-    }
-}
-"""
-
-
-@pytest.mark.skipif(not os.environ.get("DFLOCK_JAVA"), reason="run by hand with DFLOCK_JAVA=1: a Java compiler is large")
-def test_java(pair, folder):
-    """FileChannel.lock() and tryLock(), alone and against others."""
-    write_text(os.path.join(folder, "Lock.java"), JAVA)
-    subprocess.run(["javac", "-d", folder, os.path.join(folder, "Lock.java")], check=True)
-
-    def java(host, how, first=0, length=2 ** 63 - 1):
-        return Job(host, "java", "-cp", folder, "Lock", host.path("f"), how, str(first), str(length))
-
-    for first, second, excludes in MODES:
-        job = java(pair.a, first).held()
-        check_says(java(pair.b, second), "busy" if excludes and pair.excludes else "held")
-        check_says(program(pair.b, "perl pack", second), "busy" if excludes and pair.excludes else "held")
-        job.end()
-    job = java(pair.a, "ex", 100, 50).held()
-    check_says(java(pair.b, "exnb", 0, 100), "held")
-    waiter = java(pair.b, "ex", 149, 1)
-    pair.check_waits(waiter)
-    os.kill(job.pid, signal.SIGKILL)
-    check_says(waiter, "held")

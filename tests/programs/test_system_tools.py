@@ -11,7 +11,6 @@ import pytest
 from harness import Job, wait_until, write_text
 
 from installed import needs
-from machines import EMPTY_APT, Machine
 
 CONTROL = "Package: hold\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: holds dpkg's locks\n"
 # In the middle of an installation, with all locks taken. It fails then, so that nothing is unpacked.
@@ -95,26 +94,6 @@ def test_apt_get_update(pair, systems):
     check(pair, apt(pair.b, "clean"), 100, r"E: Could not get lock \S+/lists/lock - open \(11:")
     job.end()
     assert pair.b.run(*apt(pair.b, "clean")).returncode == 0
-
-
-@pytest.mark.skipif(not os.environ.get("DFLOCK_ANACRON"), reason="run by hand with DFLOCK_ANACRON=1: a machine with anacron "
-                    "runs its daily jobs by it")
-def test_anacron(pair):
-    """It locks the time stamp of a job as long as that runs."""
-    commands = {}
-    for host in (pair.a, pair.b):
-        os.mkdir(host.path("spool"))
-        with open(host.path("tab"), "w") as f:
-            f.write(f"1 0 nightly until test -e {host.path('done')}; do sleep 0.02; done\n")
-        commands[host] = ["anacron", "-d", "-f", "-S", host.path("spool"), "-t", host.path("tab")]
-    open(pair.b.path("done"), "w").close()
-    job = Job(pair.a, *commands[pair.a])
-    lines_until(job, "Job `nightly' started")
-    locked = "Job `nightly' locked by another anacron - skipping" in pair.b.run(*commands[pair.b]).stderr
-    assert locked == pair.excludes
-    open(pair.a.path("done"), "w").close()
-    assert job.process.wait(30) == 0
-    assert "Job `nightly' started" in pair.b.run(*commands[pair.b]).stderr
 
 
 def test_logrotate(pair):
@@ -242,48 +221,3 @@ def test_a_folder_is_removed_soon_after_the_lock(views, make_host, linger_ms):
     assert times[12] - times[11] >= 900_000_000  # not all the time
     holder.kill()
     wait_until(removed, "the folder of a lock that was held for long is removed")
-
-
-@pytest.fixture(params=["dflock", "plain"])
-def machines(request, redis, folder):
-    """Two machines on which nothing but the test runs; plain: nothing is protected there."""
-    excludes = request.param == "dflock"
-    rules = 'protect = ( { path = "/run/*.lock"; } );' if excludes else ""
-    made = []
-    try:
-        for name in "ab":
-            made.append(Machine(redis, folder, name, rules))
-        made[0].init()
-        yield *made, excludes
-    finally:
-        for machine in made:
-            machine.end()
-
-
-@needs("unattended-upgrade", "unattended-upgrades (not by scripts/install-deps.sh: it would upgrade this machine)")
-def test_unattended_upgrades(machines):
-    a, b, excludes = machines
-    for machine in (a, b):
-        assert machine.run(EMPTY_APT).returncode == 0
-    # apt reads the list of packages that are installed here from a pipe, so that it goes on when the test wants.
-    assert a.run("rm /var/lib/dpkg/status && mkfifo /var/lib/dpkg/status").returncode == 0
-    upgrade = ["/usr/local/bin/dflock", "run", "--", "unattended-upgrade", "--dry-run"]
-    first = a.popen(*upgrade)
-    wait_until(lambda: os.path.exists(a.outside("/run/unattended-upgrades.lock")) and
-               is_posix_locked(a, "/run/unattended-upgrades.lock"), "unattended-upgrade has its lock")
-    second = b.run(*upgrade)
-    if excludes:
-        assert second.returncode == 1 and "Lock file is already taken, exiting" in b.read(
-            "/var/log/unattended-upgrades/unattended-upgrades.log"), second
-    else:
-        assert second.returncode == 0, second
-    first.kill()
-    a.kill("unattended-upgr")
-    second = b.run(*upgrade)
-    assert second.returncode == 0, second
-
-
-def is_posix_locked(machine, path):
-    inode = os.stat(machine.outside(path)).st_ino
-    with open("/proc/locks") as f:
-        return any("POSIX" in line and f":{inode} " in line for line in f)
