@@ -241,9 +241,9 @@ class Question:
         _, start, to = self.known.first()
         return start == to or to >= self.request.to
 
-    def late(self, tell=True):
+    def late(self):
         """A grant that is over when it arrives."""
-        self.grant(0, tell)
+        self.grant(0)
 
     def refuse(self, **more):
         self.send(REFUSED, **{"reason": "so it is", **more})
