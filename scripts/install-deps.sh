@@ -12,8 +12,8 @@ test="$test prometheus"
 # tests/clients locks with redis-py and with libraries of node (scripts/install-clients.sh).
 test="$test python3-redis"
 # Programs that tests/programs tries: without one of them, its tests are skipped. Not dovecot-core and etcd-server, which are servers,
-# not golang-go, which is large, and not unattended-upgrades, which upgrades the machine.
-tried="chromium cargo librust-rustix-dev moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler hugo rclone restic syncthing"
+# and not golang-go, which is large.
+tried="chromium rustc moreutils daemontools runit chiark-utils-bin subversion certbot cron parallel task-spooler hugo rclone syncthing"
 case "${1:-build}" in
 build) want=$build ;;
 demo) want="$build $demo" ;;

@@ -96,7 +96,7 @@ stage fuzz "what is read from outside" make -s fuzz
 stage simulator "several hosts in one process" make -s sim
 stage processes "tests with processes, several at a time" make -s check-beside
 stage musl "the shim in programs of musl" make -s check-musl \
-	T="interpose/test_interpose.py interpose/test_record_calls.py interpose/test_record_undo.py interpose/test_starting.py"
+	T="interpose/test_interpose.py interpose/test_asking.py interpose/test_record_calls.py interpose/test_record_undo.py interpose/test_starting.py"
 stage postgresql "some of the tests of hosts, with a PostgreSQL" make -s check-postgresql \
 	T="cluster/test_flock.py cluster/test_recall.py cluster/test_keeper_dies.py cluster/test_store_loss.py cluster/test_break.py cluster/test_once.py"
 if [ -e /usr/share/java/zookeeper.jar ]; then

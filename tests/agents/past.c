@@ -5,6 +5,8 @@
  *   past KIND PREFIX COUNT  the same on PREFIX0, PREFIX1, ...
  *   past ranges FILE COUNT  POSIX locks on COUNT single bytes
  *   past byte FILE N        a POSIX lock on byte N
+ *   past after-flock FILE, after-fcntl FILE   a lock through libc, and then the same past it, which it may have, with all registers as the
+ *                           first call left them: says "first" and "second" when the calls have returned 0, and ends
  *
  * Says "held" and keeps the locks until its standard input ends. For each line of its input it drops all locks, takes
  * them again, and says "held" again.
@@ -34,6 +36,23 @@ static long past(long number, long a, long b, long c)
 #else
 #error "no system call written for this processor"
 #endif
+}
+
+static int after_libc(const char *path, bool is_flock)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	long ret;
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	if (fd < 0 || (is_flock ? flock(fd, LOCK_EX | LOCK_NB) : fcntl(fd, F_SETLK, &lock)) != 0)
+		return 3;
+	ret = is_flock ? past(SYS_flock, fd, LOCK_EX | LOCK_NB, 0) : past(SYS_fcntl, fd, F_SETLK, (long)&lock);
+	puts("first");
+	if (ret != 0)
+		return 4;
+	puts("second");
+	return 0;
 }
 
 /* On one byte, or on all (first < 0). */
@@ -94,6 +113,8 @@ int main(int argc, char **argv)
 
 	if (argc < 3)
 		return 2;
+	if (!strncmp(argv[1], "after-", 6))
+		return after_libc(argv[2], !strcmp(argv[1], "after-flock"));
 	files.kind = argv[1];
 	files.ranges = !strcmp(argv[1], "ranges");
 	if (!strcmp(argv[1], "byte"))

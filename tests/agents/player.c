@@ -3,31 +3,20 @@
  * that its argument names, and says "hello PID"; a child that it forks does the same. Each packet is a command, and has
  * one packet as its answer:
  *
- *   open SLOT PATH FLAGS   FLAGS of r, w, rw; e: O_CLOEXEC; "ok FD"      close SLOT    dup SLOT NEW ("ok FD")
- *   fork ("ok PID")        exec: runs itself anew; the slots stay        reset: closes all slots
- *   seek SLOT OFFSET       flock SLOT sh|ex|un [nb]                      lockf SLOT lock|tlock|test|ulock LEN
- *   set SLOT sh|ex|un FROM LEN [w] [ofd] [cur|end]    fcntl(F_SETLK), F_SETLKW, F_OFD_SETLK[W]
- *   get SLOT sh|ex|un FROM LEN [ofd] [cur|end]        "sh|ex|un FROM LEN WHENCE": what F_GETLK wrote, without l_pid
+ *   open SLOT ... ("ok FD")  close SLOT   dup SLOT NEW ("ok FD")   seek SLOT OFFSET   flock SLOT ...   lockf SLOT ...   set SLOT ...
+ *   get SLOT ...: "sh|ex|un FROM LEN WHENCE": what F_GETLK wrote, without l_pid; what follows a SLOT: words.h
+ *   fork ("ok PID")          exec: runs itself anew; the slots stay   reset: closes all slots
  *   look PID:FD,FD,... PID:FD,...                     "ok", then a line "PID FD KIND MODE FIRST LAST" for each lock
  *
  * Other answers are "ok" or the name of an errno. SIGUSR1 interrupts a call that waits.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
-#define SLOTS 16
+#include "tests/agents/words.h"
 
-static int slots[SLOTS];
 static int driver;
 static const char *socket_path;
 
@@ -71,61 +60,35 @@ static void say_hello(void)
 	say("hello %d", (int)getpid());
 }
 
-static const char *next(void)
-{
-	const char *word = strtok(NULL, " ");
-
-	return word ? word : "";
-}
-
-static int *slot(void)
-{
-	const char *word = next();
-	int i = *word ? atoi(word) : -1;
-
-	if (i < 0 || i >= SLOTS) {
-		errno = EINVAL;
-		die("no such slot");
-	}
-	return &slots[i];
-}
-
 /* --- descriptors --- */
 
-static void call_open(void)
+static void do_open(void)
 {
-	int *s = slot();
-	const char *path = next(), *flags = next();
-	int mode = strstr(flags, "rw") ? O_RDWR : strchr(flags, 'w') ? O_WRONLY : O_RDONLY;
+	int *slot = next_slot();
 
-	*s = open(path, mode | (strchr(flags, 'e') ? O_CLOEXEC : 0));
-	answer_number(*s);
+	*slot = call_open();
+	answer_number(*slot);
 }
 
-static void call_close(void)
+static void do_close(void)
 {
-	int *s = slot(), ret = close(*s);
+	int *slot = next_slot(), ret = close(*slot);
 
-	*s = -1;
+	*slot = -1;
 	answer(ret);
 }
 
-static void call_dup(void)
+static void do_dup(void)
 {
-	int from = *slot(), *to = slot();
+	int from = *next_slot(), *to = next_slot();
 
 	*to = dup(from);
 	answer_number(*to);
 }
 
-static void call_seek(void)
-{
-	int fd = *slot();
+static void do_seek(void) { answer(call_seek(*next_slot())); }
 
-	answer(lseek(fd, strtoll(next(), NULL, 10), SEEK_SET) < 0 ? -1 : 0);
-}
-
-static void call_reset(void)
+static void do_reset(void)
 {
 	for (int i = 0; i < SLOTS; i++) {
 		if (slots[i] >= 0)
@@ -137,7 +100,7 @@ static void call_reset(void)
 
 /* --- processes --- */
 
-static void call_fork(void)
+static void do_fork(void)
 {
 	pid_t pid = fork();
 
@@ -149,7 +112,7 @@ static void call_fork(void)
 	answer_number(pid);
 }
 
-static void call_exec(void)
+static void do_exec(void)
 {
 	char numbers[SLOTS + 1][12], *args[SLOTS + 4] = {"player", (char *)socket_path};
 
@@ -176,72 +139,19 @@ static void resume(char **numbers)
 
 /* --- locks --- */
 
-static void call_flock(void)
+static void do_flock(void) { answer(call_flock(*next_slot())); }
+static void do_lockf(void) { answer(call_lockf(*next_slot())); }
+static void do_set(void) { answer(set_record(*next_slot())); }
+
+static void do_get(void)
 {
-	int fd = *slot();
-	const char *op = next();
-
-	answer(flock(fd, (strcmp(op, "sh") == 0   ? LOCK_SH
-			  : strcmp(op, "ex") == 0 ? LOCK_EX
-						  : LOCK_UN) |
-				 (*next() ? LOCK_NB : 0)));
-}
-
-static void call_lockf(void)
-{
-	int fd = *slot();
-	const char *op = next();
-	int cmd = strcmp(op, "lock") == 0    ? F_LOCK
-		  : strcmp(op, "tlock") == 0 ? F_TLOCK
-		  : strcmp(op, "test") == 0  ? F_TEST
-					     : F_ULOCK;
-
-	answer(lockf(fd, cmd, strtoll(next(), NULL, 10)));
-}
-
-static struct flock record(bool *wait, bool *ofd)
-{
-	const char *type = next();
-	struct flock lock = {.l_type = strcmp(type, "sh") == 0 ? F_RDLCK : strcmp(type, "ex") == 0 ? F_WRLCK : F_UNLCK};
-
-	lock.l_start = strtoll(next(), NULL, 10);
-	lock.l_len = strtoll(next(), NULL, 10);
-	*wait = *ofd = false;
-	for (const char *word = next(); *word; word = next()) {
-		*wait |= strcmp(word, "w") == 0;
-		*ofd |= strcmp(word, "ofd") == 0;
-		if (strcmp(word, "cur") == 0)
-			lock.l_whence = SEEK_CUR;
-		else if (strcmp(word, "end") == 0)
-			lock.l_whence = SEEK_END;
-	}
-	return lock;
-}
-
-static void call_set(void)
-{
-	int fd = *slot();
-	bool wait, ofd;
-	struct flock lock = record(&wait, &ofd);
-
-	answer(fcntl(fd, ofd ? (wait ? F_OFD_SETLKW : F_OFD_SETLK) : (wait ? F_SETLKW : F_SETLK), &lock));
-}
-
-static void call_get(void)
-{
-	int fd = *slot();
-	bool wait, ofd;
-	struct flock lock = record(&wait, &ofd);
-	int ret = fcntl(fd, ofd ? F_OFD_GETLK : F_GETLK, &lock);
+	struct flock lock;
+	int ret = get_record(*next_slot(), &lock);
 
 	if (ret < 0)
 		answer(ret);
 	else
-		say("%s %lld %lld %d",
-		    lock.l_type == F_RDLCK   ? "sh"
-		    : lock.l_type == F_WRLCK ? "ex"
-					     : "un",
-		    (long long)lock.l_start, (long long)lock.l_len, lock.l_whence);
+		say("%s %lld %lld %d", mode_of(&lock), (long long)lock.l_start, (long long)lock.l_len, lock.l_whence);
 }
 
 /* --- what each process holds --- */
@@ -260,14 +170,14 @@ static void look_at(FILE *out, const char *pid, const char *fd)
 		fclose(info);
 }
 
-static void call_look(void)
+static void do_look(void)
 {
 	char *text = NULL, *rest_of_fds;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
 
 	fputs("ok", out);
-	for (const char *word = next(); *word; word = next()) {
+	for (const char *word = next_word(); *word; word = next_word()) {
 		char *fds = strchr(word, ':');
 
 		*fds = '\0';
@@ -287,9 +197,9 @@ static void play(char *command)
 	static const struct {
 		const char *name;
 		void (*call)(void);
-	} calls[] = {{"open", call_open},   {"close", call_close}, {"dup", call_dup},   {"seek", call_seek},
-		     {"reset", call_reset}, {"fork", call_fork},   {"exec", call_exec}, {"flock", call_flock},
-		     {"lockf", call_lockf}, {"set", call_set},     {"get", call_get},   {"look", call_look}};
+	} calls[] = {{"open", do_open},   {"close", do_close}, {"dup", do_dup},   {"seek", do_seek},
+		     {"reset", do_reset}, {"fork", do_fork},   {"exec", do_exec}, {"flock", do_flock},
+		     {"lockf", do_lockf}, {"set", do_set},     {"get", do_get},   {"look", do_look}};
 	const char *word = strtok(command, " ");
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {

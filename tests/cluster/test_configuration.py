@@ -66,7 +66,7 @@ def test_the_leases_of_old_names_are_closed_before_new_rules_are_shown(make_host
     a = make_host("a", lease=LEASE + "linger_ms = 60000;", rules='{ path = "%s/f"; name = "f"; }')
     a.cli("stop")
     sign = os.path.join(folder, "sign")
-    a.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/late.so"), "DFLOCK_TEST_ROOT=" + sign]
+    a.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/held.so"), "DFLOCK_TEST_ROOT=" + sign]
     a.start()
     a.inside = []
     assert works(a.wait_up()) and open_slots(a) == 1

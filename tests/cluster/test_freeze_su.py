@@ -17,7 +17,7 @@ from test_freeze_programs import Terminal
 
 LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
 # Before the words of a keeper that cannot use ptrace().
-NO_PTRACE = [os.path.join(BUILD, "tests/agents/noptrace")]
+NO_PTRACE = [os.path.join(BUILD, "tests/agents/older"), "117:EPERM" if os.uname().machine == "aarch64" else "101:EPERM"]
 PARENTS = {
     "su": "su root -c {0}",
     "su in su": "su root -c 'su root -c {0}'",

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from harness import BUILD, Job, bytes_of, text_of, wait_until, write_text
+from harness import THREADS, Job, bytes_of, text_of, wait_until, write_text
 from harness.processes import state
 from keepers import (HOLD, LONG, both_anew, connected, files_of, flock, identity, is_busy, kill_keeper, leases, opened, pair,  # noqa: F401
                      parent_and_keeper, serving, two_long, wait_for_another, waits)
@@ -261,7 +261,7 @@ def test_killed_at_random_moments(pair, folder, seed, parent_too):
     jobs, killed = [], set()
     for host in pair:
         open(host.path("f"), "w").close()
-        jobs.append(Job(host, os.path.join(BUILD, "tests/agents/threads"), host.path("f"), witness, "1000000000", "500"))
+        jobs.append(Job(host, *THREADS, host.path("f"), witness, "1000000000", "500"))
     wait_until(lambda: all(leases(host) for host in pair), "both have asked")
     names = [host.status()["host"] for host in pair]
     for _ in range(10):

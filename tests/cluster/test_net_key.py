@@ -14,7 +14,7 @@ from harness.netted import both, netted, opened, supervisors
 from harness.processes import wait_channel
 
 AGENT = os.path.join(BUILD, "tests/agents/agent")
-AFTER = os.path.join(BUILD, "tests/agents/afterkey")
+PAST = os.path.join(BUILD, "tests/agents/past")
 
 
 @pytest.fixture
@@ -89,12 +89,12 @@ def test_files_that_no_rule_names_cost_nothing(two, still, folder):
 @pytest.mark.parametrize("how", ["flock", "fcntl"])
 def test_the_register_is_clear_afterwards(two, still, how):
     """The second call is the same as the first, so the first one's key would fit."""
-    job = netted(two[1], AFTER, two[1].path("f"), how, stdout=subprocess.PIPE, text=True)
+    job = netted(two[1], PAST, "after-" + how, two[1].path("f"), stdout=subprocess.PIPE, text=True)
     assert job.stdout.readline() == "first\n"
     assert job.stdout.readline() == "second\n"
     assert job.wait(20) == 0
     wait_until(lambda: not supervisors(two[1]), "the first net is gone")
-    waits = netted(two[1], "sh", "-c", f"echo there; read x; exec {AFTER} {two[1].path('f')} {how}", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    waits = netted(two[1], "sh", "-c", f"echo there; read x; exec {PAST} after-{how} {two[1].path('f')}", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert waits.stdout.readline() == "there\n"  # not dflock-net any more
     still(two[1])
     waits.stdin.write("go\n")

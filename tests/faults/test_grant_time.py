@@ -15,7 +15,7 @@ def keeper_that_is_late(make_host, folder):
     """A host whose keeper waits within recvmsg() while the file exists, which it removes then."""
     late = os.path.join(folder, "late")
     host = make_host("a", lease=f"ttl_ms = 60000; pin_ms = {PIN_MS}; linger_ms = 60000;", foreground=False)
-    host.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/late.so"), "DFLOCK_TEST_LATE=" + late]
+    host.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/held.so"), "DFLOCK_TEST_LATE=" + late]
     host.start()
     host.inside = []
     host.init()

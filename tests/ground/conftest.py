@@ -38,8 +38,7 @@ def shown(folder, monkeypatch):
             monkeypatch.setattr(host_module, program, copy)
         agents = os.path.join(shown, "tests/agents")
         os.makedirs(agents)
-        for name in ("agent", "holding"):
-            shutil.copy(os.path.join(host_module.BUILD, "tests/agents", name), agents)
+        shutil.copy(os.path.join(host_module.BUILD, "tests/agents/agent"), agents)
         monkeypatch.setattr(host_module, "BUILD", shown)
         yield shown
 

@@ -8,7 +8,7 @@ from .host import Host, Agent, BUILD
 from .clock import Clock
 from .cluster import Cluster
 from .files import bytes_of, text_of, write_text
-from .job import Job
+from .job import THREADS, Job
 from .network import Network
 from .nodes import Nodes
 from .postgresql import Postgresql
@@ -17,4 +17,4 @@ from .views import Views
 from .zookeeper import Zookeeper
 
 __all__ = ["Agent", "Apart", "Authority", "BUILD", "Clock", "Cluster", "Cutter", "Deadline", "Host", "Job", "Network", "Nodes", "Postgresql", "Proxy",
-           "Redis", "Views", "Zookeeper", "bytes_of", "text_of", "wait_until", "write_text"]
+           "Redis", "THREADS", "Views", "Zookeeper", "bytes_of", "text_of", "wait_until", "write_text"]

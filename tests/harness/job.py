@@ -5,6 +5,7 @@ import signal
 import subprocess
 import threading
 
+from .host import ROOT
 from .processes import environ, pids_where
 from .wait import SLOW, Deadline
 
@@ -68,6 +69,9 @@ class Job:
         self.process.kill()  # processes() does not see it if its first thread has ended
         self.process.wait()
         self.process.stdin.close()
+
+
+THREADS = ["/usr/bin/python3", os.path.join(ROOT, "tests/agents/threads.py")]
 
 
 def holder(host, *how, name="f"):

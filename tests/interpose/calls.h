@@ -41,17 +41,4 @@ static inline int must_open(const char *path, int flags)
 	return fd;
 }
 
-/* The last word of this program's command line if it was started with `where` and another one, else NULL. A constructor of musl's gets
- * no arguments. */
-static inline const char *started_for(const char *where)
-{
-	static char words[1024];
-	int line = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-	ssize_t n = line < 0 ? -1 : read(line, words, sizeof(words) - 1);
-	const char *first = words + strlen(words) + 1, *second = first + strlen(first) + 1;
-
-	close(line);
-	return n > 0 && strcmp(first, where) == 0 && second < words + n ? second : NULL;
-}
-
 #endif

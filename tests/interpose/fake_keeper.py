@@ -19,10 +19,12 @@ MAGIC, VERSION = 0x6B6C6664, 4
 REQUEST = struct.Struct("<IHH4BB3xqqq3Q2qQ16x16s") # no thread, no call
 REPLY = struct.Struct("<IHHBBBBi1024sqQqq")
 Reply = namedtuple("Reply", "magic version size verdict mode on_refused may_mend pid reason until_ns fence from_ to")
-LOCK, HELD = 1, 10
+LOCK, TEST, BEFORE, HELD = 1, 2, 8, 10
 GRANTED, WAITING, WOULD_BLOCK, REFUSED, DEADLOCK, NOT_PROTECTED, OK = range(1, 8)
 SHARED, EXCLUSIVE = 0, 1
 NONBLOCK, HAVE = 1, 2
+DESCRIPTION, PROCESS, FLOCKED = range(3)  # owners of record locks; the owner of what flock() took
+KINDS = {"OFDLCK": DESCRIPTION, "POSIX": PROCESS, "FLOCK": FLOCKED}
 
 PAGE_MAGIC, PAGE_VERSION, PAGE_BYTES = 0x65676170636C6664, 5, 4 << 20
 PAGE_HEAD = struct.Struct("<Q4I3Q2q2Q8s3Q2qQ72s4096s768s")
@@ -123,19 +125,29 @@ class Leases:
         SLOT.pack_into(self.page, at, seq + 2, *[0] * 10)
 
 
+def locks(pid, path, owner):
+    """The locks that a process has on a file: [(mode, from, to)], ascending."""
+    found = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{fd}") != str(path):
+                continue
+            with open(f"/proc/{pid}/fdinfo/{fd}") as info:
+                lines = [line.split() for line in info if line.startswith("lock:")]
+        except FileNotFoundError:
+            continue
+        for _, _, kind, _, mode, _, _, first, last in lines:
+            if KINDS.get(kind) == owner:
+                found.add((int(first), EOF if last == "EOF" else int(last) + 1, mode == "WRITE"))
+    return [(int(mode), start, to) for start, to, mode in sorted(found)]
+
+
 class Request:
     def __init__(self, data, fds):
         (self.magic, self.version, self.size, self.op, self.space, self.mode, self.flags, self.owner, self.start,
          self.to, self.sent_ns, *config, self.path_hash, command) = REQUEST.unpack(data)
         self.config, self.fds, self.command = tuple(config), fds, command.rstrip(b"\0").decode()
-
-    @property
-    def have(self):
-        return bool(self.flags & HAVE)
-
-    @property
-    def nonblock(self):
-        return bool(self.flags & NONBLOCK)
+        self.have, self.nonblock = bool(self.flags & HAVE), bool(self.flags & NONBLOCK)
 
 
 class Connection:
@@ -159,22 +171,123 @@ class Connection:
             os.close(fd)
         return Request(data, paths)
 
-    def send(self, verdict, until_ns=0, reason="", version=VERSION, size=REPLY.size, magic=MAGIC, to=0,
-             on_refused=REFUSE, may_mend=False):
-        self.sock.send(REPLY.pack(magic, version, size, verdict, 0, on_refused, may_mend, 0, reason.encode(), until_ns, 1, to, to))
+    def send(self, verdict, until_ns=0, reason="", version=VERSION, size=REPLY.size, magic=MAGIC, mode=0, start=0, to=0, pid=0,
+             on_refused=REFUSE, may_mend=False, fds=()):
+        reply = REPLY.pack(magic, version, size, verdict, mode, on_refused, may_mend, pid, reason.encode(), until_ns, 1, start, to)
+        socket.send_fds(self.sock, [reply], fds) if fds else self.sock.send(reply)
 
     def grant(self, request, ns=10 * SECOND):
         """Also the answer to a WIRE_TEST: no lock is in the way. For the record space: "you had no locks there",
         which matters only to a call that must put things back."""
-        self.send(GRANTED, request.sent_ns + ns, to=request.to)
+        self.send(GRANTED, request.sent_ns + ns, start=request.to, to=request.to)
+
+    def peer(self):
+        return struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
     def close(self):
         self.sock.close()
 
 
 def grant_all(connection):
+    """As a keeper that is alone in the world."""
+    known = Known(connection)
     while request := connection.receive():
-        connection.grant(request)
+        if not known.saw(request):
+            known.grant(request)
+
+
+class Known:
+    """What the caller of one connection has. saw() each question: it answers WIRE_BEFORE."""
+
+    def __init__(self, connection):
+        self.connection, self.had, self.request = connection, [], None
+
+    def saw(self, request):
+        """true: it was answered."""
+        if request.op == BEFORE:
+            mode, start, to = self.after(request.start)
+            self.connection.send(OK, mode=mode, start=start, to=to)
+        elif request.op == LOCK and request.space == RECORD and not request.have:
+            self.request, self.had = request, locks(self.connection.peer(), request.fds[0], request.owner)
+        return request.op == BEFORE
+
+    def after(self, start):
+        return next((lock for lock in self.had if lock[2] > start), (0, start, start))
+
+    def first(self):
+        """As WIRE_GRANTED says it: none is the end of the question, twice."""
+        mode, start, to = self.after(self.request.start)
+        return (mode, start, to) if start < min(to, self.request.to) else (0, self.request.to, self.request.to)
+
+    def grant(self, request, ns=10 * SECOND, tell=True):
+        mode, start, to = self.first() if tell and self.request and not request.have and request.op == LOCK else (0, 0, 0)
+        self.connection.send(GRANTED, request.sent_ns + ns, mode=mode, start=start, to=to)
+
+
+class Question:
+    """One that the test answers."""
+
+    def __init__(self, known, connection, request):
+        self.known, self.connection, self.request, self.have = known, connection, request, request.have
+        self.send = connection.send
+
+    def grant(self, ns=10 * SECOND, tell=True):
+        self.known.grant(self.request, ns, tell)
+
+    def tells_all(self):
+        """Whether the first of the caller's locks is all that there is to know."""
+        if self.request.space == FLOCK:
+            return True
+        _, start, to = self.known.first()
+        return start == to or to >= self.request.to
+
+    def late(self):
+        """A grant that is over when it arrives."""
+        self.grant(0)
+
+    def refuse(self, **more):
+        self.send(REFUSED, **{"reason": "so it is", **more})
+
+    def die(self):
+        self.connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+class Script:
+    """A handler whose questions the test answers, one after the other; but WIRE_BEFORE, which it answers itself."""
+
+    def __init__(self):
+        self.arrived, self.questions = threading.Semaphore(0), []
+        self.gone, self.befores = threading.Event(), 0
+
+    def __call__(self, connection):
+        known = Known(connection)
+        while request := connection.receive():
+            if known.saw(request):
+                self.befores += 1
+            else:
+                self.gone.clear()
+                self.questions.append(Question(known, connection, request))
+                self.arrived.release()
+        self.gone.set()
+
+    def next(self, have=None):
+        assert self.arrived.acquire(timeout=20), "no question came"
+        question = self.questions.pop(0)
+        assert have in (None, question.have), question.request
+        return question
+
+    def next_known(self):
+        """The next, after which the caller knows what it had: if need be, the second one."""
+        question = self.next()
+        if question.tells_all():
+            return question
+        question.grant()
+        return self.next()
+
+
+def refuse_all(connection):
+    while connection.receive():
+        connection.send(REFUSED, reason="so it is")
 
 
 class Keeper:
@@ -259,11 +372,6 @@ def main():
         # The test ends this process by its pid.
         threading.Event().wait()
     return 0
-
-
-def refuse_all(connection):
-    while connection.receive():
-        connection.send(REFUSED, reason="refused, as ordered")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,16 @@
 static sigjmp_buf out;
 static const char *how;
 static int lock, other;
+static sigset_t alarm_only;
+
+/* Is `how` one of these, or does it begin with it? */
+#define IS(...) is((const char *[]){__VA_ARGS__, NULL})
+static bool is(const char **names)
+{
+	while (*names && strncmp(how, *names, strlen(*names)) != 0)
+		names++;
+	return *names;
+}
 
 static __attribute__((noinline)) void lock_deeper(int depth)
 {
@@ -45,9 +55,9 @@ static __attribute__((noinline)) void lock_deeper(int depth)
 
 static void on_alarm(int number)
 {
-	if (strcmp(how, "exit") == 0)
+	if (IS("exit"))
 		pthread_exit(NULL);
-	if (strncmp(how, "nested", 6) != 0)
+	if (!IS("nested"))
 		siglongjmp(out, 1);
 	CALL("other", flock(other, LOCK_EX));
 	print_descriptors();
@@ -69,87 +79,47 @@ static void use_its_number(void)
 	fflush(stdout);
 }
 
-static void *other_thread(void *arg)
-{
-	int number;
-
-	sigwait(arg, &number);
-	use_its_number();
-	return NULL;
-}
-
-static void wait_for_lock(void);
-
-static void *waiting_thread(void *arg)
-{
-	if (strcmp(how, "exit") == 0)
-		pthread_sigmask(SIG_UNBLOCK, arg, NULL);
-	wait_for_lock();
-	return NULL;
-}
-
-static void *idle_thread(void *arg)
-{
-	for (;;)
-		pause();
-	return arg;
-}
-
-static bool is_record(void) { return strcmp(how, "record") == 0 || strcmp(how, "beside") == 0; }
-
 static void wait_for_lock(void)
 {
 	struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 10};
 
-	if (is_record())
-		CALL("lock", fcntl(lock, F_SETLKW, &range));
-	else
-		CALL("lock", flock(lock, LOCK_EX));
+	CALL("lock", IS("record", "beside") ? fcntl(lock, F_SETLKW, &range) : flock(lock, LOCK_EX));
 }
 
 static void call_again(void)
 {
 	struct flock range = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 10};
 
-	if (strcmp(how, "deeper") == 0)
+	if (IS("deeper"))
 		lock_deeper(4);
-	else if (strcmp(how, "unlock") == 0 || strcmp(how, "exit") == 0 || strcmp(how, "fork") == 0 ||
-		 strncmp(how, "closed", 6) == 0)
-		CALL("other", flock(other, LOCK_UN));
-	else if (is_record())
+	else if (IS("record", "beside"))
 		CALL("other", fcntl(other, F_SETLK, &range));
 	else
-		CALL("other", flock(other, LOCK_EX));
+		CALL("other", flock(other, IS("unlock", "exit", "fork", "closed") ? LOCK_UN : LOCK_EX));
 }
 
-static void call_beside(sigset_t *alarm_only)
+/* The thread that waits for the lock; that takes its number; that does nothing. */
+static void *thread(void *arg)
 {
-	pthread_t thread;
 	int number;
 
-	sigprocmask(SIG_BLOCK, alarm_only, NULL);
-	pthread_create(&thread, NULL, waiting_thread, alarm_only);
-	if (strcmp(how, "fork") == 0) {
-		sigwait(alarm_only, &number);
-		if (fork() == 0) {
-			call_again();
-			_exit(0);
-		}
-		wait(NULL);
-	}
-	pthread_join(thread, NULL);
-	if (strcmp(how, "fork") == 0)
-		return;
-	print_descriptors();
-	call_again();
+	if (IS("exit"))
+		pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL);
+	if (IS("exit", "fork"))
+		wait_for_lock();
+	else if (IS("thread") && sigwait(&alarm_only, &number) == 0)
+		use_its_number();
+	while (IS("beside"))
+		pause();
+	return arg;
 }
 
 int main(int argc, char **argv)
 {
 	static char stack[1 << 16];
 	struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
-	static sigset_t alarm_only;
-	pthread_t thread;
+	pthread_t beside;
+	int number;
 
 	if (argc != 4)
 		return 2;
@@ -162,19 +132,29 @@ int main(int argc, char **argv)
 	lock = must_open(argv[2], O_RDWR | O_CREAT);
 	other = must_open(argv[3], O_RDWR | O_CREAT);
 	sigaddset(&alarm_only, SIGALRM);
-	if (strncmp(how, "thread", 6) == 0 || strcmp(how, "beside") == 0) {
+	if (IS("thread", "beside", "exit", "fork")) {
 		sigprocmask(SIG_BLOCK, &alarm_only, NULL);
-		pthread_create(&thread, NULL, *how == 't' ? other_thread : idle_thread, &alarm_only);
+		pthread_create(&beside, NULL, thread, NULL);
 	}
-	if (strcmp(how, "beside") == 0)
+	if (IS("beside"))
 		sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
-	if (strcmp(how, "exit") == 0 || strcmp(how, "fork") == 0) {
-		call_beside(&alarm_only);
+	if (IS("fork")) {
+		sigwait(&alarm_only, &number);
+		if (fork() == 0) {
+			call_again();
+			_exit(0);
+		}
+		wait(NULL);
+		pthread_join(beside, NULL);
+	} else if (IS("exit")) {
+		pthread_join(beside, NULL);
+		print_descriptors();
+		call_again();
 	} else if (sigsetjmp(out, 1) == 0) {
 		wait_for_lock();
 	} else {
 		print_descriptors();
-		if (strncmp(how, "closed", 6) == 0)
+		if (IS("closed"))
 			use_its_number();
 		call_again();
 	}

@@ -10,8 +10,7 @@ import time
 import pytest
 
 import fake_keeper as fk
-from harness import wait_until
-from world import BUILD, ROOT, SHIM, not_with_musl
+from world import BUILD, CASES, ROOT, SHIM, not_with_musl, wait_until_old
 
 # What the shim may use of libc: no heap, no stdio, no threads, nothing that could be another library's; and nothing that one of glibc
 # and musl lacks, or has with other structures (shim/oldlibc.h).
@@ -56,13 +55,14 @@ def test_musl_has_them_too():
 @not_with_musl("about the keeper's objects")
 def test_the_keepers_threads_fork_only_what_is_async_signal_safe():
     """A child of one thread of many has libc's locks as another thread had them. These files fork before there are threads."""
-    def lacks(file):
-        return set(subprocess.run(["nm", "-u", "-j", file], capture_output=True, text=True, check=True).stdout.split())
-
     objects = pathlib.Path(BUILD, "keeper")
-    forks = {str(o.relative_to(objects)) for o in objects.rglob("*.o") if lacks(o) & {"fork", "vfork"}}
+    lacks = {}
+    for line in subprocess.run(["nm", "-u", "-A", *objects.rglob("*.o")], capture_output=True, text=True, check=True).stdout.splitlines():
+        file, kind_and_name = line.split(":", 1)
+        lacks.setdefault(os.path.relpath(file, objects), set()).add(kind_and_name.split()[-1])
+    forks = {file for file, names in lacks.items() if names & {"fork", "vfork"}}
     assert forks <= {"main.o", "runevent.o", "guard/supervise.o", "fronts/door.o"}
-    assert {n for n in lacks(objects / "guard/lastwords.o") if not n.startswith(("__asan", "__ubsan"))} <= set("""
+    assert {n for n in lacks["guard/lastwords.o"] if not n.startswith(("__asan", "__ubsan"))} <= set("""
         _Fork _exit alarm clock_gettime close geteuid lstat lstat64 open open64 pipe2 poll signal statx strcmp syscall
         text_add text_init text_print waitpid write __errno_location __stack_chk_fail
     """.split())
@@ -96,8 +96,7 @@ def test_another_system_call_is_a_jump_and_writes_nothing():
 ELSEWHERE_BEFORE = ("dlsym", "dladdr", "dlerror", "pthread_testcancel", "_pthread_cleanup_push", "_pthread_cleanup_pop")
 
 
-@pytest.mark.parametrize("case", [("flock_calls", "{lock}", "{folder}/data"), ("fcntl_calls", "{lock}"),
-                                  ("syscall_calls", "main", "{lock}"), ("places", "constructor", "{lock}")], ids=" ".join)
+@pytest.mark.parametrize("case", [CASES[0], CASES[1], "places syscall-main {lock}", "places constructor {lock}"])
 def test_as_with_an_old_glibc_that_lacks_some_names(world, case):
     """A copy of the library asks for names that no libc has, which is what it meets there."""
     data = open(SHIM, "rb").read()
@@ -112,33 +111,20 @@ def test_as_with_an_old_glibc_that_lacks_some_names(world, case):
         assert (result.stdout, result.stderr) == (plain.stdout, "") and keeper.requests > 0
 
 
-CASES = [
-    ("flock_calls", "{lock}", "{folder}/data"),
-    ("fcntl_calls", "{lock}"),
-    *[("places", where, "{lock}")
-      for where in ("constructor", "handler", "fork", "vfork", "threads", "threads-fork", "cancel")],
-    *[("syscall_calls", where, "{lock}") for where in ("main", "constructor", "handler", "fork", "vfork")],
-    ("limits", "closed", "{lock}"),
-    ("waits", "restart", "x", "{lock}"),
-    ("waits", "interrupt", "sn", "{lock}"),
-]
-
-
-def run(world, case, **kwargs):
-    if world.lock.exists():
-        world.lock.unlink()
-    result = world.run(case[0], *(arg.format(lock=world.lock, folder=world.folder) for arg in case[1:]), **kwargs)
+def run(world, case, anew=True, **kwargs):
+    if anew:
+        world.lock.unlink(missing_ok=True)
+    result = world.run(*case.format(lock=world.lock, data=world.lock.parent).split(), **kwargs)
     assert result.returncode == 0, result
     return result
 
 
-@pytest.mark.parametrize("case", CASES, ids=" ".join)
+@pytest.mark.parametrize("case", [*CASES, pytest.param("waits before ofd {lock}", marks=not_with_musl(
+    "F_OFD_SETLKW is no cancellation point of musl's; with the shim it may be one, as pthreads(7) has it"))])
 def test_same_as_plain(world, case):
     plain = run(world, case, env=world.environment(preload=False))
     assert plain.stdout and plain.stderr == ""
-
-    none = run(world, case, env=world.environment(config=False))
-    assert none.stdout == plain.stdout
+    assert run(world, case, env=world.environment(config=False)).stdout == plain.stdout
 
     with world.keeper(rules=[(fk.PATH, "/another.lock"), (fk.GLOB, "/x/*")]) as keeper:
         unprotected = run(world, case)
@@ -149,9 +135,28 @@ def test_same_as_plain(world, case):
         assert (protected.stdout, protected.stderr) == (plain.stdout, "")
         assert keeper.requests > 0
 
+    with world.keeper() as keeper:
+        world.lock.touch()
+        leases = fk.Leases(world.runtime)
+        for space in (fk.FLOCK, fk.RECORD):
+            leases.show(world.lock, space)
+        covered = run(world, case, anew=False)
+        assert (covered.stdout, covered.stderr) == (plain.stdout, "")
+        # A call asks if the kernel refuses it: that might be the keeper's own test.
+        program, how = case.split()[:2]
+        if how == "flock":
+            assert keeper.requests == 3
+        elif program == "waits" and how != "before" or program == "places" and how in ("constructor", "handler", "fork", "vfork"):
+            assert keeper.requests == 0
 
-@pytest.mark.parametrize("case", CASES, ids=" ".join)
-def test_same_when_it_is_reported(world, case):
+
+# For each file that a keeper is asked of when a lock is in the way.
+ANSWERS = [{"verdict": fk.OK, "reason": "x: held by\033 host b"}, {"verdict": fk.WAITING}, None]
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not any(word in case for word in ("record", "before", "threads {"))])
+def test_same_when_it_is_reported_or_verbose(world, case):
+    """Whatever the keeper answers: results and errno stay. One of another version closes the connection."""
     plain = run(world, case, env=world.environment(preload=False))
     report = ["env", "LD_PRELOAD=", str(BUILD / "dflock"), "run", "--report=/dev/null", "--json"]
     for rules in ([], None):
@@ -161,15 +166,9 @@ def test_same_when_it_is_reported(world, case):
             # dflock itself cannot read the configuration, which is the fake keeper's.
             assert reported.stderr.count("\n") == 1 and "the report has no lock names" in reported.stderr
             shown = run(world, case, env=world.environment(DFLOCK_LOG="debug"))
-            assert shown.stdout == plain.stdout and (" us\n" in shown.stderr or case[:2] == ("limits", "closed"))
+            assert shown.stdout == plain.stdout and (" us\n" in shown.stderr or "closed" in case)
 
-
-@pytest.mark.parametrize("case", CASES, ids=" ".join)
-def test_same_when_it_is_verbose(world, case):
-    """Whatever the keeper answers: results and errno stay. One of another version closes the connection."""
-    plain = run(world, case, env=world.environment(preload=False))
-
-    def answer_as(**said):
+    for said in ANSWERS:
         def answer(connection):
             while request := connection.receive():
                 if request.op != fk.HELD:
@@ -178,21 +177,19 @@ def test_same_when_it_is_verbose(world, case):
                     connection.send(**said)
                 else:
                     return
-        return answer
 
-    for said in ({"verdict": fk.OK, "reason": "x: held by\033 host b"}, {"verdict": fk.WAITING}, {}):
-        with world.keeper(handler=answer_as(**said)):
+        with world.keeper(answer):
             result = run(world, case, env=world.environment(DFLOCK_VERBOSE="1"))
         assert result.stdout == plain.stdout
-        shown = {"dflock: x: held by? host b"} if "reason" in said else set()
+        shown = {"dflock: x: held by? host b"} if said and "reason" in said else set()
         assert set(result.stderr.splitlines()) <= shown
-        if case[0] in ("flock_calls", "fcntl_calls"):  # one for the file that they lock
+        if case in CASES[:2]:  # one for the file that they lock
             assert len(result.stderr.splitlines()) == len(shown)
 
 
-@pytest.mark.parametrize("program, space", [(("places", "constructor"), "flock"), (("syscall_calls", "main"), "record")])
+@pytest.mark.parametrize("where, space", [("constructor", "flock"), ("syscall-main", "record")])
 @pytest.mark.parametrize("protected", [True, False])
-def test_a_report_goes_by_what_the_keeper_says(world, program, space, protected):
+def test_a_report_goes_by_what_the_keeper_says(world, where, space, protected):
     """Where the page says nothing; and the kernel's lock alone is no lease."""
     def answer(connection):
         while request := connection.receive():
@@ -200,35 +197,26 @@ def test_a_report_goes_by_what_the_keeper_says(world, program, space, protected)
 
     file = world.folder / "report"
     with world.keeper(answer, with_page=False):
-        run(world, (*program, "{lock}"), wrap=["env", "LD_PRELOAD=", str(BUILD / "dflock"), "run", f"--report={file}", "--json"])
+        run(world, f"places {where} {{lock}}", wrap=["env", "LD_PRELOAD=", str(BUILD / "dflock"), "run", f"--report={file}", "--json"])
     row = next(row for row in json.loads(file.read_text())["files"] if row["space"] == space)
     assert row["taken"] + row["taken_unprotected"] > 0 == row["taken_unprotected" if protected else "taken"], row
 
 
-PREINIT = not_with_musl("musl calls no .preinit_array: nothing runs before it knows the environment")
-
-
-@PREINIT
+@not_with_musl("musl calls no .preinit_array: nothing runs before it knows the environment")
 def test_before_libc_knows_the_environment_a_lock_is_refused(world):
     with world.keeper() as keeper:
-        result = run(world, ("places", "preinit", "{lock}"))
+        result = run(world, "places preinit {lock}")
         assert result.stdout == ("preinit: -1 ENOLCK\npreinit: 0 -\npreinit: -1 ENOLCK\npreinit: 0 -\nopen: 0 1 2\n")
-        # And nothing was decided for good.
-        assert run(world, ("places", "constructor", "{lock}")).stdout.startswith("constructor: 0 -") and keeper.requests
-
-
-@PREINIT
-def test_so_is_a_lock_by_syscall(world):
-    with world.keeper() as keeper:
-        lines = run(world, ("syscall_calls", "preinit", "{lock}")).stdout
+        lines = run(world, "places syscall-preinit {lock}").stdout
         assert "flock: -1 ENOLCK\n" in lines and "F_SETLKW: -1 ENOLCK\n" in lines and "all six: 1 -\n" in lines
         assert "no such call: -1 ENOSYS\n" in lines and keeper.requests == 0
+        # And nothing was decided for good.
+        assert run(world, "places constructor {lock}").stdout.startswith("constructor: 0 -") and keeper.requests
 
 
 def test_a_directory_can_be_protected(world):
     with world.keeper(rules=[(fk.PATH, str(world.lock.parent))]) as keeper:
-        result = run(world, ("flock_calls", "{lock}", "{folder}/data"))
-        assert "directory: 0 -\n" in result.stdout and keeper.requests == 1
+        assert "directory: 0 -\n" in run(world, CASES[0]).stdout and keeper.requests == 1
 
 
 OTHER_PRELOAD = r"""
@@ -271,15 +259,15 @@ def test_other_preloads_work_too(world, order):
 
 
 def test_no_configuration_is_said_once(world):
-    result = run(world, ("places", "threads", "{lock}"), env=world.environment(config=False))
+    result = run(world, "places threads {lock}", env=world.environment(config=False))
     assert result.stderr.count("\n") == 1 and "no configuration" in result.stderr
 
 
 def test_the_descriptors_that_a_lock_needs_are_used_up(world):
     with world.keeper(rules=[]):
-        assert run(world, ("limits", "used-up", "{lock}")).stdout.startswith("used up: -1 ENOLCK")
+        assert run(world, "limits used-up {lock}").stdout.startswith("used up: -1 ENOLCK")
     with world.keeper() as keeper:
-        result = run(world, ("limits", "used-up", "{lock}"))
+        result = run(world, "limits used-up {lock}")
         assert result.stdout == "used up: -1 ENOLCK\ntwo left: 0 -\nunlock: 0 -\n"
         assert "Too many open files" in result.stderr and keeper.requests == 1
 
@@ -288,25 +276,22 @@ def test_an_unprotected_file_needs_none_of_them(world):
     """Also beside protected files, where the file's mount must be known."""
     with world.keeper(rules=[]) as keeper:
         fk.cover(world.runtime, os.stat(world.lock.parent).st_dev)
-        result = run(world, ("limits", "used-up-later", "{lock}"))
+        result = run(world, "limits used-up-later {lock}")
         assert (result.stdout, result.stderr) == ("with the page: 0 -\nused up: 0 -\n", "") and keeper.requests <= 1
 
 
 def test_nothing_is_written_into_what_was_opened_as_stderr(world):
     data = world.folder / "data" / "database"
-    with world.keeper(lambda c: c.receive() and c.send(fk.REFUSED, reason="no, because")):
-        result = run(world, ("limits", "stderr-is-data", "{lock}", str(data)))
+    with world.keeper(fk.refuse_all):
+        result = run(world, f"limits stderr-is-data {{lock}} {data}")
         assert result.stdout.startswith("stderr is data: -1 ENOLCK")
         assert result.stderr == "" and data.read_bytes() == b""
         # Where descriptor 2 is what it was, the line comes, also into a file.
         with open(data, "w") as log:
             subprocess.run(world.command("waits", "restart", "x", world.lock), env=world.environment(), stderr=log,
                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
-        assert data.read_text() == "dflock: no, because\n"
-
-
-def test_a_line_that_is_not_read_ends_no_program(world):
-    with world.keeper(lambda c: c.receive() and c.send(fk.REFUSED, reason="no, because")):
+        assert data.read_text() == "dflock: so it is\n"
+        # One that is not read ends no program.
         end, stderr = os.pipe()
         process = subprocess.Popen(world.command("limits", "stderr-is-broken", world.lock), env=world.environment(),
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True)
@@ -316,52 +301,58 @@ def test_a_line_that_is_not_read_ends_no_program(world):
         assert process.returncode == 0 and out.startswith("stderr is broken: -1 ENOLCK")
 
 
-def test_in_a_chroot_the_keeper_is_asked(world):
-    root = world.folder / "root"
-    root.mkdir()
-    inside = root / str(world.folder).lstrip("/")
-    inside.mkdir(parents=True)
-    # What is in a chroot must be there under the same names; these are the same files.
-    os.link(world.config, inside / "dflock.conf")
-    (inside / "run").mkdir(mode=0o700)
-    answers = []
-
-    def handler(connection):
-        while request := connection.receive():
-            answers.append(request.fds)
-            connection.send(fk.NOT_PROTECTED)
-
-    with world.keeper(handler, rules=[]):
-        os.link(world.runtime / "page", inside / "run/page")
-        # A link to a socket is the socket, too.
-        os.link(world.runtime / "keeper.sock", inside / "run/keeper.sock")
-        result = run(world, ("limits", "chroot", "{lock}", str(root)))
-    assert result.stdout.startswith("chroot, earlier descriptor: 0 -\nchroot: 0 -\n"), result
-    assert len(answers) == 2 and answers[0] == [str(world.lock)]
+# Takes and gives up a lock again and again; between some of these, the file changes.
+PAIRS = """
+import fcntl, sys
+changes = int(sys.argv[2])
+with open(sys.argv[1], "ab", buffering=0) as file:
+    for _ in range(changes or 1):
+        if changes:
+            file.write(b"x")
+        for _ in range(int(sys.argv[3])):
+            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(file, fcntl.LOCK_UN)
+"""
+CHANGES, LOCKS = 50, 8
 
 
-def test_without_the_configuration_in_a_chroot_it_is_refused(world):
-    with world.keeper():
-        result = run(world, ("limits", "chroot", "{lock}", str(world.lock.parent)))
-    assert result.stdout.count("-1 ENOLCK") == 2 and "configuration cannot be read" in result.stderr
-
-
-def count_calls(world, *args):
-    log = world.folder / "strace"
-    result = world.run(*args, wrap=["strace", "-f", "-o", str(log), "-e", "trace=!write"])
-    assert result.returncode == 0, result
-    lines = log.read_text().splitlines()
-    locks = [i for i, line in enumerate(lines) if "flock(" in line]
-    return [lines[a + 1:b] for a, b in zip(locks, locks[1:])]
+def traced_pairs(world, path, changes, locks):
+    """The system calls, as strace has them."""
+    trace, env = world.folder / "trace", world.environment()
+    preload = env.pop("LD_PRELOAD")
+    done = subprocess.run(["strace", "-o", trace, "-E", "LD_PRELOAD=" + preload, "/usr/bin/python3", "-c", PAIRS, path, str(changes), str(locks)],
+                          env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return trace.read_text()
 
 
 def test_an_unprotected_lock_costs_one_more_call(world):
     world.lock.touch()
-    # What has just changed is not remembered.
-    wait_until(lambda: time.time_ns() > world.lock.stat().st_ctime_ns + 30_000_000, "the file is old enough")
+    wait_until_old(world.lock)
     with world.keeper(rules=[]):
-        between = count_calls(world, "cost", world.lock, 100)
-    extra = [len(calls) for calls in between]
+        lines = traced_pairs(world, world.lock, 0, 100).splitlines()
+    locks = [i for i, line in enumerate(lines) if line.startswith("flock(")]
+    extra = [b - a - 1 for a, b in zip(locks, locks[1:])]
     # Nothing before LOCK_UN, one statx before LOCK_EX; more only when a second has passed.
-    assert sum(n == 0 for n in extra) >= len(extra) // 2
+    assert len(locks) == 200 and sum(n == 0 for n in extra) >= len(extra) // 2
     assert sum(n > 1 for n in extra) <= 5
+
+
+@pytest.mark.parametrize("protected", [True, False], ids=["protected", "not protected"])
+def test_a_changing_file_is_looked_up_once_for_each_change(world, protected):
+    """Not at each lock, and the page is not asked again. What the shim may remember of a descriptor: shim/recent.h."""
+    path = world.lock if protected else world.lock.parent / "other"
+    with world.keeper() as keeper:
+        path.touch()
+        if protected:
+            fk.Leases(world.runtime).show(path)
+        begin = time.monotonic()
+        calls = traced_pairs(world, path, CHANGES, LOCKS)
+        passed = time.monotonic() - begin
+    assert keeper.requests == 0
+    assert len(re.findall(r"^statx\(\d+, (?:NULL|\"\"), ", calls, re.M)) >= CHANGES * LOCKS, "each call identifies its file"
+    paths = len(re.findall(r"^readlinkat\(AT_FDCWD, \"/proc/thread-self/fd/", calls, re.M))
+    roots = len(re.findall(r"^newfstatat\(AT_FDCWD, \"/\", ", calls, re.M))
+    assert paths >= CHANGES
+    # Whether the page is this program's depends on its root directory, too: looked at once a second.
+    assert 1 <= roots <= 5 + 2 * passed

@@ -2,13 +2,12 @@
 import os
 import re
 import subprocess
-import time
 
 import pytest
 
 import fake_keeper as fk
-from harness import wait_until
 from harness.host import ROOT
+from world import wait_until_old
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs other users or mounts, and so root")
 
@@ -25,11 +24,16 @@ def test_a_page_that_says_no_is_believed(world):
     assert lock(world) == ("0 -", "")
 
 
-@pytest.mark.parametrize("change", [
-    dict(with_page=False), dict(state=fk.EMPTY), dict(seq=3), dict(root=os.stat("/dev/shm")),
-], ids=["no page", "empty", "being written", "another root"])
-def test_a_page_that_cannot_say_it(world, change):
+@pytest.mark.parametrize("change, size", [
+    (dict(with_page=False), None), (dict(state=fk.EMPTY), None), (dict(seq=3), None), (dict(root=os.stat("/dev/shm")), None),
+    ({}, 4096), ({}, fk.PAGE_BYTES)
+], ids=["no page", "empty", "being written", "another root", "being made", "without memory"])
+def test_a_page_that_cannot_say_it(world, change, size):
+    """One that is being made is not mapped, nor one that an earlier keeper made without memory for all of it: to read there may be SIGBUS."""
     with world.keeper(rules=[], **change) as keeper:
+        if size:
+            os.truncate(world.runtime / "page", 4096)
+            os.truncate(world.runtime / "page", size)
         assert lock(world) == ("0 -", "") and keeper.requests == 1
 
 
@@ -90,15 +94,6 @@ def test_a_file_that_is_missing_and_no_rules_are_known(world):
             assert (result, keeper.requests) == ("-1 ENOLCK", 0) and "configuration cannot be read" in said
 
 
-@pytest.mark.parametrize("size", [4096, fk.PAGE_BYTES])
-def test_a_page_that_is_being_made_is_not_mapped(world, size):
-    """Or that an earlier keeper made without memory for all of it: to read there may be SIGBUS."""
-    with world.keeper(rules=[]) as keeper:
-        os.truncate(world.runtime / "page", 4096)
-        os.truncate(world.runtime / "page", size)
-        assert lock(world) == ("0 -", "") and keeper.requests == 1
-
-
 @needs_root
 def test_a_page_on_which_something_is_mounted(world):
     """A user may mount a file system whose server says whose its files are, and how large."""
@@ -141,8 +136,7 @@ def test_another_users_page_is_forgotten_with_that_user(world, mapped, become):
     for path in (world.folder, world.lock.parent):
         os.chmod(path, 0o755)
     world.lock.touch()
-    # Old enough to be remembered.
-    wait_until(lambda: time.time_ns() > world.lock.stat().st_ctime_ns + 30_000_000, "the file is old enough")
+    wait_until_old(world.lock)
     program = ("import ctypes, fcntl, sys\nlibc = ctypes.CDLL(None)\nwith open(sys.argv[1]) as file:\n"
                f"    for user in (12345, 12345, 0):\n        libc.{become}\n"
                "        try:\n            print(fcntl.flock(file, fcntl.LOCK_EX))\n"
@@ -157,15 +151,23 @@ def test_another_users_page_is_forgotten_with_that_user(world, mapped, become):
     assert (keeper.requests == 0) == mapped
 
 
-@pytest.mark.parametrize("how", ["rename", "link", "linked"])
-def test_a_file_that_gets_a_protected_name(world, how):
+def check_named(world, agent, how, other):
+    """Locked under the name `other`, and at once under the protected name, which it has before (linked) or then."""
+    give = [f"{'link' if how == 'linked' else how} {other} {world.lock}"]
+    commands = [f"open 0 {other} rwc", *(give if how == "linked" else []), "flock 0 ex", "flock 0 ex", *(give if how != "linked" else []),
+                *(["close 0", f"open 0 {world.lock} rw"] if how != "rename" else []), "flock 0 ex"]
     with world.keeper() as keeper:
-        done = world.run("moves", how, world.lock.parent / "other", world.lock)
-        assert done.stdout == "as OTHER: 0 -\nagain: 0 -\nas FILE: 0 -\n" and keeper.requests == 1
+        agent.say("\n".join(commands))
+        assert [agent.heard()[0] for _ in commands] == ["ok"] * len(commands) and keeper.requests == 1
+
+
+@pytest.mark.parametrize("how", ["rename", "link", "linked"])
+def test_a_file_that_gets_a_protected_name(world, lockers, how):
+    check_named(world, lockers(path="/dev/null", flags="rw"), how, world.lock.parent / "other")
 
 
 @needs_root
-def test_a_file_of_a_server_that_gets_a_protected_name(world):
+def test_a_file_of_a_server_that_gets_a_protected_name(world, lockers):
     """Its change time is the server's, and the kernel goes by the last one that it has heard of."""
     view = world.folder / "view"
     view.mkdir()
@@ -173,10 +175,10 @@ def test_a_file_of_a_server_that_gets_a_protected_name(world):
     try:
         world.lock = view / "the.lock"
         (view / "other").touch()
-        wait_until(lambda: time.time_ns() > (view / "other").stat().st_ctime_ns + 30_000_000, "the file is old enough")
-        with world.keeper() as keeper:
-            done = world.run("moves", "rename", view / "other", world.lock)
-            assert done.stdout == "as OTHER: 0 -\nagain: 0 -\nas FILE: 0 -\n" and keeper.requests == 1
+        wait_until_old(view / "other")
+        agent = lockers(path="/dev/null", flags="rw")
+        check_named(world, agent, "rename", view / "other")
+        agent.kill()
     finally:
         subprocess.run(["umount", view], check=True)
 

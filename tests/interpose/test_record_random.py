@@ -6,7 +6,6 @@ made the same calls without the shim, but none of those that failed.
 import fcntl
 import os
 import random
-import re
 import signal
 import struct
 import termios
@@ -14,12 +13,9 @@ import termios
 import pytest
 
 import fake_keeper as fk
-import record_keeper as rk
+from fake_keeper import DESCRIPTION, PROCESS
 from harness import wait_until
-from record_keeper import DESCRIPTION, PROCESS
-from record_world import lockers, waits_in  # noqa: F401 (a fixture)
-from test_faults import INTERRUPTIBLE, NOT_FAILED
-from world import RECVFROM
+from world import RECVFROM, waits_in
 
 CALLS = 2000
 
@@ -40,12 +36,9 @@ class Moody:
         self.had, self.dead = [], False
 
     def __call__(self, connection):
-        known = rk.Known()
+        known = fk.Known(connection)
         while request := connection.receive():
-            known.saw(connection, request)
-            if request.op == rk.BEFORE:
-                known.answer_before(connection, request)
-            elif not self.answer(known, connection, request):
+            if not known.saw(request) and not self.answer(known, connection, request):
                 return
 
     def choose(self, request):
@@ -58,28 +51,28 @@ class Moody:
 
     def answer(self, known, connection, request):
         """false: this keeper has ended."""
-        name, choice, pid = "have" if request.have else "ask", self.choose(request), rk.peer(connection)
+        name, choice, pid = "have" if request.have else "ask", self.choose(request), connection.peer()
         if not request.have:
             self.had = known.had
         self.happened.add((name, choice))
         if choice == "wait":
-            rk.answer(connection, fk.WAITING)
+            connection.send(fk.WAITING)
             waits_after_reading(connection, pid)
-            left = rk.locks(pid, request.fds[0], request.owner)
+            left = fk.locks(pid, request.fds[0], request.owner)
             if left != self.had:
                 self.problems.append((self.had, left))
             choice = self.random.choice(["grant", "late", "refuse", "die", "deadlock", "interrupt", "unprotected"])
             self.happened.add((name, "wait, " + choice))
         self.dead = choice == "die"
         if choice in ("grant", "late", "untold"):
-            known.grant(connection, request, 0 if choice == "late" else 10 * fk.SECOND, tell=choice != "untold")
+            known.grant(request, 0 if choice == "late" else 10 * fk.SECOND, tell=choice != "untold")
         elif choice == "interrupt":
             waits_in(pid, RECVFROM)
             os.kill(pid, signal.SIGALRM)
         elif choice != "die":
             verdict = {"refuse": fk.REFUSED, "would block": fk.WOULD_BLOCK, "deadlock": fk.DEADLOCK,
                        "unprotected": fk.NOT_PROTECTED}[choice]
-            rk.answer(connection, verdict, reason="no")
+            connection.send(verdict, reason="no")
         return choice != "die"
 
 
@@ -115,69 +108,3 @@ def test_whatever_happens(world, lockers, seed, owner):
     for name in ("ask", "have"):
         for choice in ("grant", "refuse", "die", "unprotected", "would block", "wait", "deadlock", "interrupt"):
             assert (name, choice) in moody.happened, (name, choice)
-
-
-# --- each system call fails once ---
-
-ERRORS = ["EIO", "ENOMEM", "EMFILE", "EPERM", "EINTR", "EAGAIN"]
-
-
-def run(world, call, *wrap):
-    done = world.run("record_left", call, world.lock, wrap=wrap)
-    assert done.returncode == 0, done
-    return done
-
-
-def calls_of_the_lock(world, call):
-    """The system calls of the second lock: (name, which one of that name)."""
-    log = world.folder / "strace"
-    run(world, call, "strace", "-o", str(log))
-    counts, inside, found = {}, False, []
-    for line in log.read_text().splitlines():
-        match = re.match(r"^(\w+)\(", line)
-        if not match:
-            continue
-        name = match[1]
-        counts[name] = counts.get(name, 0) + 1
-        if name in ("write", "writev") and '"second: ' in line:
-            break
-        if inside and name not in NOT_FAILED:
-            found.append((name, counts[name]))
-        inside |= name in ("write", "writev") and '"first: ' in line
-    assert len(found) > 8, found
-    return found
-
-
-@pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("call, late", [("setlk", False), ("setlkw", False), ("setlkw", True), ("ofd", True), ("lockf", True)])
-def test_faults(world, call, late, error):
-    granted = []
-
-    def handler(connection):
-        known, been_late = rk.Known(), False
-        while request := connection.receive():
-            known.saw(connection, request)
-            if request.op == rk.BEFORE:
-                known.answer_before(connection, request)
-                continue
-            # Once the second lock is granted too late, which makes it ask with the kernel lock in hand.
-            is_late = late and request.to == 10 and not been_late
-            been_late |= is_late
-            known.grant(connection, request, 0 if is_late else 10 * fk.SECOND)
-            granted.append(request)
-
-    with world.keeper(handler):
-        for name, which in calls_of_the_lock(world, call):
-            if error == "EINTR" and name not in INTERRUPTIBLE | {"fcntl"}:
-                continue
-            granted.clear()
-            done = run(world, call, "strace", "-o", "/dev/null", "-e", f"inject={name}:error={error}:when={which}")
-            where = (name, which, error, done)
-            lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
-            if lines["second"] == "0 -":
-                assert len(granted) > 1 and lines["left"] == "WRITE 0 9", where
-            else:
-                assert lines["left"] == "READ 5 7", where
-                assert lines["second"] in ("-1 ENOLCK", "-1 " + error), where
-                assert lines["second"] != "-1 ENOLCK" or done.stderr.count("\n") == 1, where
-            assert lines["open"] == "0 1 2 3", where

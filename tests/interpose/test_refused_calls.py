@@ -8,21 +8,15 @@ import time
 import pytest
 
 import fake_keeper as fk
+from fake_keeper import BUSY, REFUSE, WAIT
 from harness import wait_until
-from scripted import Local, Script, finish, result
-from world import has_timer, wait_in_pause, wait_in_recv
-
-
-@pytest.fixture
-def local(world):
-    local = Local(world.lock)
-    yield local
-    os.close(local.fd)
+from harness.processes import children, comm
+from world import RECVFROM, has_timer, is_free, numbers_of, result
 
 
 @pytest.fixture
 def script():
-    return Script()
+    return fk.Script()
 
 
 def rules(world, on_refused):
@@ -36,200 +30,153 @@ def without_keeper(world, on_refused):
     fk.write_page(world.runtime, world.config, rules(world, on_refused))
 
 
+def serves(world, *handler):
+    return world.keeper(*handler, rules=rules(world, WAIT))
+
+
 LINE = "no keeper runs, and none can be started: it is not to be"
 
 
-@pytest.mark.parametrize("on_refused", [fk.REFUSE, fk.BUSY, fk.WAIT])
-@pytest.mark.parametrize("may_mend", [False, True])
-def test_a_call_that_does_not_wait(world, script, local, on_refused, may_mend):
-    """Whether the keeper or the page says what the rule is."""
-    for known in ("keeper", "page"):
-        with world.keeper(script, rules=rules(world, on_refused if known == "page" else fk.REFUSE)):
-            process = world.start("waits", "restart", "xn", world.lock)
-            connection, _ = script.next()
-            connection.send(fk.REFUSED, reason="so it is", on_refused=on_refused if known == "keeper" else fk.REFUSE, may_mend=may_mend)
-            assert result(process) == "flock: -1 " + ("EAGAIN" if on_refused == fk.BUSY else "ENOLCK")
-            assert finish(process) == "dflock: so it is\n"
-            assert local.free()
-
-
-@pytest.mark.parametrize("on_refused,op", [(fk.REFUSE, "x"), (fk.BUSY, "x"), (fk.WAIT, "x"), (fk.WAIT, "xn")])
-def test_a_refusal_that_waiting_never_mends(world, script, local, on_refused, op):
-    with world.keeper(script, rules=rules(world, on_refused)):
-        process = world.start("waits", "restart", op, world.lock)
-        connection, _ = script.next()
-        connection.send(fk.REFUSED, reason="so it is", on_refused=on_refused)
-        assert result(process) == "flock: -1 ENOLCK"
-        assert finish(process) == "dflock: so it is\n"
-        assert local.free()
+@pytest.mark.parametrize("on_refused", [REFUSE, BUSY, WAIT])
+@pytest.mark.parametrize("known", ["keeper", "page"])
+def test_a_refusal_that_waiting_never_mends(world, script, lockers, known, on_refused):
+    """Whether the keeper or the page says what the rule is. Nor can waiting mend one of a call that does not wait."""
+    with world.keeper(script, rules=rules(world, on_refused if known == "page" else REFUSE)):
+        for command, may_mend in (("flock 0 ex nb", False), ("flock 0 ex nb", True), ("flock 0 ex", False)):
+            one = lockers().say(command)
+            script.next().refuse(on_refused=on_refused if known == "keeper" else REFUSE, may_mend=may_mend)
+            one.hears("EAGAIN" if on_refused == BUSY and "nb" in command else "ENOLCK")
+            assert one.said() == "dflock: so it is\n" and is_free(world.lock)
 
 
 @pytest.mark.parametrize("known", ["keeper", "page"])
-def test_one_that_waits_asks_again(world, script, known):
+def test_one_that_waits_asks_again(world, script, lockers, known):
     """And says once that it waits. It asks again after a while, and less often each time."""
-    said = dict(on_refused=fk.WAIT) if known == "keeper" else {}
-    with world.keeper(script, rules=rules(world, fk.WAIT if known == "page" else fk.REFUSE)):
-        process = world.start("waits", "restart", "x", world.lock)
+    said = dict(on_refused=WAIT) if known == "keeper" else {}
+    with world.keeper(script, rules=rules(world, WAIT if known == "page" else REFUSE)):
+        one = lockers().say("flock 0 ex")
         for _ in range(2):
-            connection, _ = script.next()
-            connection.send(fk.REFUSED, reason="so it is", may_mend=True, **said)
-            wait_in_pause(process)
-        connection, request = script.next()
-        connection.grant(request)
-        assert result(process) == "flock: 0 -"
-        assert finish(process) == "dflock: waiting: so it is\n"
+            script.next().refuse(may_mend=True, **said)
+            one.waits_for_a_keeper()
+        script.next().grant()
+        one.hears()
+        assert one.said() == "dflock: waiting: so it is\n"
 
 
-def takes_the_lock_too_late(world, script, local):
-    """A caller whose grant was over when it had the kernel lock: it has that, and asks again."""
-    process = world.start("waits", "restart", "x", world.lock)
-    connection, request = script.next()
-    connection.grant(request, -fk.SECOND)
-    connection, request = script.next()
-    assert request.have and not local.take()
-    return process, connection, request
+@pytest.mark.parametrize("says", ["refused", "waiting for the store"])
+def test_a_wait_gives_up_the_kernel_lock_that_it_took(world, script, lockers, says):
+    """The keeper cannot serve it: nobody on this host may wait for a lock that a caller got after its grant was over."""
+    with serves(world, script):
+        one = lockers().say("flock 0 ex")
+        script.next().grant(-fk.SECOND)
+        question = script.next(have=True)
+        assert not is_free(world.lock)
+        if says == "refused":
+            question.refuse(may_mend=True)
+            one.waits_for_a_keeper()
+            assert is_free(world.lock)
+            question = script.next(have=False)
+        else:
+            question.send(fk.WAITING, reason="waiting: for the store")
+            wait_until(lambda: is_free(world.lock), "it has given up the lock")
+        question.grant()
+        one.hears()
+        assert not is_free(world.lock)
 
 
-def gets_it(process, connection, request, local):
-    connection.grant(request)
-    assert result(process) == "flock: 0 -"
-    assert not local.take()
-    finish(process)
-
-
-def test_a_wait_gives_up_the_kernel_lock_that_it_took(world, script, local):
-    """The keeper cannot serve it: nobody on this host may wait for that lock."""
-    with world.keeper(script, rules=rules(world, fk.WAIT)):
-        process, connection, _ = takes_the_lock_too_late(world, script, local)
-        connection.send(fk.REFUSED, reason="so it is", may_mend=True)
-        wait_in_pause(process)
-        assert local.free()
-        connection, request = script.next()
-        assert not request.have
-        gets_it(process, connection, request, local)
-
-
-def test_a_wait_for_the_store_gives_it_up_as_well(world, script, local):
-    with world.keeper(script, rules=rules(world, fk.WAIT)):
-        process, connection, request = takes_the_lock_too_late(world, script, local)
-        connection.send(fk.WAITING, reason="waiting: for the store")
-        wait_until(local.free, "it has given up the lock")
-        gets_it(process, connection, request, local)
-
-
-@pytest.mark.parametrize("op,on_refused,expected", [
-    ("x", fk.REFUSE, "ENOLCK"), ("xn", fk.REFUSE, "ENOLCK"), ("x", fk.BUSY, "ENOLCK"), ("xn", fk.BUSY, "EAGAIN"), ("xn", fk.WAIT, "ENOLCK")])
-def test_without_a_keeper(world, local, op, on_refused, expected):
+@pytest.mark.parametrize("command, on_refused, error", [
+    ("flock 0 ex", REFUSE, "ENOLCK"), ("flock 0 ex nb", REFUSE, "ENOLCK"), ("flock 0 ex", BUSY, "ENOLCK"), ("flock 0 ex nb", BUSY, "EAGAIN"),
+    ("flock 0 ex nb", WAIT, "ENOLCK")])
+def test_without_a_keeper(world, lockers, command, on_refused, error):
     without_keeper(world, on_refused)
-    process = world.start("waits", "restart", op, world.lock)
-    assert result(process) == "flock: -1 " + expected
-    line, = finish(process).splitlines()
+    one = lockers()
+    assert one.do(command) == error
+    line, = one.said().splitlines()
     assert line.startswith(f"dflock: {world.lock}: lock refused: {LINE}; to see more: dflockd "), line
-    assert local.free()
+    assert is_free(world.lock)
 
 
-def test_waiting_without_a_keeper(world, local):
-    """The waiting call notices a keeper that another program started, and holds nothing until then."""
-    without_keeper(world, fk.WAIT)
-    process = world.start("waits", "restart", "x", world.lock)
-    wait_in_pause(process)
-    assert local.free()
-    with world.keeper(rules=rules(world, fk.WAIT)):
-        assert result(process) == "flock: 0 -"
-        assert not local.take()
-        line, = finish(process).splitlines()
+@pytest.fixture
+def waiting(world, lockers):
+    """A program that waits for there to be a keeper."""
+    without_keeper(world, WAIT)
+
+    def start(*before, command="flock 0 ex"):
+        one = lockers()
+        assert all(one.do(word) == "ok" for word in before)
+        one.say(command)
+        one.waits_for_a_keeper()
+        return one
+    return start
+
+
+def test_waiting_without_a_keeper(world, waiting):
+    """The waiting call notices a keeper that another program started, and holds nothing until then. A stop and a continuation do not end it."""
+    one = waiting()
+    assert is_free(world.lock)
+    one.signal(signal.SIGSTOP)
+    wait_until(lambda: " T " in open(f"/proc/{one.pid}/stat").read(), "it has stopped")
+    one.signal(signal.SIGCONT)
+    one.waits_for_a_keeper()
+    with serves(world):
+        one.hears()
+        assert not is_free(world.lock)
+    line, = one.said().splitlines()
     assert line.startswith(f"dflock: {world.lock}: waiting: {LINE}"), line
 
 
-def test_it_starts_one_itself_when_that_works_again(world):
-    without_keeper(world, fk.WAIT)
-    process = world.start("waits", "restart", "x", world.lock)
-    wait_in_pause(process)
-    world.order(rules=[[fk.PATH, str(world.lock), fk.WAIT]])
-    assert result(process) == "flock: 0 -"
-    finish(process)
+def test_it_starts_one_itself_when_that_works_again(world, waiting):
+    one = waiting()
+    world.order(rules=[[fk.PATH, str(world.lock), WAIT]])
+    one.hears()
 
 
-def test_the_keeper_dies_while_a_call_waits(world, script):
-    without_keeper(world, fk.WAIT)
-    with world.keeper(script, rules=rules(world, fk.WAIT)) as keeper:
-        process = world.start("waits", "restart", "x", world.lock)
-        connection, _ = script.next()
-        connection.send(fk.WAITING)
-        wait_in_recv(process)
+def test_the_keeper_dies_while_a_call_waits(world, script, lockers):
+    without_keeper(world, WAIT)
+    with serves(world, script) as keeper:
+        one = lockers().say("flock 0 ex")
+        script.next().send(fk.WAITING)
+        one.waits_in(RECVFROM)
     for connection in keeper.connections:
         connection.sock.shutdown(2)
-    wait_in_pause(process)
-    with world.keeper(rules=rules(world, fk.WAIT)):
-        assert result(process) == "flock: 0 -"
-        assert LINE in finish(process)
+    one.waits_for_a_keeper()
+    with serves(world):
+        one.hears()
+    assert LINE in one.said()
 
 
-def test_a_keeper_of_another_version(world, script):
+def test_a_keeper_of_another_version(world, script, lockers):
     """`dflock stop` and the next lock mend it; a caller that waits asks the next keeper."""
-    with world.keeper(script, rules=rules(world, fk.WAIT)):
-        process = world.start("waits", "restart", "x", world.lock)
-        connection, _ = script.next()
-        connection.send(fk.REFUSED, reason="", version=fk.VERSION + 1)
-        wait_in_pause(process)
-        connection, request = script.next()
-        connection.grant(request)
-        assert result(process) == "flock: 0 -"
-        assert ": waiting: the keeper is of another version" in finish(process)
+    with serves(world, script):
+        one = lockers().say("flock 0 ex")
+        script.next().refuse(version=fk.VERSION + 1)
+        one.waits_for_a_keeper()
+        script.next().grant()
+        one.hears()
+        assert ": waiting: the keeper is of another version" in one.said()
 
 
 # --- signals ---
 
-@pytest.fixture
-def waiting(world):
-    without_keeper(world, fk.WAIT)
-    started = []
-
-    def start(how):
-        process = world.start("waits", how, "x", world.lock)
-        started.append(process)
-        wait_in_pause(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-def test_a_handler_without_restart_ends_the_wait(waiting, local):
-    process = waiting("interrupt")
-    process.send_signal(signal.SIGUSR1)
-    assert result(process) == "flock: -1 EINTR"
-    finish(process)
-    assert local.free()
+def test_a_handler_without_restart_ends_the_wait(world, waiting):
+    one = waiting()
+    one.signal()
+    one.hears("EINTR")
+    assert is_free(world.lock)
 
 
 def test_a_handler_with_restart_does_not(world, waiting):
-    process = waiting("restart")
+    one = waiting("restart 0")
     for _ in range(3):
-        wait_in_pause(process)
-        process.send_signal(signal.SIGUSR1)
-        assert process.stdout.readline() == "signal\n"
-    with world.keeper(rules=rules(world, fk.WAIT)):
-        assert result(process) == "flock: 0 -"
-        finish(process)
-
-
-def test_a_stop_and_a_continuation_do_not(world, waiting):
-    process = waiting("interrupt")
-    process.send_signal(signal.SIGSTOP)
-    wait_until(lambda: " T " in open(f"/proc/{process.pid}/stat").read(), "it has stopped")
-    process.send_signal(signal.SIGCONT)
-    wait_in_pause(process)
-    with world.keeper(rules=rules(world, fk.WAIT)):
-        assert result(process) == "flock: 0 -"
-        finish(process)
+        one.waits_for_a_keeper()
+        one.signal()
+    with serves(world):
+        one.hears()
 
 
 def test_no_signal_is_missed_while_it_looks_for_a_keeper(world, folder):
     """Each look takes long here, and the signal comes in the middle of one: it ends the wait as if it had come in the kernel."""
-    without_keeper(world, fk.WAIT)
+    without_keeper(world, WAIT)
     env = world.environment()
     preload = env.pop("LD_PRELOAD")
     # The first two are made before the call waits.
@@ -238,8 +185,8 @@ def test_no_signal_is_missed_while_it_looks_for_a_keeper(world, folder):
     strace = subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     pid = strace.pid
     try:
-        pid = wait_until(lambda: child_of(strace.pid, "waits"), "it runs")
-        wait_until(lambda: has_timer(pid) and blocks(pid, signal.SIGUSR1), "it looks for a keeper")
+        pid = wait_until(lambda: next((pid for pid in children(strace.pid) if comm(pid) == "waits"), None), "it runs")
+        wait_until(lambda: has_timer(pid) and numbers_of(pid, "SigBlk", 16)[0] >> (signal.SIGUSR1 - 1) & 1, "it looks for a keeper")
         os.kill(pid, signal.SIGUSR1)
         end = threading.Timer(20, os.kill, (pid, signal.SIGKILL))
         end.start()
@@ -250,41 +197,18 @@ def test_no_signal_is_missed_while_it_looks_for_a_keeper(world, folder):
         strace.wait()
 
 
-def child_of(parent, name):
-    for pid in open(f"/proc/{parent}/task/{parent}/children").read().split():
-        try:
-            if os.path.basename(os.readlink(f"/proc/{pid}/exe")) == name:
-                return int(pid)
-        except FileNotFoundError:  # strace's own, for a test
-            pass
-    return None
-
-
-def blocks(pid, number):
-    with open(f"/proc/{pid}/status") as status:
-        blocked, = [line.split()[1] for line in status if line.startswith("SigBlk")]
-    return int(blocked, 16) >> (number - 1) & 1
-
-
 def test_it_does_not_spin(waiting):
-    """A wake-up each second, and a start of a keeper now and then: a few, where a loop that spins has thousands."""
-    process = waiting("restart")
+    """A wake-up each second, and a start of a keeper now and then: a few, where a loop that spins has thousands. And it can be killed."""
+    one = waiting()
 
     def switches():
-        with open(f"/proc/{process.pid}/status") as status:
-            return sum(int(line.split()[1]) for line in status if "ctxt_switches" in line)
+        return sum(numbers_of(one.pid, "ctxt_switches"))
 
-    first, starts = switches(), len(os.listdir(f"/proc/{process.pid}/fd"))
+    first, fds = switches(), len(os.listdir(f"/proc/{one.pid}/fd"))
     wait_until(lambda: switches() >= first + 3, "it looks for a keeper, more than once")
-    began = time.monotonic()
-    before = switches()
-    wait_until(lambda: time.monotonic() > began + 4, "some seconds pass")
-    assert switches() - before < 100
-    assert len(os.listdir(f"/proc/{process.pid}/fd")) <= starts
-
-
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
-def test_killed_while_it_waits(waiting, kind):
-    process = waiting("restart")
-    process.send_signal(kind)
-    assert process.wait(20) == -kind
+    began, before = time.monotonic(), switches()
+    wait_until(lambda: time.monotonic() > began + 2, "some seconds pass")
+    assert switches() - before < 50
+    assert len(os.listdir(f"/proc/{one.pid}/fd")) <= fds
+    one.signal(signal.SIGTERM)
+    assert one.process.wait(20) == -signal.SIGTERM

@@ -1,7 +1,6 @@
 """The shim starts a keeper when there is none, and the program sees nothing of it."""
 import contextlib
 import ctypes
-import glob
 import os
 import signal
 import socket
@@ -10,16 +9,12 @@ import threading
 
 import pytest
 
-import fake_keeper as fk
 from harness import hanging as fuse, wait_until
+from harness.processes import files_of, pids_where
 from harness.view import View
-from scripted import result
+from world import result
 
 QUIET = "mask same\nchildren: -1 ECHILD\nchildren of all kinds: -1 ECHILD\nopen: 0 1 2 3\n"
-
-
-def rules(world):
-    return [[fk.PATH, str(world.lock)]]
 
 
 def test_what_the_keeper_is_given(world):
@@ -41,61 +36,42 @@ def test_what_the_keeper_is_given(world):
     assert about["blocked"] == 0 and not about["ignored"] & (1 << signal.SIGUSR2 - 1 | 1 << signal.SIGHUP - 1)
 
 
-def test_the_program_sees_no_child(world):
+@pytest.mark.parametrize("case", ["waits interrupt x", "waits before x", "places handler", "places vfork", "places constructor", "limits closed",
+                                  "limits small-stack"])
+def test_the_program_sees_nothing_of_it(world, case):
+    """From unusual places, too. The next one finds that keeper."""
     world.own_shim()
-    done = world.run("waits", "interrupt", "x", world.lock)
-    assert done.stdout == "flock: 0 -\n" + QUIET and done.stderr == ""
-    # The next one finds it.
-    assert world.run("waits", "interrupt", "s", world.lock).stdout == done.stdout
+    program, how, *more = case.split()
+    plain = world.run(program, how, *more, world.lock, env=world.environment(preload=False))
+    for _ in range(2):
+        done = world.run(program, how, *more, world.lock)
+        assert (done.stdout, done.stderr) == (plain.stdout, "")
     assert len(world.started()) == 1
 
 
-def test_many_at_once(world):
+@pytest.mark.parametrize("wrap", [[], ["strace", "-f", "-o", "/dev/null", "-e", "inject=fork:delay_enter=300000"]], ids=["plain", "fork is slow"])
+def test_many_at_once(world, wrap):
+    """Also beside a fork that holds locks of libc: the new processes have them locked for ever. musl forks by fork(), and takes a lock then
+    that its sigaction() takes for SIGABRT."""
     world.own_shim()
-    done = world.run("places", "threads-fork", world.lock)
+    done = world.run("places", "threads-fork", world.lock, wrap=wrap)
     assert done.stdout == "failures: 0\nopen: 0 1 2\n", done.stderr
 
 
-def test_beside_a_fork_that_holds_locks_of_libc(world):
-    """The new processes have them locked for ever. musl forks by fork(), and takes a lock then that its sigaction() takes for SIGABRT."""
-    world.own_shim()
-    done = world.run("places", "threads-fork", world.lock, wrap=["strace", "-f", "-o", "/dev/null", "-e", "inject=fork:delay_enter=300000"])
-    assert done.stdout == "failures: 0\nopen: 0 1 2\n", done.stderr
-
-
-@pytest.mark.parametrize("where", ["handler", "vfork", "cancel", "constructor"])
-def test_from_unusual_places(world, where):
-    world.own_shim()
-    done = world.run("places", where, world.lock)
-    plain = world.run("places", where, world.lock, env=world.environment(preload=False))
-    assert (done.stdout, done.stderr) == (plain.stdout, "") and len(world.started()) == 1
-
-
-def test_standard_descriptors_closed(world):
-    world.own_shim()
-    done = world.run("limits", "closed", world.lock)
-    assert done.stdout.startswith("all others closed: 0 -\n") and done.stdout.endswith("open: 1 9\n")
-
-
-def test_from_the_smallest_stack(world):
-    world.own_shim()
-    done = world.run("limits", "small-stack", world.lock)
-    assert (done.stdout, done.stderr) == ("small stack: 0 -\nopen: 0 1 2 3\n", "")
-
-
-def test_the_reason_why_it_does_not_start(world):
-    world.own_shim()
-    world.order(fail="dflock.conf:1: a store is missing")
-    done = world.run("waits", "restart", "x", world.lock)
-    assert done.stdout == "flock: -1 ENOLCK\n" + QUIET
-    assert "dflock.conf:1: a store is missing; to see more: dflockd --config" in done.stderr
-
-
-def test_there_is_no_dflockd(world):
-    world.own_shim(beside="something-else")
-    done = world.run("waits", "restart", "x", world.lock)
-    assert done.stdout == "flock: -1 ENOLCK\n" + QUIET
-    assert f"cannot run {world.folder}/lib/dflockd: No such file or directory" in done.stderr
+@pytest.mark.parametrize("words, wrap, says", [
+    ("limits subreaper", [], "subreaper; start it first: dflockd --config {folder}/dflock.conf --runtime-dir {folder}/run"),
+    ("limits seccomp", [], "restricted by seccomp"),
+    ("waits restart x", ["unshare", "--pid", "--fork", "--mount-proc", "--"], "first process of its pid namespace"),
+    ("waits restart x", "no dflockd", "cannot run {folder}/lib/dflockd: No such file or directory"),
+    ("waits restart x", "fails", "dflock.conf:1: a store is missing; to see more: dflockd --config"),
+], ids=["subreaper", "seccomp", "first process", "no dflockd", "it fails"])
+def test_none_is_started(world, words, wrap, says):
+    world.own_shim(beside="something-else" if wrap == "no dflockd" else "dflockd")
+    if wrap == "fails":
+        world.order(fail="dflock.conf:1: a store is missing")
+    done = world.run(*words.split(), world.lock, wrap=wrap if isinstance(wrap, list) else ())
+    assert ": -1 ENOLCK\n" in done.stdout and says.format(folder=world.folder) in done.stderr
+    assert len(world.started()) == (wrap == "fails") and (words != "waits restart x" or done.stdout == "flock: -1 ENOLCK\n" + QUIET)
 
 
 def hanging(world, how, op):
@@ -119,14 +95,7 @@ def test_the_starter_keeps_no_copy_of_the_programs_descriptors(world):
 
 
 def with_the_lock_file(world):
-    return {int(name.split("/")[2]) for name in glob.glob("/proc/[0-9]*/fd/*") if is_link_to(name, str(world.lock))}
-
-
-def is_link_to(name, path):
-    try:
-        return os.readlink(name) == path
-    except OSError:  # closed meanwhile
-        return False
+    return pids_where(lambda pid: str(world.lock) in files_of(pid))
 
 
 def test_a_close_that_hangs_is_no_ones_but_its_own(world):
@@ -138,7 +107,7 @@ def test_a_close_that_hangs_is_no_ones_but_its_own(world):
         view.do("hold")
         process = subprocess.Popen(world.command("waits", "restart", "xn", world.lock), env=world.environment(), pass_fds=(hung,),
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: with_the_lock_file(world) == {process.pid} and world.started(), "the starter has no copy of the lock's description")
+        wait_until(lambda: with_the_lock_file(world) == [process.pid] and world.started(), "the starter has no copy of the lock's description")
         assert result(process) == "flock: 0 -"
         view.do("let")
         process.communicate()
@@ -182,31 +151,8 @@ def test_a_signal_ends_the_start(world):
 def test_a_signal_with_restart_does_not_and_time_does(world):
     process = hanging(world, "restart", "x")
     process.send_signal(signal.SIGUSR1)
-    assert process.stdout.readline() == "signal\n"
-    process.stdin.close()
-    out, err = process.stdout.read(), process.stderr.read()
-    assert process.wait(20) == 0 and out == "flock: -1 ENOLCK\n" + QUIET and "does not serve" in err
-
-
-def test_a_subreaper_starts_none(world):
-    world.own_shim()
-    done = world.run("limits", "subreaper", world.lock)
-    assert done.stdout.startswith("subreaper: -1 ENOLCK\n") and world.started() == []
-    assert f"subreaper; start it first: dflockd --config {world.config} --runtime-dir {world.runtime}" in done.stderr
-
-
-def test_the_first_process_of_a_pid_namespace_starts_none(world):
-    world.own_shim()
-    done = world.run("waits", "restart", "x", world.lock, wrap=["unshare", "--pid", "--fork", "--mount-proc", "--"])
-    assert "flock: -1 ENOLCK\n" in done.stdout and "first process of its pid namespace" in done.stderr
-    assert world.started() == []
-
-
-def test_under_seccomp_none_is_started(world):
-    world.own_shim()
-    done = world.run("limits", "seccomp", world.lock)
-    assert done.stdout.startswith("seccomp: -1 ENOLCK\n") and "restricted by seccomp" in done.stderr
-    assert world.started() == []
+    out, err = process.communicate("\n", timeout=20)
+    assert process.returncode == 0 and out == "signal\nflock: -1 ENOLCK\n" + QUIET and "does not serve" in err
 
 
 def test_a_tracer_that_follows_forks_does_not_see_it(world):

@@ -1,4 +1,5 @@
-"""A world for one test: a file to lock, a configuration, a runtime directory on a tmpfs."""
+"""A world for one test: a file to lock, a configuration, a runtime directory on a tmpfs; and programs that lock there."""
+import fcntl
 import glob
 import json
 import os
@@ -6,19 +7,28 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
 import fake_keeper as fk
-from harness import text_of, wait_until
+from harness import Agent, text_of, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("DFLOCK_BUILD", ROOT / "build"))
 SHIM = BUILD / "libdflock.so"
 PROGRAMS = BUILD / "tests" / "interpose"
 MUSL = b"/ld-musl-" in (PROGRAMS / "places").read_bytes()  # `make check-musl`
-RECVFROM = {"x86_64": "45", "aarch64": "207"}[os.uname().machine]
-READ = {"x86_64": "0", "aarch64": "63"}[os.uname().machine]
+ARM = os.uname().machine == "aarch64"
+RECVFROM, READ, FCNTL, FLOCK_CALL, FUTEX = ("207", "63", "25", "32", "98") if ARM else ("45", "0", "72", "73", "202")
+# Programs and their words that must do the same under the shim; and of which questions there are, if the page has a lease.
+PLACES = ("constructor", "handler", "fork", "vfork", "threads")
+CASES = [
+    "calls flock {lock} {data}", "calls fcntl {lock}", "calls record {lock}", "limits closed {lock}", "waits restart x {lock}",
+    "waits interrupt sn {lock}", "waits held x {lock}", *(f"places {where} {{lock}}" for where in (*PLACES, "threads-fork")),
+    *(f"places record-{where} {{lock}}" for where in PLACES), *(f"places syscall-{where} {{lock}}" for where in ("main", *PLACES[:-1])),
+    *(f"waits before {call} {{lock}}" for call in ("x", "setlkw", "lockf", "setlk", "tlock", "getlk", "sysflock", "syssetlkw")),
+]
 
 
 def not_with_musl(reason):
@@ -94,17 +104,44 @@ class World:
         shutil.rmtree(self.folder)
 
 
-def wait_in_recv(process, call=RECVFROM):
-    """Until it waits for the keeper in the kernel: from then on a signal meets recvfrom()."""
+class Locker(Agent):
+    """An agent that has the world's file open."""
+
+    def __init__(self, world, flags="rwc", preload=True, path=None, **env):
+        self.says = world.folder / f"says-{os.urandom(4).hex()}"
+        self.env, self.inside = lambda: world.environment(preload=preload, **env), ["sh", "-c", 'exec "$@" 2>"$0"', self.says]
+        super().__init__(self)
+        self.path = str(path or world.lock)
+        assert self.do(f"open 0 {self.path} {flags}") == "ok"
+        assert self.do("alarm 0") == "ok"
+
+    def locks(self, owner=fk.PROCESS):
+        return fk.locks(self.pid, self.path, owner)
+
+    def waits_in(self, number):
+        """In a system call, in any of its threads."""
+        waits_in(self.pid, number)
+
+    def waits_for_a_keeper(self):
+        """shim/await.c"""
+        wait_until(lambda: has_timer(self.pid), "it has a timer")
+        self.waits_in(READ)
+
+    def signal(self, number=signal.SIGALRM):
+        os.kill(self.pid, number)
+
+    def said(self):
+        return self.says.read_text()
+
+    def hears(self, error="ok"):
+        heard = self.heard()[0]
+        assert heard == error, heard
+
+
+def waits_in(pid, number):
     def waits():
-        return text_of(f"/proc/{process.pid}/syscall").split()[0] == call
-    wait_until(waits, f"{process.args} waits in call {call}")
-
-
-def wait_in_pause(process):
-    """Until it waits for there to be a keeper (shim/await.c)."""
-    wait_until(lambda: has_timer(process.pid), f"{process.args} has a timer")
-    wait_in_recv(process, READ)
+        return any(text_of(f"/proc/{pid}/task/{task}/syscall").split()[0] == number for task in os.listdir(f"/proc/{pid}/task"))
+    wait_until(waits, f"{pid} waits in system call {number}")
 
 
 def has_timer(pid):
@@ -112,3 +149,39 @@ def has_timer(pid):
         return any(os.readlink(f"/proc/{pid}/fd/{fd}") == "anon_inode:[timerfd]" for fd in os.listdir(f"/proc/{pid}/fd"))
     except FileNotFoundError:  # one of them was closed just now
         return False
+
+
+def numbers_of(pid, field, base=10):
+    """Of /proc/PID/status, from lines that have this in their names."""
+    with open(f"/proc/{pid}/status") as status:
+        return [int(line.split()[1], base) for line in status if field in line.split(":")[0]]
+
+
+def is_free(path):
+    """Nobody has it by flock(), not even shared."""
+    with open(path) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+
+
+def result(process):
+    """The line of the call itself, as soon as it is there."""
+    for line in process.stdout:
+        if line.startswith("flock: "):
+            return line.rstrip("\n")
+    raise AssertionError("the program ended: " + process.stderr.read())
+
+
+def have(script, locker, *commands):
+    for command in commands:
+        locker.say(command)
+        script.next_known().grant()
+        assert locker.heard()[0] == "ok", command
+
+
+def wait_until_old(path):
+    """What has just changed is not remembered."""
+    wait_until(lambda: time.time_ns() > os.stat(path).st_ctime_ns + 30_000_000, "the file is old enough")

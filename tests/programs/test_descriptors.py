@@ -3,17 +3,13 @@ import os
 import signal
 
 import pytest
-from harness import BUILD, Job, wait_until
-
-
-def agent(name):
-    return os.path.join(BUILD, "tests/agents", name)
+from harness import THREADS, Job, wait_until
 
 
 def test_threads_with_their_own_descriptors(pair):
     witness = os.path.join(os.path.dirname(pair.a.files), "witness")
     rounds = 100 if pair.excludes else 10000000  # without the shim: until two have it at once
-    jobs = [Job(host, agent("threads"), host.path("f"), witness, str(rounds)) for host in (pair.a, pair.b)]
+    jobs = [Job(host, *THREADS, host.path("f"), witness, str(rounds)) for host in (pair.a, pair.b)]
     said = [job.line(120) for job in jobs]
     assert [job.end() for job in jobs] == [0, 0], said
     assert os.path.exists(witness + ".overlap") != pair.excludes
@@ -21,45 +17,33 @@ def test_threads_with_their_own_descriptors(pair):
         assert said == ["800", "800"]
 
 
-class Passing(Job):
-    def __init__(self, pair):
-        super().__init__(pair.a, agent("passing"))
-
-    def do(self, command):
-        self.say(command)
-        return self.line()
-
-
 @pytest.fixture
 def sender_and_receiver(pair, folder):
     socket = os.path.join(folder, "pass")
-    sender, receiver = Passing(pair), Passing(pair)
-    assert sender.do("lock " + pair.a.path("f")) == "held"
-    assert receiver.do("listen " + socket) == "ok"
-    sender.socket = socket
+    sender, receiver = pair.a.agent(), pair.a.agent()
+    for command in ("open 0 " + pair.a.path("f") + " rw", "flock 0 ex"):
+        assert sender.do(command) == "ok"
+    assert receiver.do("listen " + socket) == sender.do("send 0 " + socket) == "ok"
     return sender, receiver
 
 
-def end(job, how):
+def end(agent, how):
     if how == "kill":
-        os.kill(job.pid, signal.SIGKILL)
-    elif how == "exit":
-        job.end()
+        os.kill(agent.pid, signal.SIGKILL)
     else:
-        assert job.do("close") == "ok"
+        assert agent.do("close 0") == "ok"
 
 
-@pytest.mark.parametrize("how", ["kill", "exit", "close"])
+@pytest.mark.parametrize("how", ["kill", "close"])
 def test_a_passed_descriptor_keeps_the_lock(pair, sender_and_receiver, how):
     """Also while it is in the socket, where no process has it."""
     sender, receiver = sender_and_receiver
-    assert sender.do("send " + sender.socket) == "ok"
     end(sender, how)
     pair.check_held()
     waiter = pair.waiter()
     if pair.excludes:
         assert waiter.silent(0.2)
-    assert receiver.do("receive") == "ok"
+    assert receiver.do("receive 0") == "ok"
     pair.check_held()
     end(receiver, how)
     pair.check_gets(waiter)
@@ -67,8 +51,7 @@ def test_a_passed_descriptor_keeps_the_lock(pair, sender_and_receiver, how):
 
 def test_the_receiver_dies_first(pair, sender_and_receiver):
     sender, receiver = sender_and_receiver
-    assert sender.do("send " + sender.socket) == "ok"
-    assert receiver.do("receive") == "ok"
+    assert receiver.do("receive 0") == "ok"
     waiter = pair.waiter()
     end(receiver, "kill")
     wait_until(lambda: receiver.process.poll() is not None, "it has ended")
@@ -80,7 +63,6 @@ def test_the_receiver_dies_first(pair, sender_and_receiver):
 def test_a_descriptor_that_nobody_received(pair, sender_and_receiver):
     """The lock ends with the socket in which it waited."""
     sender, receiver = sender_and_receiver
-    assert sender.do("send " + sender.socket) == "ok"
     end(sender, "kill")
     pair.check_held()
     waiter = pair.waiter()

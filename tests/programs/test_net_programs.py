@@ -1,8 +1,7 @@
 """
-Programs in Go and Rust, which make system calls without libc, under `dflock run --net=on` on two hosts; and (the control) with the preload
-alone, which does not reach them.
+Programs in Go, which make system calls without libc, under `dflock run --net=on` on two hosts; and (the control) with the preload alone, which
+does not reach them. Rust: cluster/test_net_around.py.
 """
-import glob
 import os
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ import zipfile
 import pytest
 from harness import Job, bytes_of, text_of, wait_until, write_text
 from harness.host import CLI
+from harness.processes import stat
 
 from conftest import Pair
 from installed import needs
@@ -21,14 +21,11 @@ NETTED = [CLI, "run", "--net=on", "--"]
 class Netted(Pair):
     """Pair.excludes: the net is there."""
 
-    def words(self, words):
-        return [*(NETTED if self.excludes else []), *map(str, words)]
-
     def job(self, host, *words, **more):
-        return Job(host, *self.words(words), **more)
+        return Job(host, *(NETTED if self.excludes else []), *words, **more)
 
     def run(self, host, *words, **more):
-        return host.run(*self.words(words), **more)
+        return host.run(*(NETTED if self.excludes else []), *words, **more)
 
 
 @pytest.fixture(params=["net", "preload"])
@@ -62,14 +59,7 @@ def lock_of(pid, path):
     """Has the process, or one of its session, a kernel lock on this file?"""
     inode = f":{os.stat(path).st_ino} "
     with open("/proc/locks") as f:
-        return any(inode in line and "->" not in line and pid in (int(line.split()[4]), session(line.split()[4])) for line in f)
-
-
-def session(pid):
-    try:
-        return os.getsid(int(pid))
-    except OSError:
-        return None
+        return any(inode in line and "->" not in line and pid in (int(line.split()[4]), int((stat(line.split()[4]) or [0] * 4)[3])) for line in f)
 
 
 def site(host, pause):
@@ -85,20 +75,26 @@ def site(host, pause):
     return ["hugo", "-s", host.path("site"), "--config", host.path("site/conf.toml")]
 
 
+def check_waits(pair, first, start, recalled, made, go):
+    """The second, as long as the first one holds. go(): lets the first go on."""
+    second = start()
+    if pair.excludes:
+        wait_until(lambda: [l for l in pair.leases(pair.a, "wanted by another host") if l["name"].endswith(recalled)], "a's lease is recalled")
+        assert not os.path.exists(pair.b.path(made)) and second.process.poll() is None
+    else:
+        assert second.end() == 0
+    go()
+    assert first.end() == 0 and (not pair.excludes or second.end() == 0)
+
+
 @needs("hugo", "hugo")
 def test_hugo_waits_for_a_build(pair):
     """flock() on .hugo_build.lock, as long as it builds."""
     first = pair.job(pair.a, *site(pair.a, True))
     with fifo_opened(pair.a.path("site/pause")) as pause:
         assert lock_of(first.pid, pair.a.path("site/.hugo_build.lock"))
-        second = pair.job(pair.b, *site(pair.b, False))
-        if pair.excludes:
-            wait_until(lambda: pair.leases(pair.a, "wanted by another host"), "a's lease is recalled")
-            assert not os.path.exists(pair.b.path("site/public/index.html")) and second.process.poll() is None
-        else:
-            assert second.end() == 0
-        pause.write(b"of a")
-    assert first.end() == 0 and (not pair.excludes or second.end() == 0)
+        check_waits(pair, first, lambda: pair.job(pair.b, *site(pair.b, False)), ".hugo_build.lock", "site/public/index.html",
+                    lambda: (pause.write(b"of a"), pause.close()))
     for host in (pair.a, pair.b):
         assert text_of(host.path("site/public/index.html")) == "of " + host.name
 
@@ -128,15 +124,8 @@ def test_go_waits_for_a_download(pair, folder):
     first = pair.job(pair.a, *words, cwd=folder)
     with fifo_opened(pause) as sources:
         assert lock_of(first.pid, pair.a.path("go/cache/download/example.com/m/@v/v1.0.0.lock"))
-        second = pair.job(pair.b, *module(pair.b, folder, False)[0], cwd=folder)
-        if pair.excludes:
-            wait_until(lambda: [l for l in pair.leases(pair.a, "wanted by another host") if l["name"].endswith("v1.0.0.lock")],
-                       "a's lease is recalled")
-            assert not os.path.exists(pair.b.path("go/example.com/m@v1.0.0")) and second.process.poll() is None
-        else:
-            assert second.end() == 0
-        sources.write(bytes_of(os.path.join(folder, "sources.zip")))
-    assert first.end() == 0 and (not pair.excludes or second.end() == 0)
+        check_waits(pair, first, lambda: pair.job(pair.b, *module(pair.b, folder, False)[0], cwd=folder), "v1.0.0.lock", "go/example.com/m@v1.0.0",
+                    lambda: (sources.write(bytes_of(os.path.join(folder, "sources.zip"))), sources.close()))
     assert all(os.path.exists(host.path("go/example.com/m@v1.0.0/go.mod")) for host in (pair.a, pair.b))
 
 
@@ -216,72 +205,3 @@ def test_etcd_waits(pair, folder):
         first.kill()
     heard(second, "eady to serve client requests")
     second.kill()
-
-
-# Debian's crates; cargo asks no server.
-CRATES = os.environ.get("DFLOCK_TEST_CRATES", "/usr/share/cargo/registry")
-
-
-def rustix_has(text):
-    """Does this version of rustix, if there is any, have this?"""
-    found = ""
-    for path in glob.glob(CRATES + "/rustix-*/src/fs/*.rs"):
-        found += text_of(path)
-    return text in found
-
-
-@pytest.fixture(scope="session")
-def rustix_lock(tmp_path_factory):
-    there = tmp_path_factory.mktemp("rustix")
-    shutil.copytree(os.path.join(os.path.dirname(__file__), "rustix"), there, dirs_exist_ok=True)
-    os.mkdir(there / ".cargo")
-    (there / ".cargo/config.toml").write_text(f'[source.crates-io]\nreplace-with = "here"\n[source.here]\ndirectory = "{CRATES}"\n')
-    features = ["--features", "record"] if rustix_has("fn fcntl_lock") else []
-    subprocess.run(["cargo", "build", "-q", "--offline", "-j2", *features], cwd=there, env={**os.environ, "CARGO_HOME": str(there / "home")}, check=True)
-    return str(there / "target/debug/rustix-lock")
-
-
-@needs("cargo", "cargo")
-@pytest.mark.skipif(not rustix_has("fn flock"), reason="there is no rustix: apt-get install librust-rustix-dev")
-@pytest.mark.parametrize("kind", ["flock", pytest.param("record", marks=pytest.mark.skipif(
-    not rustix_has("fn fcntl_lock"), reason="this version of rustix has no fcntl_lock(): Debian 13's does"))])
-def test_rustix(pair, rustix_lock, kind):
-    """Its system calls are its own (linux_raw), so that no preload sees them."""
-    for host in (pair.a, pair.b):
-        open(host.path("f"), "w").close()
-    first = pair.job(pair.a, rustix_lock, kind, pair.a.path("f"))
-    assert first.line() == "had" and lock_of(first.pid, pair.a.path("f"))
-    refused = pair.job(pair.b, rustix_lock, kind, pair.b.path("f"))
-    assert refused.line() == ("refused 11" if pair.excludes else "had")
-    assert refused.end() == 0
-    waits = pair.job(pair.b, rustix_lock, kind, pair.b.path("f"), "wait")
-    if pair.excludes:
-        wait_until(lambda: pair.leases(pair.a, "wanted by another host"), "a's lease is recalled")
-        waits.silent()
-    assert first.end() == 0
-    assert waits.line() == "had" and waits.end() == 0
-
-
-@needs("strace", "strace")
-@pytest.mark.parametrize("program", [pytest.param("restic", marks=needs("restic", "restic")),
-                                     pytest.param("rclone", marks=needs("rclone", "rclone"))])
-def test_without_a_kernel_lock(program, folder):
-    """restic and `rclone bisync`: the lock is a file that they make and remove, which neither the preload nor the net sees."""
-    env = {**os.environ, "RESTIC_PASSWORD": "x", "HOME": folder}
-    repository, one, two = (os.path.join(folder, name) for name in ("repository", "one", "two"))
-    for path in (one, two):
-        os.mkdir(path)
-        write_text(os.path.join(path, "RCLONE_TEST"), "x\n")
-    if program == "restic":
-        before, words, where = ["restic", "init", "-q", "-r", repository], ["restic", "-r", repository, "check"], repository + "/locks/"
-    else:
-        words, where = ["rclone", f"--config={folder}/none.conf", "bisync", one, two], ".lck"
-        before = [*words, "--resync"]
-    subprocess.run(before, env=env, check=True, capture_output=True, timeout=60)
-    trace = os.path.join(folder, "trace")
-    subprocess.run(["strace", "-f", "-qq", "-o", trace, "-e", "trace=flock,fcntl,openat,unlink,unlinkat", *words], env=env, check=True,
-                   capture_output=True, timeout=120)
-    calls = text_of(trace)
-    assert "flock(" not in calls and "SETLK" not in calls
-    made = [line for line in calls.splitlines() if where in line]
-    assert any("O_CREAT" in line for line in made) and any("unlink" in line for line in made), made

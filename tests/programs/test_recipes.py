@@ -20,24 +20,23 @@ ELSEWHERE = {"Once per schedule", "Redis on three machines"}
 
 def test_each_recipe_is_run():
     titles = set(re.findall(r"^## (.*)", PAGE, re.M)) - ELSEWHERE
-    ours = "".join(open(os.path.join(os.path.dirname(__file__), name)).read() for name in ("test_recipes.py", "test_recipes_systems.py", "test_recipes_key.py"))
+    ours = "".join(open(os.path.join(os.path.dirname(__file__), name)).read() for name in ("test_recipes.py", "test_recipes_systems.py"))
     assert titles == set(re.findall(r'machines_of\("(.*?)"', ours))
     for title in titles:
         assert "conf" in recipe(title)
 
 
-def test_cron_on_several_hosts(machines_of):
-    hosts = machines_of("Cron on several hosts")
-    line, = machines_of.blocks["crontab"].splitlines()
-    minute, hour, day, month, weekday, user, command = line.split(None, 6)
-    assert (minute, hour, day, month, weekday, user) == ("0", "3", "*", "*", "*", "root")
-    assert "%" not in command, "cron would take it for a newline"
-    check_one_runs(machines_of, [h.popen("/bin/sh", "-c", machines_of.command(command), env=CRON) for h in hosts], 1)
-
-
 def unit(text, key):
     """The last value of the key that is not empty."""
     return [line.split("=", 1)[1] for line in text.splitlines() if line.startswith(key + "=")][-1]
+
+
+def test_cron_on_several_hosts(machines_of):
+    hosts = machines_of("Cron on several hosts")
+    line, = machines_of.blocks["crontab"].splitlines()
+    *times, user, command = line.split(None, 6)
+    assert times == ["0", "3", "*", "*", "*"] and user == "root" and "%" not in command, "cron would take it for a newline"
+    check_one_runs(machines_of, [h.popen("/bin/sh", "-c", machines_of.command(command), env=CRON) for h in hosts], 1)
 
 
 def test_systemd_timers(machines_of):
@@ -197,3 +196,29 @@ def test_mail_boxes(machines_of):
 
 def messages(box):
     return len(re.findall("^From ", text_of(box), re.M))
+
+
+@pytest.mark.parametrize("first", ["cron", "service"])
+def test_from_cron_to_a_service(machines_of, redis, first):
+    a, b = machines_of("From cron to a service", "ab")
+    command = machines_of.command(machines_of.blocks["crontab"].split(None, 6)[6].strip())
+    service = machines_of.blocks["python service"]
+    assert "redis://10.0.0.7:6379" in service
+    b.write("/usr/local/bin/service", service.replace("redis://10.0.0.7:6379", f"unix://{redis.socket}"), 0o755)
+    start = {"cron": lambda: a.popen("/bin/sh", "-c", command, env=CRON), "service": lambda: b.popen("/usr/local/bin/service")}
+    order = [first, "service" if first == "cron" else "cron"]
+    on = {"cron": "a", "service": "b"}
+    one = start[order[0]]()
+    wait_until(lambda: machines_of.ran() == [on[order[0]]], "the first one runs the job")
+    two = start[order[1]]()
+    if not machines_of.excludes:
+        wait_until(lambda: len(machines_of.ran()) == 2, "both run the job")
+        return
+    said = two.communicate(timeout=60)
+    assert two.returncode == 1 and machines_of.ran() == [on[order[0]]], said
+    assert order[1] == "cron" or "the lock is taken" in said[1]
+    machines_of.enough()
+    assert one.communicate(timeout=60) and one.returncode == 0
+    wait_until(lambda: not redis.command("EXISTS", "jobs:nightly"), "the key is free")
+    assert start[order[1]]().wait(60) == 0
+    assert machines_of.ran() == [on[name] for name in order]

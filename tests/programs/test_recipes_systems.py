@@ -13,21 +13,14 @@ from harness import text_of, wait_until, write_text
 from harness.processes import pids_where
 
 from installed import needs
-from machines import PATH, Machine
+from machines import EMPTY_APT, PATH, Machine
 from recipes import check_one_runs, machines_of, recipe  # noqa: F401
-
-APT = r"""
-for dir in /var/lib/dpkg /var/lib/apt /var/cache/apt /var/log; do mount -t tmpfs tmpfs $dir; done
-mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/apt/lists/partial /var/cache/apt/archives/partial /var/log/apt
-rm -rf /etc/apt/sources.list* && touch /etc/apt/sources.list /var/lib/dpkg/available /var/lib/dpkg/status
-"""
-
 
 def test_apt(machines_of):
     a, b = machines_of("Apt and dpkg", "ab")
     upgrade = machines_of.command(machines_of.blocks["sh upgrade"])
     for host in (a, b):
-        assert host.run(APT).returncode == 0
+        assert host.run(EMPTY_APT).returncode == 0
     # a's apt-get waits in the middle of it, for a list that it reads.
     a.run("rm /var/lib/dpkg/status && mkfifo /var/lib/dpkg/status")
     first = a.popen(upgrade)
@@ -57,46 +50,75 @@ def first_process(machine):
     return first
 
 
-def test_containers(machines_of):
-    """The one that runs the job is stopped; when it has ended, and the machine with it, the lock is free at once."""
-    hosts = machines_of("Containers", lease="ttl_ms = 600000; probe_ms = 5000;")
+def words_of_a_container(blocks):
+    words = [word for key in ("ENTRYPOINT", "CMD") for word in json.loads(re.search(rf"^{key} (.*)$", blocks["dockerfile"], re.M)[1])]
+    return words, words.index("--") + 1
+
+
+def words_of_a_pod(blocks):
+    job = yaml.safe_load(blocks["yaml"])
+    assert job["kind"] == "CronJob"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    container, = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    patience, = (int(word[7:]) for word in container["command"] if word.startswith("--init="))
+    assert patience + 7 < pod["terminationGracePeriodSeconds"] and container["command"][-1] == "--"
+    return [*container["command"], *container["args"]], len(container["command"])
+
+
+@pytest.mark.parametrize("kind", ["containers", "kubernetes"])
+def test_containers(machines_of, kind):
+    """The command as process 1 of a container. The one that runs the job is stopped, or has ended; when its machine is off, the lock is free at
+    once."""
+    lease = "ttl_ms = 600000; probe_ms = 5000;"
+    hosts = machines_of("Containers", lease=lease) if kind == "containers" else machines_of("Kubernetes CronJob", lease=lease)
     hosts[0].run("dflock stop")  # it is outside of the container, whose /dev/shm is the same here
-    words = [word for key in ("ENTRYPOINT", "CMD") for word in json.loads(
-        re.search(rf"^{key} (.*)$", machines_of.blocks["dockerfile"], re.M)[1])]
+    words, own = (words_of_a_container if kind == "containers" else words_of_a_pod)(machines_of.blocks)
     assert words[:2] == ["dflock", "run"]
-    if not machines_of.excludes:
-        words = words[words.index("--") + 1:]
-    jobs = {host: host.popen(*CONTAINER, *words, env={"PATH": PATH}) for host in hosts}
-    if not machines_of.excludes:
-        return check_one_runs(machines_of, list(jobs.values()), 1)
-    wait_until(lambda: sum(job.poll() is None for job in jobs.values()) == 1, "all but one have ended")
-    wait_until(machines_of.ran, "one runs it")
-    first = next(host for host in hosts if host.name == machines_of.ran()[0])
+    words = words if machines_of.excludes else words[own:]
+
+    def start(host):
+        return host.popen(*CONTAINER, *words, env={"PATH": PATH})
+
+    jobs = {host: start(host) for host in hosts}
+    if kind == "kubernetes" or not machines_of.excludes:
+        check_one_runs(machines_of, list(jobs.values()), 0 if kind == "kubernetes" else 1)
+        if not machines_of.excludes:
+            return
+        first = runs_on(machines_of, hosts)
+    else:
+        wait_until(lambda: sum(job.poll() is None for job in jobs.values()) == 1, "all but one have ended")
+        wait_until(machines_of.ran, "one runs it")
+        first = runs_on(machines_of, hosts)
+        os.kill(first_process(first), signal.SIGTERM)
+        assert jobs[first].wait(60) == 128 + signal.SIGTERM
+        machines_of.enough()
     other = next(host for host in hosts if host is not first)
-    os.kill(first_process(first), signal.SIGTERM)
-    assert jobs[first].wait(60) == 128 + signal.SIGTERM
     first.end()
-    machines_of.enough()
-    assert other.popen(*CONTAINER, *words, env={"PATH": PATH}).wait(60) == 0
+    assert start(other).wait(60) == 0
     assert machines_of.ran() == [first.name, other.name]
 
 
-def test_apt_with_its_own_locks(redis, folder):
-    """Under the page's rules apt stops when the store is away; with on_refused = "refuse", the default, it would go on without locks."""
-    blocks = recipe("Apt and dpkg")
-    rules = blocks["conf own locks"]
-    a = Machine(redis, folder, "a", rules)
-    b = Machine(redis, folder, "b", rules.replace('"busy"', '"refuse"'))
+def runs_on(machines_of, hosts):
+    return next(host for host in hosts if host.name == machines_of.ran()[0])
 
-    def said(machine, words):
-        done = machine.run(blocks["sh own locks"])
+
+def test_apt_with_its_own_locks(redis, folder):
+    """Under the page's rules apt stops when the store is away; with on_refused = "refuse", the default, it goes on without locks. dpkg stops in
+    either case."""
+    blocks = recipe("Apt and dpkg")
+    rules, upgrade = blocks["conf own locks"], blocks["sh own locks"]
+    a, b = made = [Machine(redis, folder, "a", rules), Machine(redis, folder, "b", rules.replace('"busy"', '"refuse"'))]
+
+    def said(machine, words, command=upgrade):
+        done = machine.run(command)
         return done if words in done.stderr else None
 
     try:
         a.init()
-        for machine in (a, b):
-            assert machine.run(APT).returncode == 0
-            done = machine.run(blocks["sh own locks"])
+        for machine in made:
+            assert machine.run(EMPTY_APT).returncode == 0
+            done = machine.run(upgrade)
             assert done.returncode == 0 and "0 upgraded" in done.stdout, done
         redis.stop()
         # As long as their leases are sure, both work on.
@@ -105,38 +127,13 @@ def test_apt_with_its_own_locks(redis, folder):
         assert "dflock: /var/lib/dpkg/lock-frontend: store " in done.stderr, done
         done = wait_until(lambda: said(b, "Not using locking for nfs mounted lock file"), "apt goes on without locks")
         assert done.returncode == 0, done
+        for machine, words in ((a, "was locked by another process"), (b, "unable to lock")):
+            assert said(machine, words, "dflock run -- dpkg --configure -a").returncode == 2
         redis.start()
-        wait_until(lambda: a.run(blocks["sh own locks"]).returncode == 0, "apt works again", 60)
+        wait_until(lambda: a.run(upgrade).returncode == 0, "apt works again", 60)
     finally:
-        a.end()
-        b.end()
-
-
-def test_kubernetes(machines_of):
-    """The command as process 1 of a container; when it has ended, and the machine with it, the lock is free at once."""
-    hosts = machines_of("Kubernetes CronJob", lease="ttl_ms = 600000; probe_ms = 5000;")
-    hosts[0].run("dflock stop")  # it is outside of the container, whose /dev/shm is the same here
-    job = yaml.safe_load(machines_of.blocks["yaml"])
-    assert job["kind"] == "CronJob"
-    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    container, = pod["containers"]
-    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    patience, = (int(word[7:]) for word in container["command"] if word.startswith("--init="))
-    assert patience + 7 < pod["terminationGracePeriodSeconds"]
-    assert container["command"][:2] == ["dflock", "run"] and container["command"][-1] == "--"
-    words = [*(container["command"] if machines_of.excludes else []), *container["args"]]
-
-    def start(host):
-        return host.popen(*CONTAINER, *words, env={"PATH": PATH})
-
-    jobs = {host: start(host) for host in hosts}
-    check_one_runs(machines_of, list(jobs.values()), 0)
-    if machines_of.excludes:
-        first = next(host for host in hosts if host.name == machines_of.ran()[0])
-        first.end()
-        other = next(host for host in hosts if host is not first)
-        assert start(other).wait(60) == 0
-        assert machines_of.ran() == [first.name, other.name]
+        for machine in made:
+            machine.end()
 
 
 def test_nfs(machines_of):

@@ -48,25 +48,28 @@ def keepers(machine):
     return [*machine.pids("dflockd-parent"), *machine.pids("dflockd")]
 
 
+def fence(machine):
+    return ok(machine, "dflock", "fence", "/srv/f")
+
+
 class Holder:
     """A job that holds /srv/f, and locks it again when it is told a word: then a keeper has answered, or its page."""
 
     def __init__(self, machine):
+        self.machine = machine
         self.process = machine.popen("sh", "-c", HELD, env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LD_PRELOAD": "libdflock.so"}, stdin=-1)
         assert self.process.stdout.readline() == "held\n", self.process.stderr.read()
+        self.fence = fence(machine)
 
     def goes_on(self):
+        """Under the lease that it had."""
         self.process.stdin.write("on\n")
         self.process.stdin.flush()
-        return self.process.stdout.readline() == "on\n"
+        return fence(self.machine) == self.fence and self.process.stdout.readline() == "on\n"
 
     def end(self):
         self.process.stdin.close()
         assert self.process.wait(30) == 0
-
-
-def fence(machine):
-    return ok(machine, "dflock", "fence", "/srv/f")
 
 
 def test_each_file_is_run():
@@ -91,8 +94,7 @@ def test_runit(machine):
     ok(machine, "sv", "-w", "30", "start", SERVICE)
     assert is_there(machine), "sv start has returned before programs are served"
     machine.init()
-    job = Holder(machine)
-    before, pids = fence(machine), keepers(machine)
+    job, pids = Holder(machine), keepers(machine)
     assert len(pids) == 2
 
     # Reload, restarted at once, and the supervised process is killed: the job keeps its lock.
@@ -102,7 +104,7 @@ def test_runit(machine):
     assert keepers(machine) == pids and job.goes_on()
     ok(machine, "sv", "quit", SERVICE)
     wait_until(lambda: len(keepers(machine)) == 2 and not set(keepers(machine)) & set(pids) and is_there(machine), "others serve")
-    assert fence(machine) == before and job.goes_on()
+    assert job.goes_on()
 
     # Stopped while a lock is held: serves until it ends, or is told once more.
     timeout = machine.run("sv", "-w", "1", "stop", SERVICE)
@@ -110,7 +112,7 @@ def test_runit(machine):
     ok(machine, "sv", "term", SERVICE)
     wait_until(lambda: not keepers(machine), "it has ended at once")
     ok(machine, "sv", "-w", "30", "start", SERVICE)
-    assert fence(machine) == before and job.goes_on()
+    assert job.goes_on()
     assert machine.run("sv", "-w", "1", "stop", SERVICE).returncode != 0
     job.end()
     wait_until(lambda: not keepers(machine), "it has ended when the lock did")
@@ -132,8 +134,7 @@ def test_sysvinit(machine):
     ok(machine, INIT, "start")
     ok(machine, INIT, "status")
     machine.init()
-    job = Holder(machine)
-    before, pids = fence(machine), keepers(machine)
+    job, pids = Holder(machine), keepers(machine)
     machine.write("/etc/dflock.conf", "nonsense")
     refused = machine.run(INIT, "reload")
     assert refused.returncode != 0 and "syntax error" in refused.stderr
@@ -141,7 +142,7 @@ def test_sysvinit(machine):
     ok(machine, INIT, "reload")
     assert keepers(machine) == pids
     ok(machine, INIT, "restart")
-    assert not set(keepers(machine)) & set(pids) and fence(machine) == before and job.goes_on()
+    assert not set(keepers(machine)) & set(pids) and job.goes_on()
     job.end()
     ok(machine, INIT, "stop")
     assert not keepers(machine) and machine.run(INIT, "status").returncode != 0
@@ -154,12 +155,11 @@ def test_killed_alone(machine):
     wait_until(lambda: is_there(machine), "it serves")
     machine.init()
     job = Holder(machine)
-    before = fence(machine)
     parent, = machine.pids("dflockd-parent")
     os.kill(parent, signal.SIGKILL)
     run.wait(30)
     wait_until(lambda: len(keepers(machine)) == 2 and parent not in keepers(machine) and is_there(machine), "another pair serves")
-    assert fence(machine) == before and job.goes_on()
+    assert job.goes_on()
     again = machine.run(f"{SERVICE}/run")
     assert again.returncode == 75 and "another keeper serves" in again.stdout, again
     job.end()

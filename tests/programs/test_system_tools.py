@@ -1,43 +1,44 @@
 """
-The system's own tools: dpkg, apt-get and anacron, which take POSIX record locks, and logrotate, which takes both kinds. Two hosts,
-each with folders of its own under the same lock names; what one of them holds, the other reports as held, in its own words.
+The system's own tools, and what administrators run that locks by itself. Two hosts, or machines, each with folders of its own under the same lock
+names; what one of them holds, the other reports as held, in its own words.
 """
 import os
 import re
+import socket
 import subprocess
 
 import pytest
 from harness import Job, wait_until, write_text
+
+from installed import needs
 
 CONTROL = "Package: hold\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: holds dpkg's locks\n"
 # In the middle of an installation, with all locks taken. It fails then, so that nothing is unpacked.
 PREINST = "#!/bin/sh\necho held\nread line\nexit 1\n"
 
 
-@pytest.fixture
-def package(folder):
+def make_package(folder):
     tree = os.path.join(folder, "hold", "DEBIAN")
     os.makedirs(tree, mode=0o755)
     write_text(os.path.join(tree, "control"), CONTROL)
     write_text(os.path.join(tree, "preinst"), PREINST)
     os.chmod(os.path.join(tree, "preinst"), 0o755)
-    path = os.path.join(folder, "hold.deb")
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", os.path.dirname(tree), path], check=True, stdout=subprocess.DEVNULL)
-    return path
-
-
-@pytest.fixture
-def systems(pair):
-    """What dpkg and apt-get need to see."""
-    for host in (pair.a, pair.b):
-        make_system(host)
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", os.path.dirname(tree), folder], check=True, stdout=subprocess.DEVNULL)
+    return os.path.join(folder, "hold_1_all.deb")
 
 
 def make_system(host):
+    """What dpkg and apt-get need to see."""
     for name in ("dpkg/info", "dpkg/updates", "root", "lists/partial", "archives/partial", "etc"):
         os.makedirs(host.path(name))
     for name in ("dpkg/status", "dpkg/available", "etc/sources.list", "etc/none"):
         open(host.path(name), "w").close()
+
+
+@pytest.fixture
+def systems(pair):
+    make_system(pair.a)
+    make_system(pair.b)
 
 
 def dpkg(host, *words):
@@ -61,39 +62,29 @@ def lines_until(job, wanted):
     assert said[-1] == wanted, said
 
 
-def check(pair, command, status, said):
+def check(pair, command, status, said, **more):
     """b's command fails with these words as long as a holds. They name a process only where it is this machine's."""
-    done = pair.b.run(*command)
+    done = pair.b.run(*command, **more)
     if pair.excludes:
-        assert done.returncode == status and re.search(said, done.stderr), done
+        assert done.returncode == status and re.search(said, done.stdout + done.stderr), done
     else:
         assert done.returncode == 0, done
 
 
-@pytest.fixture
-def installing(pair, systems, package):
-    job = Job(pair.a, *dpkg(pair.a, "--install", package))
+def test_dpkg_and_apt_get(pair, systems, folder):
+    job = Job(pair.a, *dpkg(pair.a, "--install", make_package(folder)))
     lines_until(job, "held")
-    return job
-
-
-def test_dpkg(pair, installing):
-    check(pair, dpkg(pair.b, "--configure", "-a"), 2, r"frontend lock was locked by \S+ process with pid -1\n")
-    installing.end()
-    assert pair.b.run(*dpkg(pair.b, "--configure", "-a")).returncode == 0
-
-
-def test_apt_get_against_dpkg(pair, installing):
     upgrade = apt(pair.b, "dist-upgrade")
+    check(pair, dpkg(pair.b, "--configure", "-a"), 2, r"frontend lock was locked by \S+ process with pid -1\n")
     check(pair, upgrade, 100, r"E: Could not get lock \S+/lock-frontend - open \(11:")
     waiter = Job(pair.b, *apt(pair.b, "-o", "DPkg::Lock::Timeout=60", "dist-upgrade"))
     if pair.excludes:
-        line = waiter.line()
-        while "Waiting for cache lock" not in line:
-            line = waiter.line()
-    installing.end()
+        while "Waiting for cache lock" not in waiter.line():
+            pass
+    job.end()
     assert waiter.process.wait(30) == 0
-    assert pair.b.run(*upgrade).returncode == 0
+    for words in (dpkg(pair.b, "--configure", "-a"), upgrade):
+        assert pair.b.run(*words).returncode == 0
 
 
 def test_apt_get_update(pair, systems):
@@ -103,47 +94,6 @@ def test_apt_get_update(pair, systems):
     check(pair, apt(pair.b, "clean"), 100, r"E: Could not get lock \S+/lists/lock - open \(11:")
     job.end()
     assert pair.b.run(*apt(pair.b, "clean")).returncode == 0
-
-
-@pytest.mark.parametrize("on_refused", ["busy", "refuse"])
-def test_apt_get_and_dpkg_when_no_lock_can_be_had(redis, make_host, on_refused):
-    """apt-get goes on without a lock when it gets ENOLCK; with "busy" it does not. dpkg stops in either case."""
-    host = make_host("a", rules=f'{{ tree = "%s"; on_refused = "{on_refused}"; }}', lease="ttl_ms = 3000; linger_ms = 0;")
-    make_system(host)
-    assert host.run(*apt(host, "dist-upgrade")).returncode == 0
-    redis.stop()
-    wait_until(lambda: not host.status()["store"]["up"], "the keeper has noticed")
-    done = host.run(*apt(host, "dist-upgrade"))
-    if on_refused == "busy":
-        assert done.returncode == 100 and re.search(r"E: Could not get lock \S+/lock-frontend - open \(11:", done.stderr), done
-    else:
-        assert done.returncode == 0 and "Not using locking for nfs mounted lock file" in done.stderr, done
-    assert done.stderr.count("dflock: ") >= 1
-    done = host.run(*dpkg(host, "--configure", "-a"))
-    assert done.returncode == 2 and ("was locked by another process" if on_refused == "busy" else "unable to lock") in done.stderr, done
-    redis.start()
-    waiter = host.run(*apt(host, "-o", "DPkg::Lock::Timeout=60", "dist-upgrade"))
-    assert waiter.returncode == 0, waiter
-
-
-@pytest.mark.skipif(not os.environ.get("DFLOCK_ANACRON"), reason="run by hand with DFLOCK_ANACRON=1: a machine with anacron "
-                    "runs its daily jobs by it")
-def test_anacron(pair):
-    """It locks the time stamp of a job as long as that runs."""
-    commands = {}
-    for host in (pair.a, pair.b):
-        os.mkdir(host.path("spool"))
-        with open(host.path("tab"), "w") as f:
-            f.write(f"1 0 nightly until test -e {host.path('done')}; do sleep 0.02; done\n")
-        commands[host] = ["anacron", "-d", "-f", "-S", host.path("spool"), "-t", host.path("tab")]
-    open(pair.b.path("done"), "w").close()
-    job = Job(pair.a, *commands[pair.a])
-    lines_until(job, "Job `nightly' started")
-    locked = "Job `nightly' locked by another anacron - skipping" in pair.b.run(*commands[pair.b]).stderr
-    assert locked == pair.excludes
-    open(pair.a.path("done"), "w").close()
-    assert job.process.wait(30) == 0
-    assert "Job `nightly' started" in pair.b.run(*commands[pair.b]).stderr
 
 
 def test_logrotate(pair):
@@ -159,6 +109,91 @@ def test_logrotate(pair):
     check(pair, commands[pair.b], 3, r"state file \S+ is already locked")
     job.end()
     assert pair.b.run(*commands[pair.b]).returncode == 0
+
+
+def certbot(host, *words):
+    return ["certbot", *words, "-n", "--config-dir", host.path("etc"), "--work-dir", host.path("lib"), "--logs-dir", host.path("log")]
+
+
+@needs("certbot", "certbot")
+def test_certbot(pair):
+    """It holds three locks, here while the server of certificates does not answer it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/directory"
+        job = Job(pair.a, *certbot(pair.a, "register", "--server", url, "--agree-tos", "--register-unsafely-without-email"))
+        asked, _ = server.accept()
+        check(pair, certbot(pair.b, "certificates"), 1, "Another instance of Certbot is already running.")
+        job.kill()
+        asked.close()
+    assert pair.b.run(*certbot(pair.b, "certificates")).returncode == 0
+
+
+def debconf(host):
+    """Its database is the host's own."""
+    path = host.path("debconf.conf")
+    with open(path, "w") as f:
+        for name in ("config", "template"):
+            if name == "config":
+                f.write("Config: config\nTemplates: template\n")
+            f.write(f"\nName: {name}\nDriver: File\nFilename: {host.path(name + '.dat')}\n")
+    return ["env", "DEBIAN_FRONTEND=noninteractive", "DEBCONF_SYSTEMRC=" + path, "debconf-communicate"]
+
+
+def test_debconf(pair):
+    """debconf-communicate has the database as long as it reads commands."""
+    job = Job(pair.a, *debconf(pair.a))
+    job.say("VERSION 2.0")
+    assert job.line().startswith("0 ")
+    check(pair, debconf(pair.b), 1, "config.dat is locked by another process: Resource temporarily unavailable",
+          input="VERSION 2.0\n")
+    job.end()
+    assert pair.b.run(*debconf(pair.b), input="VERSION 2.0\n").returncode == 0
+
+
+@needs("svnadmin", "subversion")
+def test_subversion(pair):
+    """svnadmin freeze holds the lock of those who write, and a commit waits for it; those who read do not."""
+    for host in (pair.a, pair.b):
+        assert host.run("svnadmin", "create", host.path("repo")).returncode == 0
+    url = "file://" + pair.b.path("repo")
+    job = Job(pair.a, "svnadmin", "freeze", pair.a.path("repo"), "--", "sh", "-c", "echo held; read line").held()
+    commit = Job(pair.b, "sh", "-c", "svn -q mkdir -m x \"$1\" && echo held", "-", url + "/dir")
+    pair.check_waits(commit)
+    assert pair.b.run("svn", "ls", url).returncode == 0
+    job.end()
+    pair.check_gets(commit)
+    assert pair.b.run("svn", "ls", url).stdout == "dir/\n"
+
+
+DOVECOT = """base_dir = %s
+state_dir = %s
+log_path = /dev/stderr
+mail_location = maildir:%s
+ssl = no
+"""
+
+
+@needs("doveadm", "dovecot-core (not by scripts/install-deps.sh: it starts a server)")
+def test_doveadm(two):
+    """It runs doveconf, which starts doveadm again, with the variables alone that import_environment names."""
+    host = two[0]
+    config = host.path("dovecot.conf")
+
+    def preloads():
+        """How often the library is opened. doveadm ends with an error then: it serves no mail to root."""
+        host.run("strace", "-f", "-o", host.path("trace"), "-e", "trace=openat", "-E", "LD_PRELOAD=" + host.env()["LD_PRELOAD"], "doveadm",
+                 "-c", config, "mailbox", "list", "-u", "nobody")
+        with open(host.path("trace")) as f:
+            return sum("libdflock.so" in line for line in f)
+
+    write_text(config, DOVECOT % (host.files, host.files, host.files))
+    assert preloads() == 2, "doveadm and doveconf"
+    with open(config, "a") as f:
+        f.write("import_environment = $import_environment LD_PRELOAD\n")
+    assert preloads() == 3, "and doveadm again"
+    said = host.cli("doctor", "doveadm", check=False).stdout
+    assert re.search(r"problem: \S+doveadm: it runs doveconf, which cleans the environment", said)
 
 
 @pytest.mark.long
