@@ -266,7 +266,7 @@ UNIT = {
         "the loop does not wait for a thread that fires": [skip("fire-disarmed")],
         "the probe sends, and the table does not say so": SIMULATOR["the probe sends, and the table does not say so"],
     },
-    "test_probe_threads": {
+    "test_probe": {
         "each local test has a thread": [condition("probe-at-once", "true")],
         "all threads are parked": [put("probe-parked", "probes->parked < PARKED_MAX && ", "")],
         "a thread that has left the table of descriptors goes on": [become("probe-left-table", "return true;")],
