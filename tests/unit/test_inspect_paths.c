@@ -3,61 +3,34 @@
 
 #include <sys/syscall.h>
 
-TEST(deleted)
+static int in_child_folder(const char *name)
 {
-	struct inspect_result r;
-	int fd = make("x", O_RDWR, 0600);
-
-	unlink(in_folder("x"));
-	r = look(dup(fd));
-	check_good(&r, in_folder("x"));
-	ck_assert_uint_eq(r.st.st_nlink, 0);
-	close(r.fd);
-	/* Another one of that name does not matter. */
-	close(make("x", O_RDWR, 0600));
-	r = look(fd);
-	check_good(&r, in_folder("x"));
-	close(r.fd);
+	ck_assert_int_eq(mkdir(in_folder(name), 0700), 0);
+	return open(in_folder(name), O_RDONLY | O_CLOEXEC);
 }
 
-TEST(named_deleted)
+/* A file, one whose name only looks like that of one that is deleted, and a folder. */
+TEST_EACH(deleted, 3)
 {
-	struct inspect_result r = look(make("x (deleted)", O_RDWR, 0600));
-	int fd;
+	static const char *const names[] = {"x", "x (deleted)", "d"};
+	int fd = _i == 2 ? in_child_folder("d") : make(names[_i], O_RDWR, 0600);
 
-	check_good(&r, in_folder("x (deleted)"));
-	close(r.fd);
-	fd = open(in_folder("x (deleted)"), O_RDWR | O_CLOEXEC);
-	unlink(in_folder("x (deleted)"));
-	r = look(fd);
-	check_good(&r, in_folder("x (deleted)"));
-	close(r.fd);
+	good(dup(fd), names[_i]);
+	ck_assert_int_eq(remove(in_folder(names[_i])), 0);
+	ck_assert(_i == 2 || good(dup(fd), names[_i]).st.st_nlink == 0);
+	if (_i == 0) /* another one of that name does not matter */
+		close(make("x", O_RDWR, 0600));
+	good(fd, names[_i]);
 }
 
 TEST(renamed)
 {
 	int fd = make("x", O_RDWR, 0600);
 	char old[PATH_MAX];
-	struct inspect_result r;
 
 	strcpy(old, in_folder("x"));
 	ck_assert_int_eq(rename(old, in_folder("y")), 0);
-	r = look(fd);
-	check_good(&r, in_folder("y"));
-	close(r.fd);
-}
-
-TEST(deleted_directory)
-{
-	struct inspect_result r;
-	int fd;
-
-	ck_assert_int_eq(mkdir(in_folder("d"), 0700), 0);
-	fd = open(in_folder("d"), O_RDONLY | O_CLOEXEC);
-	rmdir(in_folder("d"));
-	r = look(fd);
-	check_good(&r, in_folder("d"));
-	close(r.fd);
+	good(fd, "y");
 }
 
 /* What is deleted just before or after somebody asks for a path: inspect.c calls this one. */
@@ -84,17 +57,13 @@ ssize_t readlink(const char *restrict link, char *restrict target, size_t size)
 TEST_EACH(deleted_meanwhile, 4)
 {
 	static const char *const names[] = {"x", "x (deleted)"};
-	struct inspect_result r;
 	char doomed[PATH_MAX];
 	int fd = make(names[_i / 2], O_RDWR, 0600);
 
 	strcpy(doomed, in_folder(names[_i / 2]));
 	*(_i % 2 ? &delete_after : &delete_before) = doomed;
-	r = look(fd);
+	ck_assert_uint_eq(good(fd, names[_i / 2]).st.st_nlink, 0);
 	ck_assert(!delete_before && !delete_after);
-	check_good(&r, doomed);
-	ck_assert_uint_eq(r.st.st_nlink, 0);
-	close(r.fd);
 }
 
 TEST(longest_path)

@@ -9,6 +9,14 @@
 #define USER  12345 /* not root, and nobody's */
 #define GROUP 23456
 
+static int make_of(const char *name, mode_t mode, uid_t user, gid_t group)
+{
+	int fd = make(name, O_RDWR, mode);
+
+	ck_assert_int_eq(fchown(fd, user, group), 0);
+	return fd;
+}
+
 /* A file that its user may write and not read. Root may read everything, and so tries it as somebody else. */
 TEST(write_only)
 {
@@ -33,34 +41,18 @@ TEST(write_only)
 TEST(users_rights)
 {
 	struct ucred user = {getpid(), USER, USER};
-	struct inspect_result r;
-	int fd;
 
 	if (self.uid != 0)
 		return;
-	r = look_as(make("mine", O_RDWR, 0600), &user, false);
-	check_refused(&r, "Permission denied");
-	r = look_as(make("group", O_RDWR, 0640), &user, false);
-	check_refused(&r, "Permission denied");
+	refused_as(make("mine", O_RDWR, 0600), &user, "Permission denied");
+	refused_as(make("group", O_RDWR, 0640), &user, "Permission denied");
 	close(make("path", O_RDWR, 0600));
-	r = look_as(open(in_folder("path"), O_PATH | O_CLOEXEC), &user, false);
-	check_refused(&r, "Permission denied");
-	fd = make("theirs", O_RDWR, 0600);
-	ck_assert_int_eq(fchown(fd, USER, USER), 0);
-	r = look_as(fd, &user, false);
-	check_good(&r, in_folder("theirs"));
-	close(r.fd);
-	fd = make("grouped", O_RDWR, 0040);
-	ck_assert_int_eq(fchown(fd, 0, USER), 0);
-	r = look_as(fd, &user, false);
-	check_good(&r, in_folder("grouped"));
-	close(r.fd);
+	refused_as(open(in_folder("path"), O_PATH | O_CLOEXEC), &user, "Permission denied");
+	good_as(make_of("theirs", 0600, USER, USER), &user, "theirs");
+	good_as(make_of("grouped", 0040, 0, USER), &user, "grouped");
 	/* The worker has its own rights again: this one is looked at by the same threads. */
-	for (int i = 0; i < 16; i++) {
-		r = look(make("mine", O_RDWR, 0600));
-		check_good(&r, in_folder("mine"));
-		close(r.fd);
-	}
+	for (int i = 0; i < 16; i++)
+		good(make("mine", O_RDWR, 0600), "mine");
 }
 
 /* The peer's other groups count, and the keeper's own do not. */
@@ -68,26 +60,16 @@ TEST(users_groups)
 {
 	struct ucred user = {getpid(), USER, USER};
 	gid_t own[] = {GROUP + 1, GROUP + 2}, now[3];
-	struct inspect_result r;
-	int fd;
 
 	if (self.uid != 0)
 		return;
 	ck_assert_int_eq(setgroups(2, own), 0);
 	for (int i = 0; i < 8; i++) {
 		peer_group = 0;
-		fd = make("grouped", O_RDWR, 0640);
-		ck_assert_int_eq(fchown(fd, 0, GROUP), 0);
-		r = look_as(fd, &user, false);
-		check_refused(&r, "Permission denied");
+		refused_as(make_of("grouped", 0640, 0, GROUP), &user, "Permission denied");
 		peer_group = GROUP;
-		r = look_as(open(in_folder("grouped"), O_RDWR | O_CLOEXEC), &user, false);
-		check_good(&r, in_folder("grouped"));
-		close(r.fd);
-		fd = make("keepers", O_RDWR, 0640);
-		ck_assert_int_eq(fchown(fd, 0, GROUP + 1), 0);
-		r = look_as(fd, &user, false);
-		check_refused(&r, "Permission denied");
+		good_as(open(in_folder("grouped"), O_RDWR | O_CLOEXEC), &user, "grouped");
+		refused_as(make_of("keepers", 0640, 0, GROUP + 1), &user, "Permission denied");
 	}
 	peer_group = 0;
 	ck_assert_int_eq(getgroups(3, now), 2);
@@ -148,38 +130,31 @@ static int from_own_mount(enum own own)
 }
 
 /* The path of a mount whose namespace has ended is that of no file: the receiver decides by the inode. */
-static void check_gone(const struct inspect_result *r)
+static void check_gone(enum own own, const struct ucred *user)
 {
-	ck_assert_str_eq(r->refused, "");
-	ck_assert_uint_ne(r->gone_type, 0);
-	close(r->fd);
+	struct inspect_result r = look_as(from_own_mount(own), user, false);
+
+	ck_assert_str_eq(r.refused, "");
+	ck_assert_uint_ne(r.gone_type, 0);
+	close(r.fd);
 }
 
 TEST(users_own_mount)
 {
 	struct ucred user = {getpid(), USER, USER};
-	struct inspect_result r;
 	int fd;
 
 	if (self.uid != 0)
 		return;
-	r = look_as(from_own_mount(OWN_TMPFS), &user, false);
-	check_gone(&r);
-	r = look_as(from_own_mount(OWN_TMPFS_DELETED), &user, false);
-	check_gone(&r);
+	check_gone(OWN_TMPFS, &user);
+	check_gone(OWN_TMPFS_DELETED, &user);
 	close(make("x", O_RDWR, 0666));
 	close(make("other", O_RDWR, 0666));
-	r = look_as(from_own_mount(OWN_TMPFS), &user, false);
-	check_gone(&r);
-	r = look_as(from_own_mount(OWN_FILE), &user, false);
-	check_gone(&r);
+	check_gone(OWN_TMPFS, &user);
+	check_gone(OWN_FILE, &user);
 	/* One that is really there, and one that is really deleted. */
-	r = look_as(make("x", O_RDWR, 0666), &user, false);
-	check_good(&r, in_folder("x"));
-	close(r.fd);
+	good_as(make("x", O_RDWR, 0666), &user, "x");
 	fd = make("y", O_RDWR, 0666);
 	unlink(in_folder("y"));
-	r = look_as(fd, &user, false);
-	check_good(&r, in_folder("y"));
-	close(r.fd);
+	good_as(fd, &user, "y");
 }
