@@ -402,8 +402,6 @@ UNIT = {
         "who asked for a shared lease is kept when it is shared": [condition("asked-shared", "false")],
         "a probe that waits answers who asks later": [condition("asked-anew", "lease->state == LEASE_WAITING && asker && "
                                                       "lease_is_probed(lease) && lease->recalled.level == RECALL_RULE")]},
-    "test_bereft_calls": {
-        "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
     "test_underway": {
         "an entry of another boot counts": [become("file-boot", "return true;")],
         "an entry is there, and nobody looks": [skip("underway-used")],
@@ -433,15 +431,15 @@ UNIT = {
         "its calls count as those of whoever asks": [become("onbehalf-owner", "out->uid = peer->uid;")],
         "anybody may ask for anybody": [condition("onbehalf-user", "false")],
         "the numbers of another namespace are ours": [condition("onbehalf-numbers", "false")]},
-    "test_bereft": {
-        "a process that got the lock while its holders were killed goes on": [skip("break-again")],
-        "a stopped holder is killed without its line": [put("farewell-again", "freezer_put_off(f)", "false")]},
     "test_lastwords": {
         "the kill overtakes the line": [become("words-ready", "ready = true;")],
         "a line that came too late is written": [condition("words-go", "true")]},
     "test_freezer": {
-        "a search for one store goes on when another one is due": [condition("search-end", "false")],"holders of a lease that is lost meanwhile go on": [
-        put("thaw", "SLOTS_DUE", "SLOTS_IN(TABLE_UNSURE)")]},
+        "a process that is still in the kernel is spared": [condition("bereft-held", "false")],
+        "a process that got the lock while its holders were killed goes on": [skip("break-again")],
+        "a stopped holder is killed without its line": [put("farewell-again", "freezer_put_off(f)", "false")],
+        "a search for one store goes on when another one is due": [condition("search-end", "false")],
+        "holders of a lease that is lost meanwhile go on": [put("thaw", "SLOTS_DUE", "SLOTS_IN(TABLE_UNSURE)")]},
     "test_status": {"a session that ended is answered": [become("status-session", ";")]},
 }
 
