@@ -4,7 +4,8 @@
 #include <grp.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
+
+#include "tests/unit/pass_fd.h"
 
 #define USER  12345 /* not root, and nobody's */
 #define GROUP 23456
@@ -100,30 +101,17 @@ static int open_own(enum own own)
 /* What a child has opened there. */
 static int from_own_mount(enum own own)
 {
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	char c = 0;
-	struct iovec iov = {&c, 1};
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	int pair[2], fd, status;
 	pid_t pid;
 
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
-	if (!pid) {
-		fd = open_own(own);
-		control.head = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-		_exit(sendmsg(pair[1], &msg, 0) == 1 ? 0 : 4);
-	}
+	if (!pid)
+		_exit(pass_fd(pair[1], open_own(own)) ? 0 : 4);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_int_eq(status, 0);
-	ck_assert_int_eq(recvmsg(pair[0], &msg, MSG_CMSG_CLOEXEC), 1);
-	memcpy(&fd, CMSG_DATA(&control.head), sizeof(fd));
+	fd = receive_fd(pair[0]);
 	close(pair[0]);
 	close(pair[1]);
 	return fd;
