@@ -406,10 +406,6 @@ UNIT = {
         "an entry of another boot counts": [become("file-boot", "return true;")],
         "an entry is there, and nobody looks": [skip("underway-used")],
         "a question from the past ends a call": [condition("underway-stale", "false")]},
-    "test_calledback": {
-        "each thread is called back at a time of its own": [put(
-            "calledback-pause", "now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns",
-            "now_ns - cb->all[at].at_ns < cb->all[at].pause_ns")]},
     "test_seeout": {
         "whoever sleeps has left the lock call": [put("seeout-elsewhere", "seeout_may_be_lock_call(number)", "false")],
         "a thread that waits is called back at once": [put("seeout-patiently", "how == SEEOUT_PATIENTLY && ", "false && ")],
@@ -424,6 +420,9 @@ UNIT = {
         "what has gone is searched for": [put("chase-over", " || !deadlock_is_ours(&file->locks[WIRE_RECORD], range)", "")],
         "a younger call is searched for": [put("chase-younger", "s->waiter.arrival <= youngest", "true")]},
     "test_seenout": {
+        "each thread is called back at a time of its own": [put(
+            "calledback-pause", "now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns",
+            "now_ns - cb->all[at].at_ns < cb->all[at].pause_ns")],
         "a thread is interrupted in the call after the one that was granted": [skip("seenout-drop")],
         "a place that is free stays free": [put("seenout-free", "k->seenout.left", "false")],
         "what is to be looked at soon waits for what is late": [put("seenout-sooner", "uv_timer_get_due_in(again) > ms", "false")]},

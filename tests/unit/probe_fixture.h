@@ -49,6 +49,30 @@ static inline void remove_file(void)
 
 static inline void on_deadline(uv_timer_t *timer) { ck_abort_msg("a probe has not answered in %d ms", DEADLINE_MS); }
 
+static inline int count_thread(void *arg, pid_t pid, pid_t tid)
+{
+	*(unsigned *)arg += tid != pid;
+	return 0;
+}
+
+/* How many threads this process has, without the one of the test. */
+static inline unsigned threads(void)
+{
+	unsigned count = 0;
+
+	family_threads(getpid(), count_thread, &count);
+	return count;
+}
+
+/* Threads end some time after the last answer. */
+static inline void until_threads(unsigned count)
+{
+	while (threads() != count) {
+		uv_run(&loop, UV_RUN_NOWAIT); /* its deadline */
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+}
+
 static inline void setup(void)
 {
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
@@ -57,6 +81,7 @@ static inline void setup(void)
 	uv_timer_init(&loop, &deadline);
 	uv_timer_start(&deadline, on_deadline, DEADLINE_MS, 0);
 	uv_unref((uv_handle_t *)&deadline);
+	until_threads(0); /* those of an earlier test, if all run in one process */
 }
 
 static inline void close_handle(uv_handle_t *handle, void *arg)
@@ -199,21 +224,6 @@ static inline int record_holder(short type, int64_t from, int64_t to)
 }
 
 static inline void check_no_record(void) { close(record_holder(F_WRLCK, 0, WIRE_EOF)); }
-
-static inline int count_thread(void *arg, pid_t pid, pid_t tid)
-{
-	*(unsigned *)arg += tid != pid;
-	return 0;
-}
-
-/* How many threads this process has, without the one of the test. */
-static inline unsigned threads(void)
-{
-	unsigned count = 0;
-
-	family_threads(getpid(), count_thread, &count);
-	return count;
-}
 
 struct other {
 	int fd;

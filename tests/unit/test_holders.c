@@ -206,12 +206,13 @@ static void inherited_by_grandchild(void)
 	waitpid(pid, NULL, 0);
 }
 
+/* Copies in processes that a test before has killed may still have some. */
 static void take_many_ranges(int fd, int count)
 {
 	for (int i = 0; i < count; i++) {
 		struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 2 * i, .l_len = 1};
 
-		must(!fcntl(fd, F_OFD_SETLK, &l));
+		must(!fcntl(fd, F_OFD_SETLKW, &l));
 	}
 }
 
@@ -371,6 +372,7 @@ static void slow_namespace(void)
 		say(from[1]);
 		pause();
 	}
+	close(from[1]); /* so that its end is heard, too */
 	hear(from[0]);
 	snprintf(name, sizeof(name), "/proc/%d/uid_map", (int)pid);
 	map = open(name, O_WRONLY);
@@ -399,7 +401,7 @@ static void exclusive(void) { must(!flock(open_file(0), LOCK_EX)); }
 
 TEST_EACH(others_do_not_wait_for_a_user_whose_locks_take_long, 2)
 {
-	if (geteuid() != 0)
+	if (geteuid() != 0 || suite_under_valgrind()) /* whose time is not that of the search */
 		return;
 	pid_t crowd = start(_i ? slow_namespace : slow_crowd), holder = start(exclusive);
 	struct timed timed = {.wanted = holder};
