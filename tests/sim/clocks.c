@@ -17,32 +17,24 @@
 /* The server's clock, and the wall clock of all hosts, at the beginning. */
 #define WALL_START INT64_C(1750000000)
 
-int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-time_t __real_time(time_t *out);
-time_t __wrap_time(time_t *out);
-ssize_t __real_getrandom(void *buffer, size_t size, unsigned flags);
-ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags);
-int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *size);
-int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *size);
-pid_t __real_getppid(void);
-pid_t __wrap_getppid(void);
-int __real_kill(pid_t pid, int number);
-int __wrap_kill(pid_t pid, int number);
-int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
-void __real_table_put64(uint64_t *word, uint64_t value);
-void __wrap_table_put64(uint64_t *word, uint64_t value);
-void __real_table_put32(uint32_t *word, uint32_t value);
-void __wrap_table_put32(uint32_t *word, uint32_t value);
-void __real_table_put_bytes(void *to, const void *from, size_t count);
-void __wrap_table_put_bytes(void *to, const void *from, size_t count);
-ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
-int __real_flock(int fd, int op);
-int __wrap_flock(int fd, int op);
-int __real_close(int fd);
-int __wrap_close(int fd);
+/* The linker's names: what the product calls, and what it would have called. */
+#define WRAP(type, name, ...)                                                                                          \
+	type __real_##name(__VA_ARGS__);                                                                               \
+	type __wrap_##name(__VA_ARGS__)
+
+WRAP(int, clock_gettime, clockid_t clock, struct timespec *t);
+WRAP(time_t, time, time_t *out);
+WRAP(ssize_t, getrandom, void *buffer, size_t size, unsigned flags);
+WRAP(int, getsockopt, int fd, int level, int option, void *value, socklen_t *size);
+WRAP(pid_t, getppid, void);
+WRAP(int, kill, pid_t pid, int number);
+WRAP(int, nanosleep, const struct timespec *wanted, struct timespec *left);
+WRAP(void, table_put64, uint64_t *word, uint64_t value);
+WRAP(void, table_put32, uint32_t *word, uint32_t value);
+WRAP(void, table_put_bytes, void *to, const void *from, size_t count);
+WRAP(ssize_t, sendmsg, int fd, const struct msghdr *msg, int flags);
+WRAP(int, flock, int fd, int op);
+WRAP(int, close, int fd);
 
 static bool is_keeper(void) { return task_now && task_host(task_now) && task_host(task_now)->keeper == task_now; }
 
