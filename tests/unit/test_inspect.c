@@ -74,7 +74,7 @@ TEST(directory)
 }
 
 /* The kernel takes no lock on such a descriptor; libdflock asks its own kernel about that. What the user may open counts
- * (test_inspect_users.c). */
+ * (test_inspect_paths.c). */
 TEST(path_only)
 {
 	struct inspect_request request = {

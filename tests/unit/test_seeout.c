@@ -247,10 +247,7 @@ TEST(one_user_has_a_part_of_the_room)
 	ck_assert_uint_eq(seen.tags, (1u << SEEOUT_USER_MAX) - 1);
 	/* Gently: a thread of its parent that traces it would wait for its end in the place of end(). */
 	ck_assert_int_eq(seeout_start(seen.all, pid, family_started(pid), SEEOUT_GENTLY, 1000, 31), 0);
-	seeouts_free(seen.all);
-	uv_close((uv_handle_t *)&alive, NULL);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	end_many(&seen, &alive, SEEOUT_USER_MAX + 1);
 	end(pid);
 }
 
