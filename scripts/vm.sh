@@ -17,7 +17,7 @@ release=${1:?"usage: $0 RELEASE [ARCH [TEST...]]"}
 arch=${2:-amd64}
 shift $(($# < 2 ? $# : 2))
 # Not what makes thousands of calls against the clock.
-[ $# != 0 ] || set -- unit/test_{net_filter,net_lockcall,net_thread,seeout,onbehalf,underway} \
+[ $# != 0 ] || set -- unit/test_{net_filter,net_thread,seeout,onbehalf,underway} \
 	cluster/test_{netted,net_kinds,net_key,net_around,calls_under_way}.py net interpose/test_interpose.py \
 	-k "not under_load and not leaves_room and not two_hosts and not overlap and not supervisor_ends and not costs_one_more"
 case $arch in

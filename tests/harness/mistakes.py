@@ -266,7 +266,7 @@ UNIT = {
         "the loop does not wait for a thread that fires": [skip("fire-disarmed")],
         "the probe sends, and the table does not say so": SIMULATOR["the probe sends, and the table does not say so"],
     },
-    "test_probe_threads": {
+    "test_probe": {
         "each local test has a thread": [condition("probe-at-once", "true")],
         "all threads are parked": [put("probe-parked", "probes->parked < PARKED_MAX && ", "")],
         "a thread that has left the table of descriptors goes on": [become("probe-left-table", "return true;")],
@@ -395,16 +395,10 @@ UNIT = {
         "callers are granted while the kernel is asked": SIMULATOR["callers are granted while the kernel is asked"],
         "grants everything": MODEL["grants everything"],
     },
-    "test_bereft_calls": {
-        "a process that is still in the kernel is spared": [condition("bereft-held", "false")]},
     "test_underway": {
         "an entry of another boot counts": [become("file-boot", "return true;")],
         "an entry is there, and nobody looks": [skip("underway-used")],
         "a question from the past ends a call": [condition("underway-stale", "false")]},
-    "test_calledback": {
-        "each thread is called back at a time of its own": [put(
-            "calledback-pause", "now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns",
-            "now_ns - cb->all[at].at_ns < cb->all[at].pause_ns")]},
     "test_seeout": {
         "whoever sleeps has left the lock call": [put("seeout-elsewhere", "seeout_may_be_lock_call(number)", "false")],
         "a thread that waits is called back at once": [put("seeout-patiently", "how == SEEOUT_PATIENTLY && ", "false && ")],
@@ -419,6 +413,9 @@ UNIT = {
         "what has gone is searched for": [put("chase-over", " || !deadlock_is_ours(&file->locks[WIRE_RECORD], range)", "")],
         "a younger call is searched for": [put("chase-younger", "s->waiter.arrival <= youngest", "true")]},
     "test_seenout": {
+        "each thread is called back at a time of its own": [put(
+            "calledback-pause", "now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns",
+            "now_ns - cb->all[at].at_ns < cb->all[at].pause_ns")],
         "a thread is interrupted in the call after the one that was granted": [skip("seenout-drop")],
         "a place that is free stays free": [put("seenout-free", "k->seenout.left", "false")],
         "what is to be looked at soon waits for what is late": [put("seenout-sooner", "uv_timer_get_due_in(again) > ms", "false")]},
@@ -426,15 +423,15 @@ UNIT = {
         "its calls count as those of whoever asks": [become("onbehalf-owner", "out->uid = peer->uid;")],
         "anybody may ask for anybody": [condition("onbehalf-user", "false")],
         "the numbers of another namespace are ours": [condition("onbehalf-numbers", "false")]},
-    "test_bereft": {
-        "a process that got the lock while its holders were killed goes on": [skip("break-again")],
-        "a stopped holder is killed without its line": [put("farewell-again", "freezer_put_off(f)", "false")]},
     "test_lastwords": {
         "the kill overtakes the line": [become("words-ready", "ready = true;")],
         "a line that came too late is written": [condition("words-go", "true")]},
     "test_freezer": {
-        "a search for one store goes on when another one is due": [condition("search-end", "false")],"holders of a lease that is lost meanwhile go on": [
-        put("thaw", "SLOTS_DUE", "SLOTS_IN(TABLE_UNSURE)")]},
+        "a process that is still in the kernel is spared": [condition("bereft-held", "false")],
+        "a process that got the lock while its holders were killed goes on": [skip("break-again")],
+        "a stopped holder is killed without its line": [put("farewell-again", "freezer_put_off(f)", "false")],
+        "a search for one store goes on when another one is due": [condition("search-end", "false")],
+        "holders of a lease that is lost meanwhile go on": [put("thaw", "SLOTS_DUE", "SLOTS_IN(TABLE_UNSURE)")]},
     "test_status": {"a session that ended is answered": [become("status-session", ";")]},
 }
 

@@ -22,14 +22,6 @@
 #define STUCK (5 * SEC)  /* longer than a ttl */
 #define AGAIN 1
 
-static struct program *caught_find(pid_t pid)
-{
-	for (int i = 0; i < sim_program_count; i++)
-		if (sim_programs[i].pid == pid)
-			return &sim_programs[i];
-	return NULL;
-}
-
 /* --- the supervisor --- */
 
 /* Before the call waits for another host, or fails because of one. */
@@ -179,7 +171,7 @@ struct seenout_one {
 	enum seeout_answer answer;
 };
 
-static bool lives(const struct seeouts *all) { return all->host->keeper && all->host->life == all->life; }
+static bool lives(const struct seeouts *all) { return host_lives(all->host, all->life); }
 
 static void answer_item(void *arg, uint64_t number)
 {
@@ -231,11 +223,10 @@ static void look(void *arg, uint64_t number)
 
 struct seeouts *seeouts_new(uv_loop_t *loop, seeout_cb *cb, void *arg)
 {
-	struct seeouts *all = malloc(sizeof(*all));
+	struct seeouts *all = sim_new(sizeof(*all));
 	struct host *host = loop->data;
 
-	if (all)
-		*all = (struct seeouts){.host = host, .life = host->life, .cb = cb, .arg = arg};
+	*all = (struct seeouts){.host = host, .life = host->life, .cb = cb, .arg = arg};
 	return all;
 }
 
@@ -244,11 +235,9 @@ void seeouts_free(struct seeouts *all) { all->life = 0; }
 
 int seeout_start(struct seeouts *all, pid_t tid, uint64_t started, enum seeout_how how, uid_t uid, size_t tag)
 {
-	struct seenout_one *one = malloc(sizeof(*one));
+	struct seenout_one *one = sim_new(sizeof(*one));
 
-	if (!one)
-		abort();
-	*one = (struct seenout_one){.all = all, .p = caught_find(tid), .how = how, .tag = tag};
+	*one = (struct seenout_one){.all = all, .p = program_of_pid(tid), .how = how, .tag = tag};
 	one->number = one->p ? one->p->number : 0;
 	sim_after(rng_delay(&all->host->rng, 50 * MS), look, one, 0);
 	return 0;
@@ -269,7 +258,7 @@ const char *onbehalf_why(int ret) { sim_fail("a question for a thread was not be
 
 uint64_t family_started(pid_t pid)
 {
-	const struct program *p = caught_find(pid);
+	const struct program *p = program_of_pid(pid);
 
 	return p && p->state != PROGRAM_ENDED;
 }
@@ -279,7 +268,7 @@ bool family_has_ended(pid_t tid, uint64_t started) { return family_started(tid) 
 /* In the window a stop is pending, and no more. */
 bool family_is_stopped(pid_t pid)
 {
-	const struct program *p = caught_find(pid);
+	const struct program *p = program_of_pid(pid);
 
 	return !p || p->state == PROGRAM_ENDED || (p->frozen && !p->in_window);
 }

@@ -332,6 +332,17 @@ void check_lock(const char *name, const redisReply *leases, const redisReply *wa
 
 /* --- at the end --- */
 
+const char *check_range(const struct store_range *range)
+{
+	static char texts[2][80];
+	static unsigned next;
+	char *text = texts[next++ % 2];
+
+	snprintf(text, sizeof(texts[0]), "%s %s [%lld, %lld)", range->space == WIRE_FLOCK ? "flock" : "record",
+		 range->mode == WIRE_SHARED ? "shared" : "exclusive", (long long)range->from, (long long)range->to);
+	return text;
+}
+
 void check_describe(void)
 {
 	const struct lease *lease, *next;
@@ -348,26 +359,20 @@ void check_describe(void)
 		if (!host->k)
 			continue;
 		HASH_ITER (hh, host->k->leases, lease, next)
-			printf("    %s %.8s %s %s %s [%lld, %lld) recall %d requests %u%s\n", lease->lock->file->name,
-			       lease->token, lease_state_name(lease->state),
-			       lease->range.space == WIRE_FLOCK ? "flock" : "record",
-			       lease->range.mode == WIRE_SHARED ? "shared" : "exclusive", (long long)lease->range.from,
-			       (long long)lease->range.to, lease->recalled.level, lease->requests,
-			       lease->probed.probe ? " probe" : "");
+			printf("    %s %.8s %s %s recall %d requests %u%s\n", lease->lock->file->name, lease->token,
+			       lease_state_name(lease->state), check_range(&lease->range), lease->recalled.level,
+			       lease->requests, lease->probed.probe ? " probe" : "");
 	}
 	for (int i = 0; i < sim_program_count; i++) {
 		const struct program *p = &sim_programs[i];
 		const struct store_range *r = p->state == PROGRAM_CALLING ? &p->wants : &p->held;
 
 		if (p->state != PROGRAM_ENDED)
-			printf("  p%d: h%d %s, %s %s %s [%lld, %lld)%s%s%s\n", i, p->host->id,
-			       program_file_name(p->file),
+			printf("  p%d: h%d %s, %s %s%s%s%s\n", i, p->host->id, program_file_name(p->file),
 			       p->state == PROGRAM_HOLDING   ? "holds"
 			       : p->state == PROGRAM_CALLING ? "wants"
 							     : "idle",
-			       r->space == WIRE_FLOCK ? "flock" : "record",
-			       r->mode == WIRE_SHARED ? "shared" : "exclusive", (long long)r->from, (long long)r->to,
-			       p->frozen ? ", frozen" : "", p->waits_for_lock ? ", in the kernel" : "",
+			       check_range(r), p->frozen ? ", frozen" : "", p->waits_for_lock ? ", in the kernel" : "",
 			       p->receives ? ", waits for the keeper" : "");
 	}
 	server_describe();

@@ -17,32 +17,24 @@
 /* The server's clock, and the wall clock of all hosts, at the beginning. */
 #define WALL_START INT64_C(1750000000)
 
-int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-time_t __real_time(time_t *out);
-time_t __wrap_time(time_t *out);
-ssize_t __real_getrandom(void *buffer, size_t size, unsigned flags);
-ssize_t __wrap_getrandom(void *buffer, size_t size, unsigned flags);
-int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *size);
-int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *size);
-pid_t __real_getppid(void);
-pid_t __wrap_getppid(void);
-int __real_kill(pid_t pid, int number);
-int __wrap_kill(pid_t pid, int number);
-int __real_nanosleep(const struct timespec *wanted, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
-void __real_table_put64(uint64_t *word, uint64_t value);
-void __wrap_table_put64(uint64_t *word, uint64_t value);
-void __real_table_put32(uint32_t *word, uint32_t value);
-void __wrap_table_put32(uint32_t *word, uint32_t value);
-void __real_table_put_bytes(void *to, const void *from, size_t count);
-void __wrap_table_put_bytes(void *to, const void *from, size_t count);
-ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
-ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
-int __real_flock(int fd, int op);
-int __wrap_flock(int fd, int op);
-int __real_close(int fd);
-int __wrap_close(int fd);
+/* The linker's names: what the product calls, and what it would have called. */
+#define WRAP(type, name, ...)                                                                                          \
+	type __real_##name(__VA_ARGS__);                                                                               \
+	type __wrap_##name(__VA_ARGS__)
+
+WRAP(int, clock_gettime, clockid_t clock, struct timespec *t);
+WRAP(time_t, time, time_t *out);
+WRAP(ssize_t, getrandom, void *buffer, size_t size, unsigned flags);
+WRAP(int, getsockopt, int fd, int level, int option, void *value, socklen_t *size);
+WRAP(pid_t, getppid, void);
+WRAP(int, kill, pid_t pid, int number);
+WRAP(int, nanosleep, const struct timespec *wanted, struct timespec *left);
+WRAP(void, table_put64, uint64_t *word, uint64_t value);
+WRAP(void, table_put32, uint32_t *word, uint32_t value);
+WRAP(void, table_put_bytes, void *to, const void *from, size_t count);
+WRAP(ssize_t, sendmsg, int fd, const struct msghdr *msg, int flags);
+WRAP(int, flock, int fd, int op);
+WRAP(int, close, int fd);
 
 static bool is_keeper(void) { return task_now && task_host(task_now) && task_host(task_now)->keeper == task_now; }
 
@@ -63,22 +55,30 @@ static void hiccup(void)
 		program_sleep(program, ns);
 }
 
-/* The keeper may die here. True: it dies after half of what it was about to do. */
-static bool crash_point(void)
+static bool crashes_now(struct host *host)
 {
-	struct host *host = task_host(task_now);
-
-	if (!is_keeper() || !host->crashing || host->crash_countdown-- > 0)
+	if (!host->crashing || host->crash_countdown-- > 0)
 		return false;
 	host->crashing = false;
 	return true;
 }
+
+/* The keeper may die here. True: it dies after half of what it was about to do. */
+static bool crash_point(void) { return is_keeper() && crashes_now(task_host(task_now)); }
 
 static void crash(void)
 {
 	host_kill_keeper(task_host(task_now), "in the middle of something");
 	task_yield(); /* and never comes back */
 	abort();
+}
+
+/* A place at which the keeper may be suspended, or die. */
+static void may_die(void)
+{
+	hiccup();
+	if (crash_point())
+		crash();
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
@@ -150,6 +150,7 @@ pid_t __wrap_getppid(void)
 int __wrap_kill(pid_t pid, int number)
 {
 	struct host *host = task_host(task_now);
+	struct program *p;
 
 	if (!host)
 		return __real_kill(pid, number);
@@ -158,19 +159,16 @@ int __wrap_kill(pid_t pid, int number)
 			host_notify_parent(host);
 		return 0;
 	}
-	for (int i = 0; i < sim_program_count; i++) {
-		struct program *p = &sim_programs[i];
-
-		if (p->pid != pid || p->state == PROGRAM_ENDED)
-			continue;
-		if (number == SIGKILL) {
-			host->killed++;
-			program_kill(p, "killed by the keeper's parent");
-		}
-		return 0;
+	p = program_of_pid(pid);
+	if (!p || p->state == PROGRAM_ENDED) {
+		errno = ESRCH;
+		return -1;
 	}
-	errno = ESRCH;
-	return -1;
+	if (number == SIGKILL) {
+		host->killed++;
+		program_kill(p, "killed by the keeper's parent");
+	}
+	return 0;
 }
 
 static void parent_awake(void *arg, uint64_t boot)
@@ -198,11 +196,8 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 /* Between any two stores into the table of leases: a process that is killed has done those before, and none after. */
 static void own_store(void)
 {
-	if (!is_keeper())
-		return;
-	hiccup();
-	if (crash_point())
-		crash();
+	if (is_keeper())
+		may_die();
 }
 
 void __wrap_table_put64(uint64_t *word, uint64_t value)
@@ -232,18 +227,14 @@ void __wrap_table_put_bytes(void *to, const void *from, size_t count)
 
 void host_write_point(const struct host *host)
 {
-	if (!is_keeper() || task_host(task_now) != host)
-		return;
-	hiccup();
-	if (crash_point())
-		crash();
+	if (is_keeper() && task_host(task_now) == host)
+		may_die();
 }
 
 bool host_dies_here(struct host *host)
 {
-	if (!host->keeper || !host->crashing || host->crash_countdown-- > 0)
+	if (!host->keeper || !crashes_now(host))
 		return false;
-	host->crashing = false;
 	host_kill_keeper(host, "while a probe fires");
 	return true;
 }
@@ -254,13 +245,9 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags)
 
 	if (!is_keeper())
 		return __real_sendmsg(fd, msg, flags);
-	hiccup();
-	if (crash_point())
-		crash();
+	may_die();
 	n = __real_sendmsg(fd, msg, flags);
-	hiccup();
-	if (crash_point())
-		crash();
+	may_die();
 	return n;
 }
 

@@ -118,7 +118,6 @@ static void start_keeper(void *arg, uint64_t boot)
 	host->stopped_until = 0;
 	host->exit_status = -1;
 	host->inbox = NULL;
-	host->inbox_last = &host->inbox;
 	host->keeper = task_new(host, &host->rng, keeper_main, host);
 	task_resume(host->keeper);
 }
@@ -127,7 +126,7 @@ static void unpause(void *arg, uint64_t life)
 {
 	struct host *host = arg;
 
-	if (!host->keeper || host->life != life)
+	if (!host_lives(host, (unsigned)life))
 		return;
 	if (sim_now < host->stopped_until) {
 		sim_at(host->stopped_until, unpause, host, life);
@@ -430,7 +429,6 @@ void hosts_start(int count)
 		host->parent_rng = rng_of("parent", (uint64_t)i);
 		host->rate = 1 + (double)rng_between(&world, -50, 51) / 10000;
 		host->clock_base = rng_between(&world, 1000, 1000000) * SEC;
-		host->inbox_last = &host->inbox;
 		clear_runtime_dir(host);
 		if (i < count)
 			host_boot(host);

@@ -44,7 +44,7 @@ static void answer_item(void *arg, uint64_t number)
 	p.probe->cb(p.probe->arg, p.answer, p.error);
 }
 
-static bool lives(const struct probe *probe) { return probe->host->keeper && probe->host->life == probe->life; }
+static bool lives(const struct probe *probe) { return host_lives(probe->host, probe->life); }
 
 static void post_item(void *arg, uint64_t number)
 {
@@ -60,10 +60,8 @@ static void post_item(void *arg, uint64_t number)
 static void post(struct probe *probe, enum probe_answer answer, int error, bool last)
 {
 	bool fired = answer == PROBE_FREE && probe->fire && probe->fire(probe->fire_arg);
-	struct posted *p = malloc(sizeof(*p));
+	struct posted *p = sim_new(sizeof(*p));
 
-	if (!p)
-		abort();
 	*p = (struct posted){.probe = probe, .answer = answer, .error = error};
 	probe->over = last;
 	probe->waits = false;
@@ -147,10 +145,9 @@ static void stop(void *arg, uint64_t number)
 
 struct probes *probes_new(uv_loop_t *loop)
 {
-	struct probes *probes = calloc(1, sizeof(*probes));
+	struct probes *probes = sim_new(sizeof(*probes));
 
-	if (probes)
-		probes->host = loop->data;
+	probes->host = loop->data;
 	return probes;
 }
 
@@ -158,10 +155,8 @@ void probes_free(struct probes *probes) { free(probes); }
 
 struct probe *probe_start(struct probes *probes, int fd, const struct probe_want *want, probe_cb *cb, void *arg)
 {
-	struct probe *probe = calloc(1, sizeof(*probe));
+	struct probe *probe = sim_new(sizeof(*probe));
 
-	if (!probe)
-		abort();
 	*probe = (struct probe){.host = probes->host,
 				.life = probes->host->life,
 				.fd = fd,

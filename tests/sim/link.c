@@ -2,13 +2,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "tests/sim/net.h"
 
 enum link_state { LINK_CONNECTING, LINK_OPEN, LINK_BROKEN, LINK_CLOSED };
 
 struct pending {
-	struct pending *next;
+	struct pending *prev, *next;
 	link_reply_cb *cb;
 	void *arg;
 	int64_t sent;
@@ -21,7 +22,7 @@ struct link {
 	int64_t limit, started;
 	struct link_events events;
 	void *arg;
-	struct pending *first, **last;
+	struct pending *first;
 	struct conn *conn;
 	struct packet *delivering; /* its callback runs */
 };
@@ -37,7 +38,7 @@ static void break_item(void *arg, uint64_t number)
 }
 
 /* Is there still the process that has it? */
-static bool lives(const struct link *link) { return link && link->host->keeper && link->host->life == link->life; }
+static bool lives(const struct link *link) { return link && host_lives(link->host, link->life); }
 
 void link_broke(struct link *link)
 {
@@ -57,9 +58,7 @@ static void deliver_item(void *arg, uint64_t number)
 
 		if (!pending)
 			sim_fail("an answer to no question: a defect of the simulator");
-		link->first = pending->next;
-		if (!link->first)
-			link->last = &link->first;
+		DL_DELETE(link->first, pending);
 		link->delivering = p;
 		pending->cb(pending->arg, p->reply);
 		free(pending);
@@ -114,17 +113,14 @@ struct link *link_open(uv_loop_t *loop, struct channel_target *target, uint64_t 
 		       const struct link_events *events, void *arg)
 {
 	struct host *host = task_host(task_now);
-	struct link *link = calloc(1, sizeof(*link));
+	struct link *link = sim_new(sizeof(*link));
 
-	if (!link)
-		abort();
 	*link = (struct link){.host = host,
 			      .life = host->life,
 			      .limit = (int64_t)limit_ms * MS,
 			      .events = *events,
 			      .arg = arg,
 			      .started = host_clock(host)};
-	link->last = &link->first;
 	link->conn = conn_open(host, link);
 	sim_at(host_after(host, link->limit + MS), limit_due, link, 0);
 	return link;
@@ -132,13 +128,10 @@ struct link *link_open(uv_loop_t *loop, struct channel_target *target, uint64_t 
 
 static void await(struct link *link, link_reply_cb *cb, void *arg)
 {
-	struct pending *pending = calloc(1, sizeof(*pending));
+	struct pending *pending = sim_new(sizeof(*pending));
 
-	if (!pending)
-		abort();
 	*pending = (struct pending){.cb = cb, .arg = arg, .sent = host_clock(link->host)};
-	*link->last = pending;
-	link->last = &pending->next;
+	DL_APPEND(link->first, pending);
 }
 
 int link_send(struct link *link, int argc, const char *const *argv, link_reply_cb *cb, void *arg)
@@ -168,10 +161,9 @@ void link_gate_destroy(struct link_gate *gate) {}
 
 struct link_shot *link_shot_new(int argc, const char *const *argv, link_reply_cb *cb, void *arg)
 {
-	struct link_shot *shot = calloc(1, sizeof(*shot));
+	struct link_shot *shot = sim_new(sizeof(*shot));
 
-	if (!shot || !(shot->argv = calloc((size_t)argc, sizeof(*shot->argv))))
-		abort();
+	shot->argv = sim_new((size_t)argc * sizeof(*shot->argv));
 	shot->argc = argc;
 	shot->cb = cb;
 	shot->arg = arg;
@@ -223,11 +215,9 @@ void link_close(struct link *link)
 		return;
 	link->state = LINK_CLOSED;
 	conn_close(link->conn);
-	for (pending = link->first; pending; pending = next) {
-		next = pending->next;
+	DL_FOREACH_SAFE (link->first, pending, next) {
 		pending->cb(pending->arg, NULL);
 		free(pending);
 	}
 	link->first = NULL;
-	link->last = &link->first;
 }

@@ -17,41 +17,18 @@ __attribute__((format(printf, 1, 0))) static void say(const char *format, va_lis
 	sim_trace("h%d: %s", task_host(task_now) ? task_host(task_now)->id : -1, line);
 }
 
-void log_debug(const char *format, ...)
-{
-	va_list args;
+#define SAY(format)                                                                                                    \
+	do {                                                                                                           \
+		va_list args;                                                                                          \
+		va_start(args, format);                                                                                \
+		say(format, args);                                                                                     \
+		va_end(args);                                                                                          \
+	} while (0)
 
-	va_start(args, format);
-	say(format, args);
-	va_end(args);
-}
-
-void log_event(enum event_kind kind, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	say(format, args);
-	va_end(args);
-}
-
-void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	say(format, args);
-	va_end(args);
-}
-
-void log_process(enum event_kind kind, pid_t pid, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	say(format, args);
-	va_end(args);
-}
+void log_debug(const char *format, ...) { SAY(format); }
+void log_event(enum event_kind kind, const char *format, ...) { SAY(format); }
+void log_about(enum event_kind kind, const struct log_about *about, const char *format, ...) { SAY(format); }
+void log_process(enum event_kind kind, pid_t pid, const char *format, ...) { SAY(format); }
 
 const char *log_event_name(enum event_kind kind) { return ""; }
 void log_make_one_line(char *text) { (void)text; /* no configuration has on_event */ }

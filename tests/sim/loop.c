@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "tests/sim/loop.h"
 
@@ -31,7 +32,7 @@ static void wake(void *arg, uint64_t life)
 {
 	struct host *host = arg;
 
-	if (!host->keeper || host->life != life)
+	if (!host_lives(host, (unsigned)life))
 		return;
 	host->kicked = false;
 	if (!host->idle)
@@ -54,13 +55,10 @@ static void kick(struct host *host)
 
 void host_post(struct host *host, sim_fn *fn, void *arg, uint64_t number)
 {
-	struct item *item = calloc(1, sizeof(*item));
+	struct item *item = sim_new(sizeof(*item));
 
-	if (!item)
-		abort();
 	*item = (struct item){.fn = fn, .arg = arg, .number = number};
-	*host->inbox_last = item;
-	host->inbox_last = &item->next;
+	DL_APPEND(host->inbox, item);
 	kick(host);
 }
 
@@ -70,9 +68,7 @@ static bool run_item(struct host *host)
 
 	if (!item)
 		return false;
-	host->inbox = item->next;
-	if (!host->inbox)
-		host->inbox_last = &host->inbox;
+	DL_DELETE(host->inbox, item);
 	item->fn(item->arg, item->number);
 	free(item);
 	return true;
@@ -97,40 +93,34 @@ void uv_walk(uv_loop_t *loop, uv_walk_cb cb, void *arg)
 	(void)loop, (void)cb, (void)arg; /* what is not closed is dropped with the process */
 }
 
-static void forget_timer(struct loop *l, const uv_timer_t *timer)
+static struct armed *find_timer(const struct loop *l, const uv_timer_t *timer)
 {
-	struct armed **at = &l->armed, *armed;
+	struct armed *armed;
 
-	while ((armed = *at))
-		if (armed->timer == timer) {
-			*at = armed->next;
-			free(armed);
-		} else {
-			at = &armed->next;
-		}
+	LL_SEARCH_SCALAR(l->armed, armed, timer, timer);
+	return armed;
 }
 
-static const struct armed *find_timer(const struct loop *l, const uv_timer_t *timer)
+static void forget_timer(struct loop *l, const uv_timer_t *timer)
 {
-	for (const struct armed *a = l->armed; a; a = a->next)
-		if (a->timer == timer)
-			return a;
-	return NULL;
+	struct armed *armed = find_timer(l, timer);
+
+	if (armed)
+		LL_DELETE(l->armed, armed);
+	free(armed);
 }
 
 void uv_close(uv_handle_t *handle, uv_close_cb cb)
 {
 	struct loop *l = loop_of(handle->loop);
-	struct closing *closing = calloc(1, sizeof(*closing));
+	struct closing *closing = sim_new(sizeof(*closing));
 
-	if (!closing)
-		abort();
 	if (handle->type == UV_TIMER)
 		forget_timer(l, (uv_timer_t *)handle);
 	if (handle->type == UV_POLL)
 		loop_forget_poll(l, (uv_poll_t *)handle);
-	*closing = (struct closing){.handle = handle, .cb = cb, .next = l->closing};
-	l->closing = closing;
+	*closing = (struct closing){.handle = handle, .cb = cb};
+	LL_PREPEND(l->closing, closing);
 }
 
 int uv_is_closing(const uv_handle_t *handle) { return 0; /* only asked in uv_walk() */ }
@@ -181,7 +171,7 @@ static void fire(void *arg, uint64_t id)
 {
 	struct due *due = arg;
 
-	if (due->host->keeper && due->host->life == due->life) {
+	if (host_lives(due->host, due->life)) {
 		const struct armed *armed = find_timer(&loops[due->host->id], due->timer);
 
 		if (armed && armed->id == id)
@@ -208,10 +198,8 @@ int uv_timer_start(uv_timer_t *timer, uv_timer_cb cb, uint64_t timeout, uint64_t
 
 	if (!cb)
 		return UV_EINVAL;
-	armed = calloc(1, sizeof(*armed));
-	due = calloc(1, sizeof(*due));
-	if (!armed || !due)
-		abort();
+	armed = sim_new(sizeof(*armed));
+	due = sim_new(sizeof(*due));
 	forget_timer(l, timer);
 	timer->timer_cb = cb;
 	timer->repeat = repeat;
@@ -272,12 +260,9 @@ void loop_drop(struct host *host)
 	struct loop *l = &loops[host->id];
 	struct item *item, *next;
 
-	for (item = host->inbox; item; item = next) {
-		next = item->next;
+	DL_FOREACH_SAFE (host->inbox, item, next)
 		free(item);
-	}
 	host->inbox = NULL;
-	host->inbox_last = &host->inbox;
 	host->works = 0;
 	*l = (struct loop){0};
 }

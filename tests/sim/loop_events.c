@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <utlist.h>
 
 #include "tests/sim/loop.h"
 
@@ -25,15 +26,12 @@ struct job {
 
 void loop_forget_poll(struct loop *l, const uv_poll_t *handle)
 {
-	struct watched **at = &l->watched, *watched;
+	struct watched *watched;
 
-	while ((watched = *at))
-		if (watched->handle == handle) {
-			*at = watched->next;
-			free(watched);
-		} else {
-			at = &watched->next;
-		}
+	LL_SEARCH_SCALAR(l->watched, watched, handle, handle);
+	if (watched)
+		LL_DELETE(l->watched, watched);
+	free(watched);
 }
 
 int uv_poll_init(uv_loop_t *loop, uv_poll_t *handle, int fd)
@@ -48,14 +46,12 @@ int uv_poll_init(uv_loop_t *loop, uv_poll_t *handle, int fd)
 int uv_poll_start(uv_poll_t *handle, int events, uv_poll_cb cb)
 {
 	struct loop *l = loop_of(handle->loop);
-	struct watched *watched = calloc(1, sizeof(*watched));
+	struct watched *watched = sim_new(sizeof(*watched));
 
 	(void)events; /* readable, always */
-	if (!watched)
-		abort();
 	loop_forget_poll(l, handle);
-	*watched = (struct watched){.handle = handle, .fd = handle->u.fd, .cb = cb, .next = l->watched};
-	l->watched = watched;
+	*watched = (struct watched){.handle = handle, .fd = handle->u.fd, .cb = cb};
+	LL_PREPEND(l->watched, watched);
 	return 0;
 }
 
@@ -65,7 +61,7 @@ int uv_poll_stop(uv_poll_t *handle)
 	return 0;
 }
 
-static bool readable(int fd)
+bool is_readable(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
@@ -81,7 +77,7 @@ static void poll_item(void *arg, uint64_t number)
 
 	l->poll_posted = false;
 	for (w = l->watched; w && count < 8; w = w->next)
-		if (readable(w->fd))
+		if (is_readable(w->fd))
 			due[count++] = w;
 	for (int i = 0; i < count; i++)
 		due[i]->cb(due[i]->handle, 0, UV_READABLE);
@@ -129,14 +125,11 @@ static void work_run(void *arg, uint64_t life)
 {
 	struct host *host = arg;
 	struct loop *l = &loops[host->id];
-	struct job **at = &l->jobs, *job;
+	struct job *job = l->jobs;
 
-	if (!host->keeper || host->life != life)
+	if (!host_lives(host, (unsigned)life))
 		return;
-	while ((*at)->next) /* the oldest */
-		at = &(*at)->next;
-	job = *at;
-	*at = NULL;
+	LL_DELETE(l->jobs, job);
 	job->run(job->work);
 	host_post(host, work_done, job, 0);
 }
@@ -149,12 +142,10 @@ int uv_queue_work(uv_loop_t *loop, uv_work_t *work, uv_work_cb run, uv_after_wor
 
 	if (!done) /* it but starts libuv's threads */
 		return 0;
-	job = calloc(1, sizeof(*job));
-	if (!job)
-		return UV_ENOMEM;
+	job = sim_new(sizeof(*job));
 	work->loop = loop;
-	*job = (struct job){.work = work, .run = run, .done = done, .next = l->jobs};
-	l->jobs = job;
+	*job = (struct job){.work = work, .run = run, .done = done};
+	LL_APPEND(l->jobs, job);
 	host->works++;
 	sim_after(rng_delay(&host->rng, 50 * MS), work_run, host, host->life);
 	return 0;

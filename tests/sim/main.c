@@ -156,40 +156,27 @@ static void show_trace(uint64_t seed, const char *drop, const char *dir)
 		fclose(f);
 }
 
-struct worker {
-	char dir[64];
-};
-
-static void worker_start(struct worker *w, const char *dir, int number)
-{
-	snprintf(w->dir, sizeof(w->dir), "%.40s/%d", dir, number);
-	if (mkdir(w->dir, 0700) != 0) {
-		perror(w->dir);
-		exit(3);
-	}
-}
-
-static int failed_seed(const struct options *o, struct worker *w, uint64_t seed, const char *drop)
+static int failed_seed(const struct options *o, const char *dir, uint64_t seed, const char *drop)
 {
 	char least[DROP_BYTES];
 
 	snprintf(least, sizeof(least), "%s", drop);
 	printf("seed %llu FAILED\n", (unsigned long long)seed);
 	if (o->minimise) {
-		minimise(seed, least, w->dir);
-		show_trace(seed, least, w->dir);
+		minimise(seed, least, dir);
+		show_trace(seed, least, dir);
 	}
 	printf("replay: sim --seed %llu%s%s\n", (unsigned long long)seed, *least ? " --drop " : "", least);
 	return 1;
 }
 
 /* Runs the seed again, now after another one: the schedule must be the same. */
-static int same_again(const struct options *o, struct worker *w, uint64_t seed)
+static int same_again(const struct options *o, const char *dir, uint64_t seed)
 {
 	uint64_t first = *digest;
 
-	run_seed(seed + 1, o->drop, w->dir, false, "/dev/null");
-	run_seed(seed, o->drop, w->dir, false, "/dev/null");
+	run_seed(seed + 1, o->drop, dir, false, "/dev/null");
+	run_seed(seed, o->drop, dir, false, "/dev/null");
 	if (*digest == first)
 		return 0;
 	printf("seed %llu: run again, it is another schedule: a defect of the simulator\n", (unsigned long long)seed);
@@ -197,7 +184,7 @@ static int same_again(const struct options *o, struct worker *w, uint64_t seed)
 }
 
 /* Every `step`th seed, until the time is over. Returns how many failed. */
-static int work(const struct options *o, struct worker *w, uint64_t first, uint64_t step, uint64_t *done)
+static int work(const struct options *o, const char *dir, uint64_t first, uint64_t step, uint64_t *done)
 {
 	int64_t end = o->seconds ? real_ms() + o->seconds * 1000 : INT64_MAX;
 	int failed = 0;
@@ -205,16 +192,16 @@ static int work(const struct options *o, struct worker *w, uint64_t first, uint6
 	for (uint64_t seed = first; seed < o->from + o->count && failed < o->failures && real_ms() < end;
 	     seed += step) {
 		++*done;
-		if (run_seed(seed, o->drop, w->dir, false, NULL) != 0)
-			failed += failed_seed(o, w, seed, o->drop);
+		if (run_seed(seed, o->drop, dir, false, NULL) != 0)
+			failed += failed_seed(o, dir, seed, o->drop);
 		else if (o->twice)
-			failed += same_again(o, w, seed);
+			failed += same_again(o, dir, seed);
 	}
 	return failed;
 }
 
 /* The seeds that once failed: "SEED [DROP] # what it was". */
-static int run_found(const struct options *o, struct worker *w, uint64_t *done)
+static int run_found(const struct options *o, const char *dir, uint64_t *done)
 {
 	FILE *f = fopen(o->found, "re");
 	char line[512], drop[200];
@@ -231,8 +218,8 @@ static int run_found(const struct options *o, struct worker *w, uint64_t *done)
 		if (n < 1)
 			continue;
 		++*done;
-		if (run_seed(seed, n == 2 ? drop : "", w->dir, false, NULL) != 0)
-			failed += failed_seed(o, w, seed, n == 2 ? drop : "");
+		if (run_seed(seed, n == 2 ? drop : "", dir, false, NULL) != 0)
+			failed += failed_seed(o, dir, seed, n == 2 ? drop : "");
 	}
 	fclose(f);
 	return failed;
@@ -240,7 +227,7 @@ static int run_found(const struct options *o, struct worker *w, uint64_t *done)
 
 static int one_worker(const struct options *o, const char *dir, int number)
 {
-	struct worker w;
+	char own[64];
 	uint64_t done = 0;
 	int failed = 0;
 
@@ -250,13 +237,17 @@ static int one_worker(const struct options *o, const char *dir, int number)
 		perror("mmap");
 		exit(3);
 	}
-	worker_start(&w, dir, number);
+	snprintf(own, sizeof(own), "%.40s/%d", dir, number);
+	if (mkdir(own, 0700) != 0) {
+		perror(own);
+		exit(3);
+	}
 	if (o->one)
-		failed = run_seed(o->from, o->drop, w.dir, true, NULL) != 0;
+		failed = run_seed(o->from, o->drop, own, true, NULL) != 0;
 	else if (number == 0 && o->found)
-		failed = run_found(o, &w, &done);
+		failed = run_found(o, own, &done);
 	if (!o->one && !failed)
-		failed = work(o, &w, o->from + (uint64_t)number, (uint64_t)o->jobs, &done);
+		failed = work(o, own, o->from + (uint64_t)number, (uint64_t)o->jobs, &done);
 	if (!o->one)
 		printf("%llu schedules, %d failed\n", (unsigned long long)done, failed);
 	fflush(stdout);

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 /* How long a packet may take: in most runs always less than connect_ms, so that an answer is there in time. */
 #define SLOW      (400 * MS)
@@ -23,10 +24,8 @@ static void pump_down(void *arg, uint64_t number);
 
 static struct packet *put(struct conn *conn, struct backlog *queue, sim_fn *pump)
 {
-	struct packet *p = calloc(1, sizeof(*p));
+	struct packet *p = sim_new(sizeof(*p));
 
-	if (!p)
-		abort();
 	if (net_slow && rng_chance(&conn->rng, 60))
 		p->ready = sim_now + rng_between(&conn->rng, 0, VERY_SLOW);
 	else
@@ -34,8 +33,7 @@ static struct packet *put(struct conn *conn, struct backlog *queue, sim_fn *pump
 	if (p->ready < queue->ready)
 		p->ready = queue->ready;
 	queue->ready = p->ready;
-	*queue->last = p;
-	queue->last = &p->next;
+	DL_APPEND(queue->first, p);
 	sim_at(p->ready, pump, conn, 0);
 	return p;
 }
@@ -56,9 +54,7 @@ static struct packet *take(struct backlog *queue)
 
 	if (!p || p->ready > sim_now)
 		return NULL;
-	queue->first = p->next;
-	if (!queue->first)
-		queue->last = &queue->first;
+	DL_DELETE(queue->first, p);
 	return p;
 }
 
@@ -67,10 +63,9 @@ static void drop(struct backlog *queue)
 	struct packet *p;
 
 	while ((p = queue->first)) {
-		queue->first = p->next;
+		DL_DELETE(queue->first, p);
 		packet_free(p);
 	}
-	queue->last = &queue->first;
 }
 
 /* --- the server's end --- */
@@ -198,14 +193,10 @@ void net_publish(const char *channel, size_t channel_len, const char *text, size
 
 struct conn *conn_open(struct host *host, struct link *link)
 {
-	struct conn *conn = calloc(1, sizeof(*conn));
+	struct conn *conn = sim_new(sizeof(*conn));
 
-	if (!conn)
-		abort();
-	*conn = (struct conn){.next = conns, .host = host, .link = link, .rng = rng_of("connection", conn_count++)};
-	conn->up.last = &conn->up.first;
-	conn->down.last = &conn->down.first;
-	conns = conn;
+	*conn = (struct conn){.host = host, .link = link, .rng = rng_of("connection", conn_count++)};
+	LL_PREPEND(conns, conn);
 	put(conn, &conn->up, pump_up);
 	return conn;
 }

@@ -8,7 +8,7 @@
 #include "tests/sim/sim.h"
 
 struct packet {
-	struct packet *next;
+	struct packet *prev, *next;
 	int64_t ready;
 	bool fin;
 	int argc; /* up */
@@ -19,7 +19,7 @@ struct packet {
 };
 
 struct backlog {
-	struct packet *first, **last;
+	struct packet *first;
 	int64_t ready; /* of the last one */
 };
 

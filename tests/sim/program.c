@@ -1,7 +1,6 @@
 /* Programs that lock, with the shim's own code for it (shim/acquire.c): their time, and what they do. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,14 @@ struct program *program_of_task(void)
 {
 	for (int i = 0; i < sim_program_count; i++)
 		if (task_now && sim_programs[i].task == task_now)
+			return &sim_programs[i];
+	return NULL;
+}
+
+struct program *program_of_pid(pid_t pid)
+{
+	for (int i = 0; i < sim_program_count; i++)
+		if (sim_programs[i].pid == pid)
 			return &sim_programs[i];
 	return NULL;
 }
@@ -117,19 +124,12 @@ void programs_look_again(struct host *host)
 			wake_soon(&sim_programs[i]);
 }
 
-static bool readable(int fd)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	return poll(&p, 1, 0) > 0;
-}
-
 void programs_answered(struct host *host)
 {
 	for (int i = 0; i < sim_program_count; i++) {
 		struct program *p = &sim_programs[i];
 
-		if (p->host == host && p->receives && p->sock >= 0 && readable(p->sock))
+		if (p->host == host && p->receives && p->sock >= 0 && is_readable(p->sock))
 			wake_soon(p);
 	}
 }
@@ -165,9 +165,8 @@ static int call(struct program *p, const struct store_range *range, bool nonbloc
 	p->wants = *range;
 	p->interrupted = false;
 	lives_begin(p, nonblock);
-	sim_trace("p%d: h%d %s: %s %s%s [%lld, %lld)", p->id, p->host->id, program_file_name(p->file),
-		  range->space == WIRE_FLOCK ? "flock" : "record", range->mode == WIRE_SHARED ? "shared" : "exclusive",
-		  nonblock ? ", without waiting" : "", (long long)range->from, (long long)range->to);
+	sim_trace("p%d: h%d %s: %s%s", p->id, p->host->id, program_file_name(p->file), check_range(range),
+		  nonblock ? ", without waiting" : "");
 	rc = p->caught                    ? caught_call(p, &want)
 	     : range->space == WIRE_FLOCK ? acquire_flock(p->fd, op, &want, &look)
 					  : acquire_record(p->fd, &want, &look);

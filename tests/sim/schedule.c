@@ -125,6 +125,15 @@ bool sim_run(bool (*done)(void), int64_t until)
 	return true;
 }
 
+void *sim_new(size_t bytes)
+{
+	void *memory = calloc(1, bytes);
+
+	if (!memory)
+		abort();
+	return memory;
+}
+
 /* --- what is said --- */
 
 void sim_trace(const char *format, ...)
@@ -179,10 +188,8 @@ static void task_main(void)
 
 struct task *task_new(struct host *host, struct rng *rng, void (*main)(void *arg), void *arg)
 {
-	struct task *task = calloc(1, sizeof(*task));
+	struct task *task = sim_new(sizeof(*task));
 
-	if (!task)
-		abort();
 	task->stack =
 		mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (task->stack == MAP_FAILED || getcontext(&task->context) != 0)

@@ -73,10 +73,8 @@ void server_restore(void)
 
 static redisReply *make(int type, const char *text)
 {
-	redisReply *r = calloc(1, sizeof(*r));
+	redisReply *r = sim_new(sizeof(*r));
 
-	if (!r)
-		abort();
 	r->type = type;
 	r->str = strdup(text);
 	r->len = strlen(text);

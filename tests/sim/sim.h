@@ -65,6 +65,8 @@ void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Something that must hold does not: ends the run. */
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 extern bool sim_tracing;
+/* Memory that is all zero; without it there is no simulation. */
+void *sim_new(size_t bytes);
 
 struct host;
 struct task;
@@ -89,7 +91,7 @@ struct item {
 	void (*fn)(void *arg, uint64_t number);
 	void *arg;
 	uint64_t number;
-	struct item *next;
+	struct item *prev, *next;
 };
 
 struct host {
@@ -114,7 +116,7 @@ struct host {
 	int64_t stopped_until; /* SIGSTOP */
 	int exit_status;
 	bool kicked;
-	struct item *inbox, **inbox_last;
+	struct item *inbox;
 	struct keeper *k;
 
 	struct task *parent;
@@ -155,6 +157,8 @@ unsigned host_shards(void); /* the same: 1 or SIM_SHARDS */
 int64_t host_at_least_ms_of(const char *name);
 pid_t host_parent_pid(const struct host *host);
 const struct page *host_page(struct host *host);
+/* Does the keeper still run that had this life? */
+static inline bool host_lives(const struct host *host, unsigned life) { return host->keeper && host->life == life; }
 /* A host's CLOCK_BOOTTIME; and when its clock will have gone on by so much. */
 int64_t host_clock(const struct host *host);
 int64_t host_after(const struct host *host, int64_t own_ns);
@@ -173,6 +177,7 @@ bool host_dies_here(struct host *host);
 void loop_drop(struct host *host); /* the keeper has crashed */
 void loop_poll(struct host *host); /* something may have become readable */
 void loop_signal(struct host *host, int number);
+bool is_readable(int fd);
 
 /* --- net.c, server.c --- */
 void net_drop(struct host *host);    /* its process is gone: the kernel closes its connections */
@@ -257,6 +262,7 @@ const char *program_file_name(int file);             /* the lock name */
 #define PROGRAM_FOREVER INT64_MAX
 void program_sleep(struct program *program, int64_t ns);
 struct program *program_of_task(void);
+struct program *program_of_pid(pid_t pid); /* NULL: none */
 
 /* --- caught.c, ask.c --- */
 struct ask;
@@ -287,6 +293,7 @@ void check_clock_stepped(void);                     /* that of the server */
 void check_new_lock(const struct program *program); /* it has a lock that it did not have before its call */
 void check_end(void);
 void check_describe(void);
+const char *check_range(const struct store_range *range); /* for a line: valid until two more were asked for */
 
 /* --- stopping.c --- */
 void stopping_forget(struct host *host); /* its parent is gone */

@@ -20,20 +20,12 @@
 int __wrap_holders_search(struct holders_search *ask);
 enum sight __wrap_sight_of(pid_t pid);
 
-static struct program *find(pid_t pid)
-{
-	for (int i = 0; i < sim_program_count; i++)
-		if (sim_programs[i].pid == pid)
-			return &sim_programs[i];
-	return NULL;
-}
-
 /* --- keeper/guard/stopped.h: the table is the product's own --- */
 
 void stopped_stop(struct stopped *s, pid_t pid, uint64_t stores)
 {
 	struct thread *known = threads_find(&s->threads, pid);
-	struct program *p = find(pid);
+	struct program *p = program_of_pid(pid);
 
 	if (known)
 		known->stores |= stores;
@@ -51,7 +43,7 @@ void stopped_collect(struct stopped *s)
 	struct thread *t, *next;
 
 	HASH_ITER (hh, s->threads.all, t, next)
-		if (find(t->pid)->state == PROGRAM_ENDED)
+		if (program_of_pid(t->pid)->state == PROGRAM_ENDED)
 			threads_remove(&s->threads, t);
 }
 
@@ -77,7 +69,7 @@ unsigned stopped_let_go(struct stopped *s, uint64_t still)
 		t->stores &= still;
 		if (t->stores)
 			continue;
-		program_freeze(find(t->pid), false);
+		program_freeze(program_of_pid(t->pid), false);
 		threads_remove(&s->threads, t);
 	}
 	return count - threads_count(&s->threads);
@@ -102,14 +94,14 @@ int family_threads(pid_t pid, int (*each)(void *arg, pid_t pid, pid_t tid), void
 
 char family_state(pid_t pid)
 {
-	const struct program *p = find(pid);
+	const struct program *p = program_of_pid(pid);
 
 	return !p || p->state == PROGRAM_ENDED ? 0 : p->frozen ? 't' : 'S';
 }
 
 bool family_is_held(pid_t pid)
 {
-	const struct program *p = find(pid);
+	const struct program *p = program_of_pid(pid);
 
 	return !p || p->state == PROGRAM_ENDED || p->frozen;
 }
@@ -197,7 +189,7 @@ int census_take(const struct claims *claims, struct holders_search *ask)
 	return ask->count ? holders_search(ask) : 0;
 }
 
-enum sight __wrap_sight_of(pid_t pid) { return find(pid) ? SIGHT_OPEN : SIGHT_GONE; }
+enum sight __wrap_sight_of(pid_t pid) { return program_of_pid(pid) ? SIGHT_OPEN : SIGHT_GONE; }
 void hidden_due(struct lease *lease) {}
 
 /* --- keeper/kernel/holders.h --- */

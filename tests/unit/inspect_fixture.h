@@ -173,6 +173,27 @@ static inline void check_refused(const struct inspect_result *r, const char *why
 	ck_assert_ptr_null(strchr(r->refused, '\n'));
 	ck_assert_int_eq(r->fd, -1);
 }
+
+/* Look at the descriptor, which is taken over: the file is found under this name, or refused. */
+static inline struct inspect_result good_as(int fd, const struct ucred *peer, const char *name)
+{
+	struct inspect_result r = look_as(fd, peer, false);
+
+	check_good(&r, in_folder(name));
+	close(r.fd);
+	return r;
+}
+
+static inline struct inspect_result good(int fd, const char *name) { return good_as(fd, &self, name); }
+
+static inline void refused_as(int fd, const struct ucred *peer, const char *why)
+{
+	struct inspect_result r = look_as(fd, peer, false);
+
+	check_refused(&r, why);
+}
+
+static inline void refused(int fd, const char *why) { refused_as(fd, &self, why); }
 FIXTURE_ONCE(make_folder, remove_folder)
 FIXTURE(setup, teardown)
 

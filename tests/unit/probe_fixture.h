@@ -4,10 +4,10 @@
 #ifndef DFLOCK_TESTS_UNIT_PROBE_FIXTURE_H
 #define DFLOCK_TESTS_UNIT_PROBE_FIXTURE_H
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/file.h>
 
+#include "keeper/kernel/family.h"
 #include "keeper/kernel/probe.h"
 #include "tests/unit/suite.h"
 
@@ -49,6 +49,30 @@ static inline void remove_file(void)
 
 static inline void on_deadline(uv_timer_t *timer) { ck_abort_msg("a probe has not answered in %d ms", DEADLINE_MS); }
 
+static inline int count_thread(void *arg, pid_t pid, pid_t tid)
+{
+	*(unsigned *)arg += tid != pid;
+	return 0;
+}
+
+/* How many threads this process has, without the one of the test. */
+static inline unsigned threads(void)
+{
+	unsigned count = 0;
+
+	family_threads(getpid(), count_thread, &count);
+	return count;
+}
+
+/* Threads end some time after the last answer. */
+static inline void until_threads(unsigned count)
+{
+	while (threads() != count) {
+		uv_run(&loop, UV_RUN_NOWAIT); /* its deadline */
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+}
+
 static inline void setup(void)
 {
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
@@ -57,6 +81,7 @@ static inline void setup(void)
 	uv_timer_init(&loop, &deadline);
 	uv_timer_start(&deadline, on_deadline, DEADLINE_MS, 0);
 	uv_unref((uv_handle_t *)&deadline);
+	until_threads(0); /* those of an earlier test, if all run in one process */
 }
 
 static inline void close_handle(uv_handle_t *handle, void *arg)
@@ -136,25 +161,10 @@ static inline void start(struct asked *a, bool shared_will_do, bool wait)
 	start_want(a, &(struct probe_want){.to = WIRE_EOF, .shared_will_do = shared_will_do, .wait = wait});
 }
 
-/* What a probe asks of a file on a local file system. */
-static inline void start_local(struct asked *a, bool shared_will_do, bool wait)
+/* What a probe asks of a file on a local file system, when it waits for the end of all locks. */
+static inline void start_local(struct asked *a)
 {
-	start_want(a,
-		   &(struct probe_want){.to = WIRE_EOF, .shared_will_do = shared_will_do, .wait = wait, .local = true});
-}
-
-/* How many threads this process has, without the one of the test. */
-static inline unsigned threads(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	const struct dirent *e;
-	unsigned count = 0;
-
-	ck_assert_ptr_nonnull(dir);
-	while ((e = readdir(dir)))
-		count += *e->d_name != '.';
-	closedir(dir);
-	return count - 1;
+	start_want(a, &(struct probe_want){.to = WIRE_EOF, .wait = true, .local = true});
 }
 
 static inline void start_record(struct asked *a, int64_t from, int64_t to, bool shared_will_do, bool wait)
@@ -189,9 +199,36 @@ static inline void check_answer(const struct asked *a, enum probe_answer answer)
 	ck_assert_int_eq(a->error, 0);
 }
 
+/* The last answer, and the end of the test of this probe. */
+static inline void ends(struct asked *a, enum probe_answer answer)
+{
+	until_last(a);
+	check_answer(a, answer);
+	close(a->fd);
+}
+
+static inline int set_record(int fd, short type, int64_t from, int64_t to)
+{
+	struct flock lock = {
+		.l_type = type, .l_whence = SEEK_SET, .l_start = from, .l_len = to == WIRE_EOF ? 0 : to - from};
+
+	return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+static inline int record_holder(short type, int64_t from, int64_t to)
+{
+	int fd = open_file();
+
+	ck_assert_int_eq(set_record(fd, type, from, to), 0);
+	return fd;
+}
+
+static inline void check_no_record(void) { close(record_holder(F_WRLCK, 0, WIRE_EOF)); }
+
 struct other {
 	int fd;
 	unsigned turns;
+	bool record;
 };
 
 /* Another thread that ends its lock after some turns, as a program would at any moment. */
@@ -201,7 +238,10 @@ static inline void *let_go(void *arg)
 
 	for (volatile unsigned i = 0; i < o->turns; i++)
 		;
-	flock(o->fd, LOCK_UN);
+	if (o->record)
+		set_record(o->fd, F_UNLCK, 0, WIRE_EOF);
+	else
+		flock(o->fd, LOCK_UN);
 	return NULL;
 }
 FIXTURE_ONCE(make_file, remove_file)

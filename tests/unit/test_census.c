@@ -1,27 +1,27 @@
-/* keeper/kernel/census.h: locks that no descriptor shows. */
+/* keeper/kernel/census.h: locks that no descriptor shows, and the processes that have a file mapped. */
 #include "keeper/kernel/census.h"
 
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/prctl.h>
 
+#include "tests/unit/pass_fd.h"
 #include "tests/unit/suite.h"
 
 #define ROOM 16
 
 static int fd;
+static struct holders_file file;
 static struct claims claims;
 static struct holder rows[ROOM];
 static size_t count;
 
 static void setup(void)
 {
-	struct holders_file file;
 	struct stat st;
 
 	fd = suite_nameless_file();
-	ck_assert_int_eq(ftruncate(fd, 4096), 0);
+	ck_assert_int_eq(ftruncate(fd, 8192), 0);
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	file = (struct holders_file){.dev = st.st_dev, .ino = st.st_ino};
 	ck_assert_int_eq(claims_add(&claims, &file, WIRE_FLOCK, 0, WIRE_EOF, 0), 0);
@@ -87,13 +87,9 @@ TEST(a_mapping)
 	ck_assert_ptr_ne(at, MAP_FAILED);
 	ck_assert(!any_hidden());
 	close(fd);
-	child = fork();
-	ck_assert_int_ge(child, 0);
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
+	child = suite_fork();
+	if (!child)
+		suite_rest();
 	do { /* on a busy machine a process may be passed over for nothing: Check's own time limit ends this */
 		look(HOLDERS_AT_ONCE);
 		ck_assert_ptr_nonnull(row(HOLDER_TAKER));
@@ -113,20 +109,12 @@ TEST(a_mapping)
 TEST(a_message)
 {
 	struct flock range = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 7, .l_len = 3};
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
-	struct iovec iov = {.iov_base = "x", .iov_len = 1};
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
 	const struct holder *lock;
 	int pair[2];
 
 	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &range), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
-	ck_assert_int_eq(sendmsg(pair[0], &msg, 0), 1);
+	ck_assert(pass_fd(pair[0], fd));
 	ck_assert(!any_hidden());
 	close(fd);
 	look(0);
@@ -157,4 +145,63 @@ TEST(beside_the_claims)
 	look(0);
 	ck_assert_uint_eq(count, 0);
 	munmap(at, 4096);
+}
+
+/* --- keeper/kernel/mappers.c --- */
+
+static unsigned seen[2]; /* how often for `file`, and for another one */
+static pid_t mapper;     /* one of those that were seen */
+
+static int on_mapper(void *arg, size_t which, pid_t pid)
+{
+	ck_assert_uint_lt(which, 2);
+	seen[which]++;
+	mapper = pid;
+	return *(int *)arg;
+}
+
+static int find_mappers(uint64_t other_ino, int cb_returns)
+{
+	const struct holders_file both[] = {file, {.dev = file.dev, .ino = other_ino}};
+	size_t passed_over;
+	int ret;
+
+	do { /* as above */
+		memset(seen, 0, sizeof(seen));
+		ret = mappers_find(both, 2, on_mapper, &cb_returns, &passed_over);
+	} while (passed_over);
+	return ret;
+}
+
+TEST(mappers_of_a_file)
+{
+	int other = suite_nameless_file(), fds[] = {fd, other};
+	void *at[2];
+	struct stat st;
+	pid_t child;
+
+	ck_assert_int_eq(ftruncate(other, 4096), 0);
+	ck_assert_int_eq(fstat(other, &st), 0);
+	child = suite_fork();
+	if (child == 0) {
+		for (int i = 0; i < 2; i++) /* two pieces with different rights: two lines */
+			if (mmap(NULL, 4096, i ? PROT_READ : PROT_NONE, MAP_SHARED, fd, i * 4096) == MAP_FAILED)
+				_exit(1);
+		suite_rest();
+	}
+	ck_assert_int_eq(find_mappers(st.st_ino, 0), 0);
+	ck_assert(seen[0] >= 1 && seen[1] == 0);
+	ck_assert_int_eq(mapper, child);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	ck_assert_int_eq(find_mappers(st.st_ino, 0), 0);
+	ck_assert_uint_eq(seen[0], 0);
+	for (int i = 0; i < 2; i++)
+		at[i] = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, fds[i], 0);
+	ck_assert_int_eq(find_mappers(st.st_ino, 7), 7); /* the callback ends it */
+	ck_assert_uint_eq(seen[0] + seen[1], 1);
+	ck_assert_int_eq(find_mappers(st.st_ino, 0), 0);
+	ck_assert(seen[0] >= 1 && seen[1] >= 1);
+	for (int i = 0; i < 2; i++)
+		munmap(at[i], 4096);
 }

@@ -165,6 +165,14 @@ TEST(disarmed_while_it_sends)
 	close(asked.fd);
 }
 
+/* What was not fired wakes the loop. */
+static void ends_unfired(int fd)
+{
+	close(fd);
+	ends(&asked, PROBE_FREE);
+	ck_assert_uint_eq(returned + sent, 0);
+}
+
 TEST(disarmed_before)
 {
 	int fd = waits();
@@ -173,11 +181,20 @@ TEST(disarmed_before)
 	ck_assert_int_eq(early_disarm(&lease), EARLY_NOT);
 	ck_assert_uint_eq(lease.requests, 0);
 	ck_assert_uint_eq(freed, 1);
-	close(fd);
-	until_last(&asked); /* wakes the loop */
-	check_answer(&asked, PROBE_FREE);
-	ck_assert_uint_eq(returned + sent, 0);
-	close(asked.fd);
+	ends_unfired(fd);
+}
+
+TEST_EACH(not_armed, 3)
+{
+	int fd = waits();
+
+	no_store = _i == 0;
+	lease.probed.want.shared_will_do = _i == 1;
+	lease.probed.want.wait = _i != 2;
+	early_arm(&lease);
+	ck_assert_ptr_null(lease.probed.early);
+	ck_assert_uint_eq(lease.requests, 0);
+	ends_unfired(fd);
 }
 
 /* Its last answer is that it was stopped: it fires for no other answer than that the lock is free. */
@@ -187,13 +204,11 @@ TEST(stopped_while_armed)
 
 	early_arm(&lease);
 	probe_stop(asked.probe);
-	until_last(&asked);
-	check_answer(&asked, PROBE_STOPPED);
+	ends(&asked, PROBE_STOPPED);
 	lease.probed.probe = NULL;
 	ck_assert_int_eq(early_disarm(&lease), EARLY_NOT);
 	ck_assert_uint_eq(returned + sent, 0);
 	close(fd);
-	close(asked.fd);
 }
 
 /* The socket takes nothing: the loop is woken, and has to send. */
@@ -224,30 +239,6 @@ TEST(answered_with_an_error)
 	ck_assert_int_eq(early_disarm(&lease), EARLY_RETURNED);
 	ck_assert(!lease.probed.early_refused);
 	until_told();
-	close(asked.fd);
-}
-
-TEST_EACH(not_armed, 3)
-{
-	int fd = waits();
-
-	switch (_i) {
-	case 0:
-		no_store = true;
-		break;
-	case 1:
-		lease.probed.want.shared_will_do = true;
-		break;
-	case 2:
-		lease.probed.want.wait = false;
-		break;
-	}
-	early_arm(&lease);
-	ck_assert_ptr_null(lease.probed.early);
-	ck_assert_uint_eq(lease.requests, 0);
-	close(fd);
-	until_last(&asked);
-	ck_assert_uint_eq(returned + sent, 0);
 	close(asked.fd);
 }
 

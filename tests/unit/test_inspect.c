@@ -9,11 +9,9 @@
 TEST_EACH(plain_file, 4)
 {
 	static const int flags[] = {O_RDONLY, O_WRONLY, O_RDWR, O_RDWR | O_APPEND};
-	struct inspect_result r = look(make("x", flags[_i], 0600));
+	struct inspect_result r = good(make("x", flags[_i], 0600), "x");
 
-	check_good(&r, in_folder("x"));
 	ck_assert(!r.holds.shared && !r.holds.exclusive && !r.shared_in_use);
-	close(r.fd);
 }
 
 /* The keeper has it open already. */
@@ -36,21 +34,17 @@ TEST(known)
 /* A lease for writing (fcntl) is the only description's, and stays; one for reading is not in the way. */
 TEST(has_a_lease_of_the_kernel)
 {
-	struct inspect_result r;
-	int fd = make("x", O_RDWR, 0600), mine = dup(fd);
+	int fd = make("x", O_RDWR, 0600);
 
-	ck_assert_int_eq(fcntl(mine, F_SETLEASE, F_WRLCK), 0);
-	r = look(fd);
-	check_refused(&r, "F_SETLEASE");
-	ck_assert_int_eq(fcntl(mine, F_GETLEASE), F_WRLCK);
-	close(mine);
-	fd = make("x", O_RDONLY, 0600), mine = dup(fd);
-	ck_assert_int_eq(fcntl(mine, F_SETLEASE, F_RDLCK), 0);
-	r = look(fd);
-	check_good(&r, in_folder("x"));
-	ck_assert_int_eq(fcntl(mine, F_GETLEASE), F_RDLCK);
-	close(r.fd);
-	close(mine);
+	ck_assert_int_eq(fcntl(fd, F_SETLEASE, F_WRLCK), 0);
+	refused(dup(fd), "F_SETLEASE");
+	ck_assert_int_eq(fcntl(fd, F_GETLEASE), F_WRLCK);
+	close(fd);
+	fd = make("x", O_RDONLY, 0600);
+	ck_assert_int_eq(fcntl(fd, F_SETLEASE, F_RDLCK), 0);
+	good(dup(fd), "x");
+	ck_assert_int_eq(fcntl(fd, F_GETLEASE), F_RDLCK);
+	close(fd);
 }
 
 /* There is no lease under which somebody could hold something. */
@@ -80,7 +74,7 @@ TEST(directory)
 }
 
 /* The kernel takes no lock on such a descriptor; libdflock asks its own kernel about that. What the user may open counts
- * (test_inspect_users.c). */
+ * (test_inspect_paths.c). */
 TEST(path_only)
 {
 	struct inspect_request request = {
@@ -88,62 +82,44 @@ TEST(path_only)
 	struct inspect_result r;
 
 	close(make("x", O_RDWR, 0600));
-	r = look(open(in_folder("x"), O_PATH | O_CLOEXEC));
-	check_good(&r, in_folder("x"));
-	close(r.fd);
+	good(open(in_folder("x"), O_PATH | O_CLOEXEC), "x");
 	request.fd = open(in_folder("x"), O_PATH | O_CLOEXEC);
 	ck_assert_int_lt(inspect_now(&request, &r), 0);
 	check_refused(&r, "not open for reading");
 }
 
-/* What inspect_ground() has seen is not asked for again; but a file that was deleted since is. */
-TEST(seen_before)
+/* What inspect_ground() has seen is not asked for again; but a file that was deleted since is. " (deleted)" may be part of a name. */
+TEST_EACH(seen_before, 3)
 {
-	struct inspect_request request = {.peer = self};
+	const char *name = _i == 2 ? "x (deleted)" : "x";
+	struct inspect_request request = {.peer = self, .fd = make(name, O_RDWR, 0600)};
 	struct inspect_result r;
-	char deleted[PATH_MAX];
-	struct stat st;
 
-	for (int removed = 0; removed < 2; removed++) {
-		request.fd = make("x", O_RDWR, 0600);
-		ck_assert_int_eq(fstat(request.fd, &st), 0);
-		request.seen.st = st;
-		if (removed)
-			unlink(in_folder("x"));
-		ck_assert_int_eq(inspect_now(&request, &r), 0);
-		check_good(&r, in_folder("x"));
-		ck_assert_uint_eq(r.st.st_nlink, !removed);
-		close(r.fd);
-	}
-	/* Such a name is a name. */
-	snprintf(deleted, sizeof(deleted), "%s", in_folder("x (deleted)"));
-	request.fd = make("x (deleted)", O_RDWR, 0600);
 	ck_assert_int_eq(fstat(request.fd, &request.seen.st), 0);
+	if (_i == 1)
+		unlink(in_folder(name));
 	ck_assert_int_eq(inspect_now(&request, &r), 0);
-	check_good(&r, deleted);
+	check_good(&r, in_folder(name));
+	ck_assert_uint_eq(r.st.st_nlink, _i != 1);
 	close(r.fd);
 }
 
 TEST(other_kinds)
 {
-	static const char neither[] = "neither a regular file nor a directory";
-	struct inspect_result r;
-	int pair[2];
+	int pair[2], ends[2];
 
-	ck_assert_int_eq(pipe2(pair, O_CLOEXEC), 0);
-	r = look(pair[0]);
-	check_refused(&r, neither);
-	r = look(pair[1]);
-	check_refused(&r, neither);
+	ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-	r = look(pair[0]);
-	check_refused(&r, neither);
-	close(pair[1]);
-	r = look(open("/dev/null", O_RDWR | O_CLOEXEC));
-	check_refused(&r, neither);
 	ck_assert_int_eq(mkfifo(in_folder("pipe"), 0600), 0);
-	r = look(open(in_folder("pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-	check_refused(&r, neither);
+	const int fds[] = {ends[0],
+			   ends[1],
+			   pair[0],
+			   pair[1],
+			   open("/dev/null", O_RDWR | O_CLOEXEC),
+			   open(in_folder("pipe"), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+
+	for (int i = 0; i < ROWS(fds); i++)
+		refused(fds[i], "neither a regular file nor a directory");
 }
 
 /* Without a name in any folder: it cannot be protected, but it is no reason to fail either. */
@@ -193,4 +169,95 @@ TEST(many_at_once)
 		check_good(&all[i].result, path[i]);
 		close(all[i].result.fd);
 	}
+}
+
+/* --- what the descriptor holds, and that a look changes nothing of it --- */
+
+static void holds(int fd, bool shared, bool exclusive)
+{
+	struct inspect_result r = good(dup(fd), "x");
+
+	ck_assert(r.holds.shared == shared && r.holds.exclusive == exclusive);
+}
+
+TEST(locks_of_the_description)
+{
+	int fd = make("x", O_RDWR, 0600), other = make("x", O_RDWR, 0600);
+	struct flock record = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+
+	ck_assert_int_eq(flock(fd, LOCK_SH), 0);
+	holds(fd, true, false);
+	holds(other, false, false); /* that of another description does not count */
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	holds(fd, false, true);
+	ck_assert_int_eq(flock(fd, LOCK_UN), 0);
+	/* Neither does the record space. */
+	ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &record), 0);
+	holds(fd, false, false);
+	record.l_start = 5;
+	ck_assert_int_eq(fcntl(other, F_SETLK, &record), 0);
+	holds(other, false, false);
+	/* However many there are. */
+	for (record.l_start = 10; record.l_start < 2000; record.l_start += 2)
+		ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &record), 0);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	holds(fd, false, true);
+	close(fd);
+	close(other);
+}
+
+/* Nor does the keeper's look take anything away from the program, or share its lock. */
+TEST_EACH(lock_stays_with_its_owner, 2)
+{
+	struct asked a = {.other = make("x", O_RDWR, 0600)};
+	int fd = make("x", O_RDWR, 0600);
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	start(&a, dup(fd), &self, _i);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert(!a.lockable);
+	ck_assert_int_eq(flock(a.result.fd, LOCK_SH | LOCK_NB), -1);
+	ck_assert_int_eq(errno, EWOULDBLOCK);
+	close(a.result.fd);
+	close(a.other);
+	close(fd);
+}
+
+TEST(shared_in_use)
+{
+	static const int ops[] = {LOCK_UN, LOCK_SH, LOCK_EX};
+	static const bool in_use[] = {false, true, false};
+
+	for (int i = 0; i < 3; i++) {
+		int fd = make("x", O_RDWR, 0600);
+		struct inspect_result r;
+
+		ck_assert_int_eq(flock(fd, ops[i]), 0);
+		r = look_as(make("x", O_RDWR, 0600), &self, true);
+		ck_assert_int_eq(r.shared_in_use, in_use[i]);
+		if (ops[i] != LOCK_EX) /* it has left nothing behind */
+			ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
+		close(r.fd);
+		close(fd);
+	}
+}
+
+/* When the program closes its descriptor its lock is gone: the keeper's copy is closed before the answer. */
+TEST_EACH(lock_ends_with_its_owner, 2)
+{
+	if (at_once)
+		return;
+
+	struct asked a = {.other = make("x", O_RDWR, 0600)};
+	int fd = make("x", O_RDWR, 0600), passed = dup(fd);
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	ck_assert_int_eq(flock(a.other, LOCK_EX | LOCK_NB), -1);
+	start(&a, passed, &self, _i);
+	close(fd);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	ck_assert_uint_eq(a.answers, 1);
+	ck_assert(a.lockable);
+	close(a.result.fd);
+	close(a.other);
 }

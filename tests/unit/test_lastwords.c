@@ -60,18 +60,15 @@ static void say(const pid_t *pids, size_t count, const char *line)
 	lastwords(words, count, PATIENT_MS, true);
 }
 
-/* A process that only has this standard error. */
+/* A process that has this standard error. */
 static pid_t process_with(int fd)
 {
-	pid_t pid = fork();
+	pid_t pid = suite_fork();
 
-	if (pid == 0) {
-		dup2(fd, 2);
-		for (;;)
-			pause();
-	}
-	ck_assert_int_gt(pid, 0);
-	return pid;
+	if (pid)
+		return pid;
+	dup2(fd, 2);
+	suite_rest();
 }
 
 static void end(pid_t pid)
@@ -86,69 +83,35 @@ static void new_pipe(int ends[2])
 	ck_assert_int_eq(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
 }
 
-/* The child may not have replaced its descriptor 2 so far: waits until it has. */
-static void wait_until_it_has(pid_t pid, int fd)
+/* Two processes have a pipe as standard error; where two programs log to one file, each may have a lock of its own. */
+TEST_EACH(once_where_it_is_shared, 2)
 {
-	char path[64];
-	struct stat mine, its;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/2", (int)pid);
-	ck_assert_int_eq(fstat(fd, &mine), 0);
-	wait_until(stat(path, &its) == 0 && its.st_dev == mine.st_dev && its.st_ino == mine.st_ino);
-}
-
-TEST(once_where_it_is_shared)
-{
-	int ends[2];
+	struct lastword words[2] = {{.line = "the lock was lost"}, {.line = _i ? "another" : "the lock was lost"}};
 	char text[256] = "";
-	pid_t pids[2];
+	int ends[2];
 
 	new_pipe(ends);
-	for (int i = 0; i < 2; i++) {
-		pids[i] = process_with(ends[1]);
-		wait_until_it_has(pids[i], ends[1]);
-	}
-	say(pids, 2, "the lock was lost");
-	ck_assert_int_eq(read(ends[0], text, sizeof(text) - 1), 26);
-	ck_assert_str_eq(text, "dflock: the lock was lost\n");
-	ck_assert_int_eq(read(ends[0], text, sizeof(text)), -1);
-	ck_assert_int_eq(errno, EAGAIN);
-	end(pids[0]);
-	end(pids[1]);
-}
-
-/* Two programs that log to the same file, each with a lock of its own. */
-TEST(each_its_own_line)
-{
-	int ends[2];
-	char text[256] = "";
-	struct lastword words[2] = {{0}};
-
-	new_pipe(ends);
-	for (int i = 0; i < 2; i++) {
-		words[i] = (struct lastword){.pid = process_with(ends[1]), .line = i ? "two" : "one"};
-		wait_until_it_has(words[i].pid, ends[1]);
-	}
+	for (int i = 0; i < 2; i++)
+		words[i].pid = process_with(ends[1]);
 	lastwords(words, 2, PATIENT_MS, true);
-	ck_assert_int_eq(read(ends[0], text, sizeof(text) - 1), 24);
-	ck_assert_ptr_nonnull(strstr(text, "dflock: one\n"));
-	ck_assert_ptr_nonnull(strstr(text, "dflock: two\n"));
-	end(words[0].pid);
-	end(words[1].pid);
+	ck_assert_int_eq(read(ends[0], text, sizeof(text) - 1), _i ? 26 + 16 : 26);
+	ck_assert_ptr_nonnull(strstr(text, "dflock: the lock was lost\n"));
+	ck_assert(!_i || strstr(text, "dflock: another\n"));
+	for (int i = 0; i < 2; i++)
+		end(words[i].pid);
 }
 
 TEST(a_long_line)
 {
-	int ends[2];
 	char text[4096] = "", line[3000];
 	ssize_t bytes;
+	int ends[2];
 	pid_t pid;
 
 	memset(line, 'x', sizeof(line));
 	line[sizeof(line) - 1] = '\0';
 	new_pipe(ends);
 	pid = process_with(ends[1]);
-	wait_until_it_has(pid, ends[1]);
 	say(&pid, 1, line);
 	bytes = read(ends[0], text, sizeof(text));
 	ck_assert_int_eq(bytes, 1023);
@@ -171,8 +134,6 @@ TEST(one_that_is_full_holds_up_nobody)
 	ck_assert_int_eq(fcntl(full[1], F_SETFL, 0), 0);
 	pids[0] = process_with(full[1]);
 	pids[1] = process_with(ends[1]);
-	wait_until_it_has(pids[0], full[1]);
-	wait_until_it_has(pids[1], ends[1]);
 	begun = clock_now_ns();
 	say(pids, 2, "x");
 	ck_assert_int_lt(clock_now_ns() - begun, 5000 * NS_PER_MS);
@@ -189,7 +150,6 @@ TEST(with_the_rights_of_the_process)
 	struct stat st;
 	pid_t pid = process_with(read_only);
 
-	wait_until_it_has(pid, read_only);
 	say(&pid, 1, "x");
 	ck_assert_int_eq(fstat(fd, &st), 0);
 	ck_assert_int_eq(st.st_size, 0);
@@ -228,7 +188,6 @@ TEST(one_that_is_killed_before_its_line_is_written)
 
 	new_pipe(ends);
 	word.pid = process_with(ends[1]);
-	wait_until_it_has(word.pid, ends[1]);
 	held->before_write = true;
 	wait_until(lastwords(&word, 1, 200, false));
 	end(word.pid);
@@ -238,41 +197,34 @@ TEST(one_that_is_killed_before_its_line_is_written)
 	ck_assert_str_eq(text, "dflock: the lock was lost\n");
 }
 
-/* The processes that write have ended when this pipe ends. */
-static void new_end(int ends[2]) { ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0); }
-
-static void wait_for_end(int ends[2])
+/* There is no time: the writer is held until the words are over. The processes that write have ended when the pipe ends. */
+static void too_late(const struct lastword *word, bool last)
 {
+	int writers[2];
 	char byte;
 
-	close(ends[1]);
-	ck_assert_int_eq(read(ends[0], &byte, 1), 0);
-	close(ends[0]);
+	ck_assert_int_eq(pipe2(writers, O_CLOEXEC), 0);
+	held->before_copy = true;
+	ck_assert(!lastwords(word, 1, 1, last));
+	held->before_copy = false; /* the process happens to live on */
+	close(writers[1]);
+	ck_assert_int_eq(read(writers[0], &byte, 1), 0);
+	close(writers[0]);
 }
 
 TEST(there_is_no_time)
 {
-	int ends[2], writers[2];
 	struct lastword word = {.line = "x"};
 	char text[64];
+	int ends[2];
 
 	new_pipe(ends);
 	word.pid = process_with(ends[1]);
-	wait_until_it_has(word.pid, ends[1]);
-	held->before_copy = true;
-	new_end(writers);
-	ck_assert(!lastwords(&word, 1, 1, false));
-	held->before_copy = false;
-	wait_for_end(writers);
+	too_late(&word, false);
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), -1); /* so the next attempt is not the second line */
 	ck_assert(lastwords(&word, 1, PATIENT_MS, false));
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 10);
-
-	held->before_copy = true;
-	new_end(writers);
-	ck_assert(!lastwords(&word, 1, 1, true));
-	held->before_copy = false; /* the process happens to live on */
-	wait_for_end(writers);
+	too_late(&word, true);
 	ck_assert_int_eq(read(ends[0], text, sizeof(text)), 10);
 	end(word.pid);
 }

@@ -43,22 +43,20 @@ static void *sleep_on(void *arg)
 }
 
 /* The dead keeper: a listening socket, a connection, a probe's lock, and the descriptor that a program passed. */
-static _Noreturn void be_keeper(int end, int ready)
+static _Noreturn void be_keeper(void)
 {
 	int probe = open_new(own_path, "own"), listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	pthread_t thread;
 
 	if (flock(probe, LOCK_EX | LOCK_NB) != 0 || bind(listener, (void *)&address, sizeof(address)) != 0 ||
-	    listen(listener, 5) != 0 || pthread_create(&thread, NULL, sleep_on, NULL) != 0 || write(ready, "", 1) != 1)
+	    listen(listener, 5) != 0 || pthread_create(&thread, NULL, sleep_on, NULL) != 0)
 		_exit(1);
-	sleep_on(NULL);
-	_exit(0);
+	suite_rest();
 }
 
 static void begin(void)
 {
-	int ends[2], ready[2];
-	char c;
+	int ends[2];
 
 	base_make();
 	snprintf(own_path, sizeof(own_path), "%s/own", base);
@@ -67,18 +65,13 @@ static void begin(void)
 	passed = open_new(passed_path, "passed");
 	ck_assert_int_eq(flock(passed, LOCK_EX | LOCK_NB), 0);
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-	ck_assert_int_eq(pipe(ready), 0);
 	connection = ends[0];
-	keeper = fork();
-	ck_assert_int_ge(keeper, 0);
+	keeper = suite_fork();
 	if (keeper == 0) {
 		close(ends[0]);
-		be_keeper(ends[1], ready[1]);
+		be_keeper();
 	}
 	close(ends[1]);
-	ck_assert_int_eq(read(ready[0], &c, 1), 1);
-	close(ready[0]);
-	close(ready[1]);
 }
 
 static void end(void)

@@ -1,9 +1,10 @@
-/* Which file systems are known to be local: real mounts, in a mount namespace of each test's own. */
+/* Which file systems are known to be local, and the kernel's number of a file: real mounts, in a mount namespace of each test's own. */
 #include <sched.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 
+#include "keeper/kernel/identity.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/kernel/mounts.h"
 #include "tests/unit/own_mounts.h"
@@ -73,13 +74,15 @@ static void mount_fuse(void)
 	ck_assert_int_eq(mkdir(path("fuse/lower"), 0755), 0);
 }
 
-static void overlay(const char *lower)
+static void overlay_at(const char *over, const char *lower, const char *upper, const char *work)
 {
 	char options[1024];
 
-	snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s", lower, path("upper"), path("work"));
-	ck_assert_msg(mount("none", path("over"), "overlay", 0, options) == 0, "%s: %s", options, strerror(errno));
+	snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s", lower, path(upper), path(work));
+	ck_assert_msg(mount("none", path(over), "overlay", 0, options) == 0, "%s: %s", options, strerror(errno));
 }
+
+static void overlay(const char *lower) { overlay_at("over", lower, "upper", "work"); }
 
 static bool is_local_by(struct mounts *by, int fd)
 {
@@ -131,27 +134,40 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 	return 1;
 }
 
-/* inspect_ground(): the number that lock lines show, which is not always what stat says. */
-static void check_number(const char *name)
+/* The number that lock lines show, which is not always what stat says. */
+static void check_listed(int fd, struct identity id)
 {
 	struct identity listed = {0};
-	struct inspect_seen seen;
-	int fd = open(path(name), O_RDONLY | O_CREAT | O_CLOEXEC, 0644);
-	uint64_t dev;
-	struct stat st;
+
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	ck_assert_int_eq(procfs_fdinfo_of(fd, NULL, on_lock, &listed), 1);
+	ck_assert_uint_eq(id.dev, listed.dev);
+	ck_assert_uint_eq(id.ino, listed.ino);
+}
+
+static int open_at(const char *name, int flags, struct stat *st)
+{
+	int fd = open(path(name), flags | O_CREAT | O_CLOEXEC, 0644);
 
 	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, st), 0);
+	return fd;
+}
+
+static void check_number(const char *name)
+{
+	struct inspect_seen seen;
+	struct stat st;
+	int fd = open_at(name, O_RDONLY, &st);
+	uint64_t dev;
+
 	ck_assert_int_eq(inspect_ground(mounts, fd, &dev, &seen), INSPECT_LOCAL);
-	ck_assert_int_eq(fstat(fd, &st), 0);
 	ck_assert_uint_eq(dev, st.st_dev);
 	ck_assert_uint_eq(seen.st.st_dev, st.st_dev);
 	ck_assert_uint_eq(seen.st.st_ino, st.st_ino);
 	ck_assert_uint_eq(seen.st.st_nlink, st.st_nlink);
 	ck_assert_uint_eq(seen.st.st_mode, st.st_mode);
-	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
-	ck_assert_int_eq(procfs_fdinfo_of(fd, NULL, on_lock, &listed), 1);
-	ck_assert_uint_eq(seen.id.dev, listed.dev);
-	ck_assert_uint_eq(seen.id.ino, listed.ino);
+	check_listed(fd, seen.id);
 	close(fd);
 }
 
@@ -165,20 +181,13 @@ TEST(number)
 	check_number("over/below");
 }
 
-TEST(overlay_over_fuse)
+TEST_EACH(a_layer_on_fuse, 2)
 {
-	mount_fuse();
-	overlay(path("fuse/lower"));
-	ck_assert(!is_local("over/f"));
-}
-
-TEST(one_layer_of_two_on_fuse)
-{
-	char both[600];
+	char lower[600];
 
 	mount_fuse();
-	snprintf(both, sizeof(both), "%s:%s", path("lower"), path("fuse/lower"));
-	overlay(both);
+	snprintf(lower, sizeof(lower), "%s%s%s", _i ? path("lower") : "", _i ? ":" : "", path("fuse/lower"));
+	overlay(lower);
 	ck_assert(!is_local("over/f"));
 }
 
@@ -214,41 +223,93 @@ TEST(overlay_on_overlay)
 	make_dir("work2");
 	overlay(path("lower"));
 	ck_assert_int_eq(mkdir(path("over/lower"), 0755), 0);
-	char options[1024];
-
-	snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s", path("over/lower"), path("upper2"),
-		 path("work2"));
-	ck_assert_int_eq(mount("none", path("over2"), "overlay", 0, options), 0);
+	overlay_at("over2", path("over/lower"), "upper2", "work2");
 	ck_assert(is_local("over2/f"));
 	umount2(path("over2"), MNT_DETACH);
+}
+
+/* --- keeper/kernel/identity.h --- */
+
+static int mount_of(int fd)
+{
+	struct procfs_fdinfo info;
+
+	ck_assert_int_eq(procfs_fdinfo_head(fd, &info), 0);
+	return info.mount_id;
+}
+
+/* Whatever st says. */
+static void check_same(int fd, pid_t pid, const struct stat *st)
+{
+	const struct stat wrong = {.st_dev = 1, .st_ino = st->st_ino};
+	struct identity id = identity_of(fd, pid, &wrong);
+
+	check_listed(fd, id);
+	ck_assert_uint_eq(id.dev, st->st_dev);
+}
+
+/* The table was read before that is mounted. */
+TEST(a_new_mount)
+{
+	struct stat st;
+	int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd, mount_id;
+
+	ck_assert(identity_mount_is_ours(mount_of(root)));
+	ck_assert_int_eq(mount("none", path("over"), "tmpfs", 0, NULL), 0);
+	fd = open_at("over/f", O_RDWR, &st);
+	mount_id = mount_of(fd);
+	ck_assert(identity_mount_is_ours(mount_id));
+	check_same(fd, 0, &st);
+	close(fd);
+	ck_assert_int_eq(umount(path("over")), 0);
+	ck_assert(!identity_mount_is_ours(mount_id));
+	ck_assert(!identity_mount_is_ours(-1));
+	close(root);
 }
 
 /* A container's: our table does not have it, whatever is in it. */
 TEST(mount_of_another_namespace)
 {
-	int to_us[2], end[2], fd;
-	char byte, link[64];
+	const struct stat wrong = {.st_dev = 1, .st_ino = 2};
+	struct stat st;
+	char link[64];
 	pid_t pid;
+	int fd;
 
 	make_dir("theirs");
-	ck_assert_int_eq(pipe(to_us), 0);
-	ck_assert_int_eq(pipe(end), 0);
-	pid = fork();
+	pid = suite_fork();
 	if (pid == 0) {
-		close(end[1]);
 		if (unshare(CLONE_NEWNS) != 0 || mount("none", path("theirs"), "tmpfs", 0, NULL) != 0 ||
-		    dup2(open(path("theirs/f"), O_RDWR | O_CREAT, 0644), 100) != 100 || write(to_us[1], "x", 1) != 1)
+		    dup2(open_at("theirs/f", O_RDWR, &st), 100) != 100)
 			_exit(1);
-		_exit(read(end[0], &byte, 1) != 0);
+		suite_rest();
 	}
-	close(to_us[1]);
-	close(end[0]);
-	ck_assert_int_eq(read(to_us[0], &byte, 1), 1);
 	snprintf(link, sizeof(link), "/proc/%d/fd/100", (int)pid);
 	fd = open(link, O_RDWR);
 	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
 	ck_assert(!is_local_by(mounts, fd));
+	ck_assert(!identity_mount_is_ours(mount_of(fd)));
+	check_same(fd, pid, &st);
+	ck_assert_uint_eq(identity_of(fd, 0, &wrong).dev, 1); /* nothing can be learnt */
+	ck_assert_uint_eq(identity_of(fd, getpid(), &wrong).dev, 1);
 	close(fd);
-	close(end[1]);
+	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+TEST(by_stat)
+{
+	int fds = open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd;
+	struct identity id;
+	struct stat st;
+
+	fd = open_at("f", O_RDWR, &st);
+	ck_assert(identity_by_stat(fds, fd, &id));
+	ck_assert_uint_eq(id.dev, st.st_dev);
+	ck_assert_uint_eq(id.ino, st.st_ino);
+	ck_assert(!identity_by_stat(fds, 1000, &id));
+	ck_assert(!identity_by_stat(-1, fd, &id));
+	close(fd);
+	close(fds);
 }

@@ -26,22 +26,26 @@ static void teardown(void)
 }
 FIXTURE(setup, teardown)
 
+/* The configuration of now. */
+static void config_is(const char *expected)
+{
+	place_init(&place);
+	ck_assert_str_eq(place.config, expected);
+}
+
 TEST(config_from_environment)
 {
 	char expected[128];
 
 	setenv("DFLOCK_CONFIG", "/no/such/file.conf", 1);
-	place_init(&place);
-	ck_assert_str_eq(place.config, "/no/such/file.conf");
+	config_is("/no/such/file.conf");
 
 	setenv("DFLOCK_CONFIG", "sub/x.conf", 1);
-	place_init(&place);
 	snprintf(expected, sizeof(expected), "%s/sub/x.conf", base);
-	ck_assert_str_eq(place.config, expected);
+	config_is(expected);
 
 	ck_assert_int_eq(chdir("/"), 0);
-	place_init(&place);
-	ck_assert_str_eq(place.config, "/sub/x.conf");
+	config_is("/sub/x.conf");
 }
 
 /* It must never turn into "no configuration". */
@@ -53,27 +57,23 @@ TEST(config_that_cannot_be_named)
 	memset(value, 'x', PATH_MAX);
 	value[0] = '/';
 	setenv("DFLOCK_CONFIG", value, 1);
-	place_init(&place);
-	ck_assert_str_eq(place.config, UNUSABLE);
+	config_is(UNUSABLE);
 	ck_assert_int_eq(place_config_id(place.config, &id), -ENOTDIR);
 
 	value[PATH_MAX - 1] = '\0';
 	setenv("DFLOCK_CONFIG", value, 1);
-	place_init(&place);
-	ck_assert_str_eq(place.config, value);
+	config_is(value);
 
 	value[0] = 'x';
 	setenv("DFLOCK_CONFIG", value, 1);
-	place_init(&place);
-	ck_assert_str_eq(place.config, UNUSABLE);
+	config_is(UNUSABLE);
 
 	/* Relative to a directory that is gone. */
 	setenv("DFLOCK_CONFIG", "x.conf", 1);
 	ck_assert_int_eq(mkdir(in_base("gone"), 0700), 0);
 	ck_assert_int_eq(chdir(in_base("gone")), 0);
 	ck_assert_int_eq(rmdir(in_base("gone")), 0);
-	place_init(&place);
-	ck_assert_str_eq(place.config, UNUSABLE);
+	config_is(UNUSABLE);
 }
 
 TEST(config_from_home)
@@ -82,25 +82,19 @@ TEST(config_from_home)
 	const char *system_config = stat("/etc/dflock.conf", &st) == 0 ? "/etc/dflock.conf" : "";
 	char expected[128];
 
-	place_init(&place);
-	ck_assert_str_eq(place.config, system_config);
+	config_is(system_config);
 	ck_assert_int_eq(mkdir(in_base("home/.config"), 0700), 0);
-	place_init(&place);
-	ck_assert_str_eq(place.config, system_config);
+	config_is(system_config);
 	make_file(in_base("home/.config/dflock.conf"));
 	snprintf(expected, sizeof(expected), "%s/.config/dflock.conf", home);
-	place_init(&place);
-	ck_assert_str_eq(place.config, expected);
+	config_is(expected);
 	setenv("DFLOCK_CONFIG", "", 1);
-	place_init(&place);
-	ck_assert_str_eq(place.config, expected);
+	config_is(expected);
 
 	setenv("HOME", "home", 1);
-	place_init(&place);
-	ck_assert_str_eq(place.config, system_config);
+	config_is(system_config);
 	unsetenv("HOME");
-	place_init(&place);
-	ck_assert_str_eq(place.config, system_config);
+	config_is(system_config);
 }
 
 TEST(config_id)

@@ -45,11 +45,6 @@ static int holds(pid_t pid, int64_t from, int64_t to)
 			   &(struct holder){.file = 0, .pid = pid, .space = WIRE_RECORD, .from = from, .to = to});
 }
 
-static void calls(pid_t pid)
-{
-	table_add_caller(&table, &(struct table_caller){.pid = pid, .space = WIRE_RECORD, .dev = 1, .ino = 2});
-}
-
 TEST(a_lock_under_a_lease_counts)
 {
 	ck_assert_int_eq(holds(5, 0, 10), 0); /* beside the lease */
@@ -68,60 +63,43 @@ TEST(init_holds_nothing)
 	ck_assert_uint_eq(family_count(&family), !procfs_is_in_first_namespace());
 }
 
-/* Before the first are known all holders count, whether they are in a call or not. */
-TEST(all_count_at_first)
-{
-	calls(5);
-	holds(5, 10, 20);
-	ck_assert(family_has(&family, 5));
-}
+/*
+ * Process 5 has a lock, and is in a call or not. Before the first are known all holders count, whether they are in a call or not. Later a
+ * caller without an answer relies on nothing, unless it is one of the first: then it does in the stores in which it is.
+ */
+static const struct {
+	uint64_t first_of, first;        /* the stores whose first are known, and those in which this process is one */
+	unsigned calls_space, calls_ino; /* 0: no call */
+	uint64_t marks;                  /* 0: it does not count */
+} cases[] = {
+	{0, 0, WIRE_RECORD, 2, SLOTS_OF(0)},
+	{SLOTS_OF(0), 0, WIRE_RECORD, 2, 0},
+	{SLOTS_OF(0), 0, 0, 0,
+	 SLOTS_OF(0)}, /* it has inherited the lock from one of the first, and asked no question */
+	{SLOTS_OF(0), 0, WIRE_RECORD, 3, SLOTS_OF(0)}, /* a call on another file is no excuse */
+	{SLOTS_OF(0), 0, WIRE_FLOCK, 2, SLOTS_OF(0)},
+	{SLOTS_OF(0), SLOTS_OF(0), WIRE_RECORD, 2, SLOTS_OF(0)},
+	{SLOTS_OF(0) | SLOTS_OF(2), SLOTS_OF(2), WIRE_RECORD, 2, 0},
+	{SLOTS_OF(0) | SLOTS_OF(2), SLOTS_OF(0) | SLOTS_OF(2), WIRE_RECORD, 2, SLOTS_OF(0)},
+};
 
-TEST(a_caller_without_an_answer_relies_on_nothing)
+TEST_EACH(callers, ROWS(cases))
 {
-	look.first = &first;
-	look.first_of = SLOTS_OF(0);
-	calls(5);
-	ck_assert_int_eq(holds(5, 10, 20), 0);
-	ck_assert_uint_eq(family_count(&family), 0);
-	/* The process has inherited the lock from one of the first, and asked no question. */
-	holds(6, 10, 20);
-	ck_assert(family_has(&family, 6));
-}
-
-TEST(one_of_the_first_counts_also_in_a_call)
-{
-	family_add(&first, 5);
-	family_mark(&first, 5, SLOTS_OF(0));
-	look.first = &first;
-	look.first_of = SLOTS_OF(0);
-	calls(5);
-	holds(5, 10, 20);
-	ck_assert(family_has(&family, 5));
-}
-
-/* ... for another store: in this one it relies on nothing. */
-TEST(one_of_the_first_for_another_store)
-{
-	look.first_of = SLOTS_OF(0) | SLOTS_OF(2);
-	look.first = &first;
-	family_add(&first, 5);
-	family_mark(&first, 5, SLOTS_OF(2));
-	calls(5);
-	ck_assert_int_eq(holds(5, 10, 20), 0);
-	ck_assert_uint_eq(family_count(&family), 0);
-	family_mark(&first, 5, SLOTS_OF(0));
-	holds(5, 10, 20);
-	ck_assert_uint_eq(family_marks(&family, 5), SLOTS_OF(0));
-}
-
-TEST(a_call_on_another_file_is_no_excuse)
-{
-	look.first = &first;
-	look.first_of = SLOTS_OF(0);
-	table_add_caller(&table, &(struct table_caller){.pid = 5, .space = WIRE_RECORD, .dev = 1, .ino = 3});
-	table_add_caller(&table, &(struct table_caller){.pid = 5, .space = WIRE_FLOCK, .dev = 1, .ino = 2});
-	holds(5, 10, 20);
-	ck_assert(family_has(&family, 5));
+	look.first_of = cases[_i].first_of;
+	if (look.first_of)
+		look.first = &first;
+	if (cases[_i].first) {
+		family_add(&first, 5);
+		family_mark(&first, 5, cases[_i].first);
+	}
+	if (cases[_i].calls_ino)
+		table_add_caller(&table, &(struct table_caller){.pid = 5,
+								.space = cases[_i].calls_space,
+								.dev = 1,
+								.ino = cases[_i].calls_ino});
+	ck_assert_int_eq(holds(5, 10, 20), cases[_i].marks ? HOLDERS_LATER : 0);
+	ck_assert_int_eq(family_has(&family, 5), cases[_i].marks != 0);
+	ck_assert_uint_eq(family_marks(&family, 5), cases[_i].marks);
 }
 
 /* `dflock break` of a user: this process, which that user has passed the lock to, is another user's. */

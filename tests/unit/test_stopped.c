@@ -1,4 +1,4 @@
-/* Stopping processes that are hard to stop. */
+/* keeper/guard/stopped.c: stopping processes that are hard to stop. */
 #include "keeper/guard/stopped.h"
 
 #include <sys/ptrace.h>
@@ -9,14 +9,26 @@
 
 static struct table_signalled noted[8];
 static struct stopped stopped;
+static struct signalled s;
 
 static void setup(void) { stopped_adopt(&stopped, noted, 8); }
 FIXTURE(setup, NULL)
 
-static void rest(void)
+/* A process that waits in a call. */
+static pid_t start_sleeper(void)
 {
-	for (;;)
-		pause();
+	pid_t pid = suite_fork();
+
+	if (pid == 0)
+		suite_rest();
+	wait_until(family_state(pid) == 'S');
+	return pid;
+}
+
+static void end(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 }
 
 /* The child of vfork() rests; its parent waits in D. */
@@ -79,18 +91,15 @@ TEST(one_in_vfork_is_held)
 
 TEST(another_process_with_the_number)
 {
-	pid_t pid = fork();
+	pid_t pid = start_sleeper();
 
-	if (pid == 0)
-		rest();
 	ck_assert_ptr_nonnull(threads_add(
 		&stopped.threads,
 		&(struct thread){.pid = pid, .tid = pid, .how = THREAD_SIGNALLED, .started = family_started(pid) - 1}));
 	stopped_collect(&stopped);
 	ck_assert_uint_eq(threads_count(&stopped.threads), 0);
 	ck_assert_int_ne(family_state(pid), 'T');
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	end(pid);
 }
 
 /* A process that runs on in the kernel and never takes its stop cannot be made here. One that is not asked to stop at
@@ -117,19 +126,15 @@ TEST(one_that_runs_is_killed)
 
 TEST(stopped_and_let_go)
 {
-	pid_t pid = fork();
+	pid_t pid = start_sleeper();
 
-	if (pid == 0)
-		rest();
-	wait_until(family_state(pid) == 'S');
 	stopped_stop(&stopped, pid, 1);
 	wait_until(collected(threads_all_stopped));
 	ck_assert_int_eq(family_state(pid), 't');
 	ck_assert_uint_eq(stopped_let_go(&stopped, 0), 1);
 	ck_assert_uint_eq(threads_count(&stopped.threads), 0);
 	wait_until(family_state(pid) == 'S');
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	end(pid);
 }
 
 /* A process that drops each SIGSTOP of a process that it traces. */
@@ -152,13 +157,9 @@ TEST_EACH(a_tracer_is_stopped_with_what_it_traces, 2)
 {
 	bool refused = _i;
 	struct family killed = {0};
-	pid_t pid = fork(), tracer;
+	pid_t pid = start_sleeper(), tracer = start_tracer(pid);
 	int status;
 
-	if (pid == 0)
-		rest();
-	wait_until(family_state(pid) == 'S');
-	tracer = start_tracer(pid);
 	wait_until(family_tracer(pid) == tracer);
 	if (refused)
 		threads_add(&stopped.threads, &(struct thread){.pid = tracer, .tid = tracer, .how = THREAD_REFUSED});
@@ -182,6 +183,68 @@ TEST_EACH(a_tracer_is_stopped_with_what_it_traces, 2)
 	ck_assert_int_eq(waitpid(tracer, NULL, 0), tracer);
 }
 
+/* --- threads.c: the table of what is stopped, and what it counts --- */
+
+static struct thread *add(pid_t pid, pid_t tid, enum thread_how how)
+{
+	return threads_add(&stopped.threads, &(struct thread){.pid = pid, .tid = tid, .how = how});
+}
+
+TEST(a_process_is_not_its_first_thread)
+{
+	add(5, 5, THREAD_ASKED);
+	ck_assert_ptr_nonnull(threads_find(&stopped.threads, 5));
+	ck_assert_ptr_null(threads_find_process(&stopped.threads, 5));
+	add(5, 5, THREAD_SIGNALLED);
+	ck_assert_int_eq(threads_find(&stopped.threads, 5)->how, THREAD_ASKED);
+	ck_assert_int_eq(threads_find_process(&stopped.threads, 5)->how, THREAD_SIGNALLED);
+	ck_assert_ptr_null(threads_find(&stopped.threads, 6));
+}
+
+TEST(each_process_counts_once)
+{
+	ck_assert_uint_eq(threads_processes(&stopped.threads), 0);
+	add(5, 5, THREAD_TRACED);
+	add(5, 6, THREAD_TRACED);
+	ck_assert_uint_eq(threads_processes(&stopped.threads), 1);
+	add(5, 5, THREAD_SIGNALLED); /* of the same process */
+	ck_assert_uint_eq(threads_processes(&stopped.threads), 1);
+	add(7, 7, THREAD_REFUSED); /* goes on */
+	ck_assert_uint_eq(threads_processes(&stopped.threads), 1);
+	add(8, 8, THREAD_SIGNALLED);
+	ck_assert_uint_eq(threads_processes(&stopped.threads), 2);
+	add(9, 9, THREAD_TRACED)->going = true; /* only waits to be let go */
+	ck_assert_uint_eq(threads_processes(&stopped.threads), 2);
+	add(10, 12, THREAD_TRACED); /* its first thread has ended */
+	add(10, 13, THREAD_TRACED);
+	add(11, 11, THREAD_TRACED);
+	add(10, 14, THREAD_TRACED);
+	ck_assert_uint_eq(threads_processes(&stopped.threads), 4);
+}
+
+TEST(all_stopped)
+{
+	ck_assert(threads_all_stopped(&stopped.threads));
+	add(5, 5, THREAD_TRACED)->stopped = true;
+	ck_assert(threads_all_stopped(&stopped.threads));
+	add(6, 6, THREAD_ASKED);
+	ck_assert(!threads_all_stopped(&stopped.threads));
+}
+
+TEST(it_grows_and_shrinks)
+{
+	for (pid_t pid = 1; pid <= 1000; pid++)
+		ck_assert_ptr_nonnull(add(pid, pid, THREAD_TRACED));
+	ck_assert(stopped.threads.changed);
+	stopped.threads.changed = false;
+	for (pid_t pid = 1; pid <= 1000; pid += 2)
+		threads_remove(&stopped.threads, threads_find(&stopped.threads, pid));
+	ck_assert(stopped.threads.changed);
+	ck_assert_uint_eq(threads_count(&stopped.threads), 500);
+	for (pid_t pid = 1; pid <= 1000; pid++)
+		ck_assert_int_eq(threads_find(&stopped.threads, pid) != NULL, pid % 2 == 0);
+}
+
 /* --- signalled.c --- */
 
 /* A parent that stops itself when its child is stopped, as su(1) does, in a process group of its own. */
@@ -196,7 +259,8 @@ static pid_t start_su(pid_t *child)
 		setpgid(0, 0);
 		pid = fork();
 		if (pid == 0)
-			rest();
+			for (;;)
+				pause();
 		ck_assert_int_eq(write(fds[1], &pid, sizeof(pid)), sizeof(pid));
 		while (waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status)) {
 			kill(getpid(), SIGSTOP);
@@ -210,10 +274,16 @@ static pid_t start_su(pid_t *child)
 	return pid;
 }
 
+static void end_su(pid_t su, pid_t child)
+{
+	kill(child, SIGKILL);
+	kill(su, SIGKILL);
+	waitpid(su, NULL, 0);
+}
+
 TEST_EACH(kin_goes_on, 2)
 {
 	bool before = _i;
-	struct signalled s;
 	pid_t child, su = start_su(&child);
 
 	signalled_init(&s, noted, 8);
@@ -232,15 +302,12 @@ TEST_EACH(kin_goes_on, 2)
 		ck_assert_int_eq(family_state(su), 'T');
 	else
 		wait_until(family_state(su) == 'S');
-	kill(child, SIGKILL);
-	kill(su, SIGKILL);
-	waitpid(su, NULL, 0);
+	end_su(su, child);
 }
 
 /* The parent process stops itself only after its child has gone on; and the notes are an earlier keeper parent's. */
 TEST(kin_that_is_late_and_notes_of_another)
 {
-	struct signalled s;
 	pid_t child, su = start_su(&child);
 
 	signalled_init(&s, noted, 8);
@@ -259,7 +326,5 @@ TEST(kin_that_is_late_and_notes_of_another)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
 	ck_assert_int_eq(family_state(su), 'T');
-	kill(child, SIGKILL);
-	kill(su, SIGKILL);
-	waitpid(su, NULL, 0);
+	end_su(su, child);
 }

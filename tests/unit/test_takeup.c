@@ -135,22 +135,14 @@ TEST(a_lease)
 	ck_assert_uint_eq(k.members[0].states.count[WIRE_RECORD][LEASE_FORGOTTEN], 0);
 }
 
-TEST(a_lease_that_the_store_has_forgotten)
+TEST(what_the_store_has_forgotten_and_the_rule_of_now)
 {
-	struct table_entry entry = entry_of("f");
+	struct table_entry entry = entry_of("killed");
 
 	entry.forgotten = true;
 	taken_up(&entry);
 	ck_assert_uint_eq(k.members[0].states.count[WIRE_RECORD][LEASE_FORGOTTEN], 1);
-}
-
-/* The rule of now, not that of the dead keeper. */
-TEST(what_happens_when_it_is_lost)
-{
-	struct table_entry entry = entry_of("killed");
-
-	taken_up(&entry);
-	ck_assert_int_eq(slots[9].on_lost, ON_LOST_KILL);
+	ck_assert_int_eq(slots[9].on_lost, ON_LOST_KILL); /* not the dead keeper's */
 }
 
 /* No process relies on it, so the file is not looked at, wherever it is. */
@@ -215,7 +207,6 @@ TEST(opened_for_the_second)
 	ck_assert_int_ge(taken_up(&entry)->lock->file->fd, 0);
 }
 
-/* One inode under two names: that cannot be, and a damaged table may say it. */
 /* The configuration has fewer stores than the one of the earlier keeper, or the slot is damaged. */
 TEST(of_a_store_that_is_not_there)
 {
@@ -227,6 +218,7 @@ TEST(of_a_store_that_is_not_there)
 	ck_assert_ptr_null(file_find(&k, entry.dev, entry.ino));
 }
 
+/* One inode under two names: that cannot be, and a damaged table may say it. */
 TEST(another_name)
 {
 	struct table_entry entry = entry_of("f");

@@ -69,45 +69,27 @@ TEST(is_on_what_it_overlaps)
 	ck_assert(!underway_is_on(&call, 2, 2, WIRE_RECORD, 0, WIRE_EOF));
 }
 
-TEST(the_same_call_is_noted_once)
-{
-	note(5, 1);
-	note(5, 1);
-	ck_assert_uint_eq(count_in(&keeper), 1);
-}
+/* Thread 5, of 100, has been noted with this number: is what it begins now no earlier call, and is the entry left? */
+static const struct {
+	uint64_t noted, started, number;
+	bool begins, left;
+} begins[] = {
+	{1, 100, 2, true, false},
+	{1, 100, 1, true, true}, /* the same call, asked again */
+	{7, 100, 6, false, true},
+	{UINT64_MAX, 100, 0, true, false}, /* numbers pass zero */
+	{0, 100, UINT64_MAX, false, true},
+	{7, 101, 1, true, false}, /* another thread has the number of one that has ended: its calls are numbered anew */
+};
 
-TEST(a_later_call_ends_the_earlier_ones)
+TEST_EACH(a_later_call_ends_the_earlier_ones, ROWS(begins))
 {
-	note(5, 1);
+	note(5, begins[_i].noted);
 	note(6, 1);
-	ck_assert(underway_begin(&keeper, 5, 100, 2));
-	ck_assert_uint_eq(count_in(&keeper), 1);
-	ck_assert(underway_begin(&keeper, 6, 100, 1)); /* the same call, asked again */
-	ck_assert_uint_eq(count_in(&keeper), 1);
-}
-
-TEST(an_earlier_call_ends_nothing)
-{
-	note(5, 7);
-	ck_assert(!underway_begin(&keeper, 5, 100, 6));
-	ck_assert_uint_eq(count_in(&keeper), 1);
-}
-
-TEST(numbers_pass_zero)
-{
-	note(5, UINT64_MAX);
-	ck_assert(underway_begin(&keeper, 5, 100, 0));
-	ck_assert_uint_eq(count_in(&keeper), 0);
-	note(5, 0);
-	ck_assert(!underway_begin(&keeper, 5, 100, UINT64_MAX));
-}
-
-/* Another thread has the number of one that has ended: its calls are numbered anew. */
-TEST(another_thread_with_the_same_number)
-{
-	note(5, 7);
-	ck_assert(underway_begin(&keeper, 5, 101, 1));
-	ck_assert_uint_eq(count_in(&keeper), 0);
+	note(5, begins[_i].noted);
+	ck_assert_uint_eq(count_in(&keeper), 2);
+	ck_assert_int_eq(underway_begin(&keeper, 5, begins[_i].started, begins[_i].number), begins[_i].begins);
+	ck_assert_uint_eq(count_in(&keeper), 1 + begins[_i].left);
 }
 
 TEST(ends_only_what_was_seen)
@@ -158,34 +140,19 @@ TEST(room_is_bounded_and_used_again)
 	ck_assert_uint_eq(count_in(&keeper), UNDERWAY_CALLS);
 }
 
-/* The next keeper, and the parent, see the same. */
-TEST(outlives_the_keeper)
+/* The next keeper, and the parent, see the same; after another boot it is void. */
+TEST_EACH(outlives_the_keeper, 2)
 {
 	struct underway next;
-
-	note(5, 1);
-	ck_assert_int_eq(underway_open(&next, dir_fd), 0);
-	ck_assert_uint_eq(count_in(&next), 1);
-	underway_close(&next);
-}
-
-static void spoil(off_t at, uint8_t with)
-{
 	int fd = openat(dir_fd, UNDERWAY_NAME, O_RDWR | O_CLOEXEC);
 
-	ck_assert_int_eq(pwrite(fd, &with, 1, at), 1);
-	close(fd);
-}
-
-TEST(of_another_boot_is_void)
-{
-	struct underway next;
-
 	note(5, 1);
-	spoil(16, 'x');
+	if (_i)
+		ck_assert_int_eq(pwrite(fd, "x", 1, 16), 1);
 	ck_assert_int_eq(underway_open(&next, dir_fd), 0);
-	ck_assert_uint_eq(count_in(&next), 0);
+	ck_assert_uint_eq(count_in(&next), !_i);
 	underway_close(&next);
+	close(fd);
 }
 
 TEST(of_another_user_or_kind)
