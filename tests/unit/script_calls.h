@@ -277,15 +277,27 @@ static inline uint64_t fence_of(const char *answer)
 	return fence;
 }
 
-static inline const char *beat_of(const char *host)
+/* A copy that outlives the next answers. */
+static inline const char *keep(const char *answer)
 {
-	static char beats[4][32];
+	static char kept[16][STORE_INC_BYTES];
 	static unsigned next;
-	char *beat = beats[next++ % 4];
+	char *text = kept[next++ % 16];
 
-	snprintf(beat, 32, "%s", command("HGET dflock:{0}:hosts %s", host));
-	return beat;
+	snprintf(text, STORE_INC_BYTES, "%s", answer);
+	return text;
 }
+
+static inline const char *number_text(uint64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, number);
+	return keep(text);
+}
+
+static inline const char *fence_text(const char *answer) { return number_text(fence_of(answer)); }
+static inline const char *beat_of(const char *host) { return keep(command("HGET dflock:{0}:hosts %s", host)); }
 
 /* The next published message as "HOST: TEXT", "" if there is none. A marker shows where the messages so far end. */
 static inline const char *heard(void)
@@ -309,6 +321,12 @@ static inline const char *heard(void)
 	queue_first = (queue_first + 1) % 64;
 	queued--;
 	return text;
+}
+
+static inline void hush(void)
+{
+	while (*heard())
+		;
 }
 
 /* ---- the server and a fresh store ---- */
@@ -352,12 +370,18 @@ static inline void disconnect(void)
 		const char *a = answer;                                                                                \
 		ck_assert_msg(strncmp(a, text, strlen(text)) == 0, "\"%s\" does not start with \"%s\"", a, text);      \
 	} while (0)
+#define assert_has(answer, text)                                                                                       \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(strstr(a, text) != NULL, "\"%s\" does not have \"%s\"", a, text);                        \
+	} while (0)
 #define assert_granted(answer)                                                                                         \
 	do {                                                                                                           \
 		const char *a = answer;                                                                                \
 		ck_assert_msg(fence_of(a) > 0, "not granted: %s", a);                                                  \
 	} while (0)
 
+#define opens() assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ")
 #define assert_ends_with_grace(answer)                                                                                 \
 	do {                                                                                                           \
 		const char *a = answer;                                                                                \

@@ -123,6 +123,7 @@ static const struct {
 	{"NOSCRIPT No matching script.", REPLY_ERROR_NOSCRIPT, "forgotten"},
 	{"READONLY You can't write against a read only replica.", REPLY_ERROR_UNREACHABLE, "it is a replica now"},
 	{"OOM command not allowed", REPLY_ERROR_HERE, "out of memory"},
+	{"WRONGTYPE Operation against a key", REPLY_ERROR_HERE, "give dflock a database of its own"},
 	/* Before Redis 7, an error inside a script. */
 	{"ERR Error running script (call to f_1): @user_script:1: -OOM command not allowed", REPLY_ERROR_HERE,
 	 "out of memory"},

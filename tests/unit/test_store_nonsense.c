@@ -1,41 +1,5 @@
-/* store.h against a server that stops, or talks nonsense. */
+/* store.h against a server that talks nonsense. */
 #include "tests/unit/store_hosts.h"
-
-/* ---- silence and nonsense ---- */
-
-TEST(a_stopped_server)
-{
-	config.connect_ms = 150;
-	start_both();
-	struct asked lost[3] = {0};
-	kill(server.pid, SIGSTOP);
-	store_beat(a.store, 0, 0, on_answer, &lost[0]);
-	struct store_acquire again = want(1, WIRE_EXCLUSIVE);
-	store_acquire(a.store, &again, on_answer, &lost[1]);
-	store_dump(a.store, &on_dump, &lost[2]);
-	wait_until(a.downs == 1);
-	for (int i = 0; i < 3; i++)
-		ck_assert_uint_eq(lost[i].answers, 1);
-	ck_assert_int_eq(lost[1].reply.status, STORE_UNREACHABLE);
-	ck_assert_ptr_nonnull(strstr(lost[1].error, "no answer within 150 ms"));
-	ck_assert_ptr_nonnull(strstr(a.why, "no answer within 150 ms"));
-	wait_until(b.downs == 1); /* it asked nothing, but the messages' connection is tried */
-	kill(server.pid, SIGCONT);
-	wait_until(a.ups == 2 && b.ups == 2);
-	ck_assert_uint_eq(a.changes, 1);                            /* the same store as before */
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* again, with the same token */
-}
-
-TEST(messages_connection_lost)
-{
-	start_both();
-	command("CLIENT KILL TYPE pubsub");
-	wait_until(a.downs == 1 && b.downs == 1);
-	wait_until(a.ups == 2 && b.ups == 2);
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
-	wait_until(a.messages == 1);
-}
 
 TEST(nonsense_in_messages)
 {
@@ -192,39 +156,4 @@ TEST(an_answer_that_nobody_asked_for)
 	ck_assert_ptr_nonnull(strstr(link_why, "to no question"));
 	link_close(link);
 	uv_close((uv_handle_t *)&fake, NULL);
-}
-
-TEST(freed_while_it_would_open)
-{
-	struct asked lost = {0};
-
-	start(&a, "host-a");
-	wait_until(a.ups == 1);
-	start_ttl(&b, "host-b", TTL_MS + 1000);
-	wait_until(b.downs == 1);
-	store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &lost);
-	stop(&b);
-	ck_assert_uint_eq(lost.answers, 1);
-	ck_assert_int_eq(lost.reply.status, STORE_UNREACHABLE);
-}
-
-TEST(freed_with_questions_open)
-{
-	struct asked lost[4] = {0};
-
-	start_both();
-	store_beat(a.store, 0, 0, on_answer, &lost[0]);
-	store_hosts(a.store, on_hosts, &lost[1]);
-	store_dump(a.store, &on_dump, &lost[2]);
-	struct store_acquire bad = want(1, WIRE_EXCLUSIVE);
-	bad.name = "";
-	store_acquire(a.store, &bad, on_answer, &lost[3]);
-	stop(&a);
-	for (int i = 0; i < 4; i++)
-		ck_assert_uint_eq(lost[i].answers, 1);
-	ck_assert_int_eq(lost[0].reply.status, STORE_UNREACHABLE);
-	start(&a, "host-a");
-	store_beat(a.store, 0, 0, on_answer, &lost[0]);
-	stop(&a); /* before the loop ran at all */
-	ck_assert_uint_eq(lost[0].answers, 2);
 }

@@ -13,11 +13,7 @@ static void tell_b(unsigned times)
 
 /* ---- many hosts at once ---- */
 
-static const struct {
-	unsigned names;
-} races[] = {{1}, {16}, {4}};
-
-TEST_EACH(many_hosts_want_the_same, ROWS(races)) { ck_assert_uint_eq(race(races[_i].names, 0, NULL), 0); }
+static const unsigned races[] = {RACERS, 4}; /* names */
 
 /* Nodes that have just become empty go at once, and are made anew. */
 static unsigned cleaned;
@@ -32,8 +28,8 @@ static void clean(unsigned n)
 
 TEST_EACH(nodes_that_have_nothing_go_meanwhile, ROWS(races))
 {
-	ck_assert_uint_eq(race(races[_i].names, 200, clean), 0);
-	ck_assert(races[_i].names < RACERS || cleaned > 0); /* a name that many want is hardly ever free */
+	ck_assert_uint_eq(race(races[_i], 200, clean), 0);
+	ck_assert(races[_i] < RACERS || cleaned > 0); /* a name that many want is hardly ever free */
 }
 
 static void clean_all(int64_t older_ms)
@@ -149,13 +145,9 @@ static void kill_the_leader(unsigned n)
 	start_server(first);
 }
 
-static const struct {
-	unsigned names;
-} kills[] = {{1}, {16}};
-
-TEST_EACH(a_leader_that_is_killed, ROWS(kills))
+TEST(a_leader_that_is_killed)
 {
-	ck_assert_uint_ge(race(kills[_i].names, 2, kill_the_leader), 1);
+	ck_assert_uint_ge(race(4, 2, kill_the_leader), 1);
 	wait_for_all();
 }
 
@@ -246,6 +238,13 @@ TEST(messages_for_a_host_that_is_away_have_an_end)
 
 static const char *lock_node(void) { return at("/locks/%2fvar%2flock%2fjob one.lock"); }
 
+static void write_into_the_lock(void)
+{
+	ck_assert_int_eq(
+		other_call(zoo_aset(other, lock_node(), "dflock 1\nlock 7\nhello\n", 22, -1, other_on_stat, NULL)),
+		ZOK);
+}
+
 static unsigned looks(void)
 {
 	const struct zookeeper *zk = a.store->at;
@@ -293,9 +292,7 @@ TEST(what_was_looked_at_may_be_somebody_elses)
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	zk_look_ahead(a.store->at, NAME);
 	wait_until(looks() == 2);
-	ck_assert_int_eq(
-		other_call(zoo_aset(other, lock_node(), "dflock 1\nlock 7\nhello\n", 22, -1, other_on_stat, NULL)),
-		ZOK);
+	write_into_the_lock();
 	zk_look_ahead(a.store->at, NAME);
 	assert_ok(store_beat(a.store, 0, 0, on_answer, &answer)); /* behind both looks */
 	ck_assert_int_eq(release(&a, 1), STORE_ERROR);
@@ -339,11 +336,6 @@ TEST(an_ensemble_that_was_killed_keeps_what_it_said)
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
 }
 
-/* Copied while they ended, or while they ran: then the next leader's numbers are larger than all that was seen. */
-static const struct {
-	bool runs, next; /* it is the next keeper that finds out */
-} copies[] = {{false, false}, {true, false}, {true, true}};
-
 static struct kept {
 	uint64_t seat[2], seen[2];
 } kept[2];
@@ -364,28 +356,31 @@ static void start_kept(void)
 	start_one_kept(1);
 }
 
-TEST_EACH(folders_from_before_are_another_memory, ROWS(copies))
+static void copy_folders(void)
 {
 	char command[256];
 
+	snprintf(command, sizeof(command), "cd %s && for i in 0 1 2; do cp -a $i $i.before; done", dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void take_the_copies(void) { restart_all("rm -rf $0 && mv $0.before $0"); }
+
+/* Copied while they ran: the next leader's numbers are larger than all that was seen. The keeper finds out, or the next one does. */
+TEST_EACH(folders_from_before_are_another_memory, 2)
+{
 	start_kept();
 	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
-	snprintf(command, sizeof(command), "cd %s && for i in 0 1 2; do cp -a $i $i.before; done", dir);
-	if (copies[_i].runs) {
-		ck_assert_int_eq(system(command), 0);
-	} else {
-		restart_all("cp -a $0 $0.before");
-		wait_longer_until(a.ups == 2 && b.ups == 2);
-	}
+	copy_folders();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	for (unsigned i = 0; i < 100; i++) /* the servers' own steps count, too */
 		ck_assert_int_eq(beat(&a), STORE_OK);
-	if (copies[_i].next) {
+	if (_i) {
 		stop(&a);
 		stop(&b);
 	}
-	restart_all("rm -rf $0 && mv $0.before $0");
-	if (copies[_i].next)
+	take_the_copies();
+	if (_i)
 		start_kept();
 	else
 		wait_longer_until(a.changes == 2 && store_is_up(a.store) && b.changes == 2 && store_is_up(b.store));
@@ -396,18 +391,15 @@ TEST_EACH(folders_from_before_are_another_memory, ROWS(copies))
 /* The backup has no node of host-a. host-c, which has seen nothing of the ensemble, comes before host-a and makes a node. */
 TEST(a_host_that_came_after_the_backup_finds_it_out)
 {
-	char command[256];
-
 	start_one_kept(1);
 	assert_ok(store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &answer));
-	snprintf(command, sizeof(command), "cd %s && for i in 0 1 2; do cp -a $i $i.before; done", dir);
-	ck_assert_int_eq(system(command), 0);
+	copy_folders();
 	start_one_kept(0);
 	ck_assert_int_eq(beat(&a), STORE_OK);
 	wait_until(kept[0].seen[STORE_SEEN_NUMBER]);
 	stop(&a);
 	stop(&b);
-	restart_all("rm -rf $0 && mv $0.before $0");
+	take_the_copies();
 	start(&b, "host-c");
 	wait_longer_until(b.ups == 1);
 	ck_assert_int_eq(beat(&b), STORE_OK);
@@ -494,52 +486,34 @@ TEST(a_lock_that_somebody_removed_is_found_out)
 
 /* ---- what somebody else wrote ---- */
 
-static const struct {
-	const char *remove, *set, *line;
-} wrongs[] = {
-	{"/locks", NULL, "a part is missing: remove the rest"},
-	{"/messages", NULL, "a part is missing: remove the rest"},
-	{NULL, "/store", "was not written by this version of dflock"},
-};
-
-TEST_EACH(what_will_not_do_is_refused, ROWS(wrongs))
+TEST(what_will_not_do_is_refused)
 {
 	start_both();
 	stop(&a);
 	stop(&b);
-	if (wrongs[_i].remove)
-		other_remove(at(wrongs[_i].remove));
-	else
-		ck_assert_int_eq(other_call(zoo_aset(other, at(wrongs[_i].set), "hello", 5, -1, other_on_stat, NULL)),
-				 ZOK);
-	refused(&a, wrongs[_i].line);
+	ck_assert_int_eq(other_call(zoo_aset(other, at("/store"), "hello", 5, -1, other_on_stat, NULL)), ZOK);
+	refused(&a, "was not written by this version of dflock");
+	other_remove(at("/messages"));
+	refused(&a, "a part is missing: remove the rest");
 }
 
-TEST(a_node_that_somebody_wrote_into)
-{
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	ck_assert_int_eq(
-		other_call(zoo_aset(other, lock_node(), "dflock 1\nlock 7\nhello\n", 22, -1, other_on_stat, NULL)),
-		ZOK);
-	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_ERROR);
-	ck_assert_msg(strstr(answer.error,
-			     "dflock did not write /dflock/locks/%2fvar%2flock%2fjob one.lock: remove it") != NULL,
-		      "%s", answer.error);
-	ck_assert_int_eq(beat(&b), STORE_OK);
-}
-
-TEST(an_acl_that_forbids)
+TEST(a_node_that_somebody_changed)
 {
 	struct ACL only_read = {ZOO_PERM_READ, {"world", "anyone"}};
 	struct ACL_vector acl = {1, &only_read};
 
 	start_both();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	ck_assert_int_eq(other_call(zoo_aset_acl(other, lock_node(), -1, &acl, other_on_void, NULL)), ZOK);
-	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
-	ck_assert_msg(strstr(answer.error, "the ACL of /dflock/locks/%2fvar%2flock%2fjob one.lock forbids") != NULL,
+	write_into_the_lock();
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_ERROR);
+	ck_assert_msg(strstr(answer.error,
+			     "dflock did not write /dflock/locks/%2fvar%2flock%2fjob one.lock: remove it") != NULL,
 		      "%s", answer.error);
+	ck_assert_int_eq(beat(&b), STORE_OK);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = "other"), STORE_OK);
+	ck_assert_int_eq(other_call(zoo_aset_acl(other, at("/locks/other"), -1, &acl, other_on_void, NULL)), ZOK);
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE, w.name = "other"), STORE_UNREACHABLE);
+	ck_assert_msg(strstr(answer.error, "the ACL of /dflock/locks/other forbids") != NULL, "%s", answer.error);
 	ck_assert_str_eq(store_trouble(b.store), "cannot be used");
 }
 
