@@ -229,8 +229,8 @@ clean: ## remove what was built
 # Not under valgrind: what bereft, bereft_calls, freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at (and seeout, which has no descriptor left), and no openat2(), which refind and takeup need, or pidfd_open(), as net_thread does; and /proc/self/exe, which event starts, is valgrind then; it does not know
 # that statx() takes no path, as recent calls it, and runs one thread at a time, where early
-# lets two race. tls_stream computes for minutes; tls_certificates and tls_hostile have TLS, too. The sanitizers run them.
-NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,bereft bereft_calls early event freezer inherit lastwords net_thread recent refind seeout stopped supervise supervise_manager supervise_signals takeup tls_stream)
+# lets two race. tls computes for minutes. The sanitizers run them.
+NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,bereft bereft_calls early event freezer inherit lastwords net_thread recent refind seeout stopped supervise supervise_manager supervise_signals takeup tls)
 MEMCHECK_RUN := $(addprefix memcheck-,$(notdir $(filter-out $(NO_MEMCHECK),$(UNIT))))
 memcheck: $(MEMCHECK_RUN) ## run the unit tests under valgrind (memcheck-test_NAME: one of them)
 .PHONY: $(MEMCHECK_RUN)
