@@ -1,9 +1,8 @@
-/* Trouble that every server may have, whatever it is: a network that is cut, a host that is stopped at each step, a full disk. Whoever includes
- * this says what is the server's own: */
+/* Trouble that every server may have, whatever it is: a network that is cut, a host that is stopped at each step. Whoever includes this says what
+ * is the server's own: */
 #ifndef DFLOCK_TESTS_UNIT_STORE_TROUBLE_H
 #define DFLOCK_TESTS_UNIT_STORE_TROUBLE_H
 
-#include "tests/unit/own_mounts.h"
 #include "tests/unit/proxy.h"
 #include "tests/unit/store_hosts.h"
 
@@ -12,14 +11,9 @@
 static struct proxy proxy;
 /* Starts `proxy` in front of the server, and has `config` lead through it. */
 static void trouble_proxy(void);
+static void turn_proxy(void) { proxy_turn(&proxy); }
 /* What nobody wants any more is removed from the server, at once. */
 static void trouble_clean(void);
-/* A server on a disk that is almost full, a folder in which this mounts; `config` leads there. */
-static const char *trouble_disk(void);
-/* The disk has room again: as who looks after the server would do. Then it is well, and serves. */
-static void trouble_mend(void);
-static void trouble_disk_end(void);
-
 static struct config_store config_b; /* b's own, where a goes through a proxy */
 
 /* a through the proxy, b without. store_new() keeps a pointer to the configuration. */
@@ -27,6 +21,7 @@ static void start_proxied(void)
 {
 	config_b = config;
 	trouble_proxy();
+	each_tick = turn_proxy;
 	start(&a, "host-a");
 	static const struct store_callbacks callbacks = {
 		.on_up = on_up, .on_down = on_down, .on_incarnation = on_incarnation, .on_message = on_message};
@@ -48,19 +43,23 @@ static int64_t took_ms;
 
 /* ---- a network that is cut ---- */
 
-TEST(a_network_that_passes_nothing_on)
+/* A host that asks for something hears of it in time, and one that asks for nothing finds out by itself. */
+TEST_EACH(a_network_that_passes_nothing_on, 2)
 {
 	config.connect_ms = SHORT_MS;
 	start_proxied();
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
 	proxy_tell(&proxy, PROXY_HOLD, 0);
+	if (_i)
+		wait_until(a.downs == 1);
 	ck_assert_int_eq(timed(acquire(&a, 3, WIRE_EXCLUSIVE, w.name = "other")), STORE_UNREACHABLE);
-	ck_assert_int_le(took_ms, SHORT_MS + SHORT_MS / 2);
+	ck_assert_int_le(took_ms, _i ? SHORT_MS : SHORT_MS + SHORT_MS / 2);
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
 	proxy_tell(&proxy, PROXY_PASS, 0); /* what was held comes late */
 	wait_until(store_is_up(a.store));
 	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE, w.name = "other"), STORE_OK);
 	ck_assert_int_eq(acquire(&b, 4, WIRE_EXCLUSIVE, w.name = "other"), STORE_WAIT);
+	ck_assert_uint_eq(a.changes, 1);
 	proxy_end(&proxy);
 }
 
@@ -158,55 +157,6 @@ TEST(a_connection_that_breaks_at_each_step)
 			wait_until(store_is_up(a.store));
 	}
 	proxy_end(&proxy);
-}
-
-/* ---- a full disk ---- */
-
-static void fill(const char *folder, bool full)
-{
-	char filler[128], bytes[4096] = "";
-
-	snprintf(filler, sizeof(filler), "%s/filler", folder);
-	if (!full) {
-		ck_assert_int_eq(unlink(filler), 0);
-		return;
-	}
-	int fd = open(filler, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-	while (write(fd, bytes, sizeof(bytes)) == sizeof(bytes))
-		;
-	close(fd);
-}
-
-/* The server may end by it: it stops when its log has no room. */
-TEST(a_full_disk)
-{
-	unsigned refused_count = 0;
-	char name[32];
-
-	own_mounts();
-	const char *folder = trouble_disk();
-	config.connect_ms = SHORT_MS;
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
-	fill(folder, true);
-	for (unsigned i = 0; i < 20000 && refused_count < 3; i++) {
-		snprintf(name, sizeof(name), "lock %u", i);
-		refused_count += acquire(&b, 2, WIRE_EXCLUSIVE, w.name = name) != STORE_OK;
-	}
-	ck_assert_uint_eq(refused_count, 3);
-	fill(folder, false);
-	trouble_mend();
-	wait_longer_until(store_is_up(a.store) && store_is_up(b.store));
-	ck_assert_uint_eq(a.changes, 1);
-	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
-	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE), STORE_WAIT);
-	ck_assert_int_eq(release(&a, 1), STORE_OK);
-	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE), STORE_OK);
-	ck_assert_uint_gt(answer.reply.fence, fence);
-	stop(&a);
-	stop(&b);
-	trouble_disk_end();
 }
 
 #endif

@@ -110,7 +110,7 @@ static int64_t engine_number(const char *number, const char *name)
 }
 
 /* PostgreSQL sends what a transaction says twice once: messages only wake up. */
-static void engine_hears(char *text)
+static void hears_elsewhere(char *text)
 {
 	char *at = strstr(text, " | (") ? strstr(text, " | (") + 2 : text + strlen(text), *end;
 

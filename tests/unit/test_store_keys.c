@@ -171,9 +171,8 @@ TEST(a_key_that_was_deleted_is_put_back)
 /* The host was silent for longer than ttl_ms: a client may have had the key, though it is free again. */
 TEST(a_key_that_expired_is_lost)
 {
-	char fence[32];
+	const char *fence = fence_text(keyed("A", 'a'));
 
-	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')));
 	command("DEL " KEY);
 	command("HINCRBY " HELD " %s -3001", "");
 	/* What is no beat can tell nobody, and changes nothing; but a lease without its key is not confirmed. */
@@ -248,44 +247,43 @@ TEST(a_key_that_expired_before_its_host_knew)
 	assert_granted(keyed("B", 'c'));
 }
 
+static const char *put_back(const char *host, char letter, const char *fence)
+{
+	return call_name(SCRIPT_RECLAIM, NAME_OF_ONE_WORD, host, token(letter), fence, "1:1", "flock", "exclusive",
+			 "0000000000000000000", "9223372036854775807", STRING, NULL);
+}
+
 /* A snapshot from before the lease was handed over: its key has the token of the lease before. */
 TEST(an_old_snapshot_has_an_old_key)
 {
-	char fence[32];
+	const char *fence = number_text(fence_of(keyed("A", 'a')) + 1);
 
-	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')) + 1);
 	command("HSET dflock:{0}:store open 0");
-	assert_starts(call_name(SCRIPT_RECLAIM, NAME_OF_ONE_WORD, "B", token('b'), fence, "1:1", "flock", "exclusive",
-				"0000000000000000000", "9223372036854775807", STRING, NULL),
-		      "OK ");
+	assert_starts(put_back("B", 'b', fence), "OK ");
 	assert_says(command("GET " KEY), B_TOKEN);
 	assert_says(command("EXISTS " HELD), "0");
 }
 
 TEST(grace)
 {
-	char fence[32];
+	const char *fence = fence_text(keyed("A", 'a'));
 
-	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')));
-#define put_back()                                                                                                     \
-	call_name(SCRIPT_RECLAIM, NAME_OF_ONE_WORD, "A", token('a'), fence, "1:1", "flock", "exclusive",               \
-		  "0000000000000000000", "9223372036854775807", STRING, NULL)
 	command("FLUSHALL");
 	begin("begin");
 	client_takes("other"); /* clients know no grace */
-	assert_says(put_back(), "GONE");
+	assert_says(put_back("A", 'a', fence), "GONE");
 	command("DEL " KEY);
-	assert_starts(put_back(), "OK ");
+	assert_starts(put_back("A", 'a', fence), "OK ");
 	assert_says(command("GET " KEY), A_TOKEN);
-	assert_starts(put_back(), "OK ");
+	assert_starts(put_back("A", 'a', fence), "OK ");
 	assert_says(beat("1"), "OK");
 	ck_assert_int_gt(left_of_key(), 0);
 	/* A snapshot that has the lease and not the key. */
 	command("DEL " KEY);
-	assert_starts(put_back(), "OK ");
+	assert_starts(put_back("A", 'a', fence), "OK ");
 	assert_says(command("GET " KEY), A_TOKEN);
 	command("SET " KEY " other");
-	assert_says(put_back(), "GONE");
+	assert_says(put_back("A", 'a', fence), "GONE");
 }
 
 TEST(redisson)

@@ -131,7 +131,7 @@ static void engine_listen(char *text)
 	}
 }
 
-static void engine_hears(char *text)
+static void hears_elsewhere(char *text)
 {
 	static char sorted[TEXT_BYTES];
 	char *said = strstr(text, " | (") ? strstr(text, " | (") + 2 : text + strlen(text), beginning[64], *end;
