@@ -154,8 +154,9 @@ __attribute__((format(printf, 1, 2))) static const char *command(const char *for
 }
 
 /* Runs a script on lock `name` (NULL: it takes none); the arguments end with NULL. */
-static inline const char *call_on(enum script_id id, const char *name, const char *first, va_list more)
+static inline const char *call_name(enum script_id id, const char *name, const char *first, ...)
 {
+	va_list more;
 	const char *argv[64];
 	char key[1200], rest[2][1200], keys[2];
 	int argc = 0;
@@ -177,32 +178,16 @@ static inline const char *call_on(enum script_id id, const char *name, const cha
 		argv[argc++] = rest[1];
 	}
 	argv[argc++] = incarnation;
+	va_start(more, first);
 	for (const char *arg = first; arg; arg = va_arg(more, const char *))
 		argv[argc++] = arg;
+	va_end(more);
 	const char *answer = replay ? run_here((int)id, atoi(keys), argc - 3, argv + 3) : run(redis, argc, argv);
 	free(text);
 	return answer;
 }
 
-static inline const char *call(enum script_id id, const char *first, ...)
-{
-	va_list more;
-
-	va_start(more, first);
-	const char *answer = call_on(id, scripts[id].lock ? NAME : NULL, first, more);
-	va_end(more);
-	return answer;
-}
-
-static inline const char *call_name(enum script_id id, const char *name, const char *first, ...)
-{
-	va_list more;
-
-	va_start(more, first);
-	const char *answer = call_on(id, name, first, more);
-	va_end(more);
-	return answer;
-}
+#define call(id, ...) call_name(id, scripts[id].lock ? NAME : NULL, __VA_ARGS__)
 
 static inline const char *token(char letter)
 {

@@ -110,7 +110,7 @@ TEST(rows_of_names_that_nobody_wants_any_more_go)
 
 /* ---- many hosts, a server that is killed, a standby that takes its place: exclusion, and fences that rise ---- */
 
-static const unsigned races[][2] = {{1, 3}, {4, 3}, {RACERS, 2}}; /* names, and how often it is killed */
+static const unsigned races[][2] = {{1, 1}, {4, 3}}; /* names, and how often it is killed */
 
 static void race_hurt(unsigned n)
 {
@@ -155,9 +155,7 @@ static bool race_is_ready(void)
 	return true;
 }
 
-static const unsigned failovers[] = {1, RACERS}; /* names */
-
-TEST_EACH(a_standby_takes_its_place, ROWS(failovers))
+TEST(a_standby_takes_its_place)
 {
 	int64_t last = server_clock_ms() + 50000;
 	enum { BEFORE, AFTER, OPENED } stage = BEFORE;
@@ -168,7 +166,7 @@ TEST_EACH(a_standby_takes_its_place, ROWS(failovers))
 	snprintf(both, sizeof(both), "host=%s,%s dbname=postgres user=dflock target_session_attrs=read-write", pg.dir,
 		 standby.dir);
 	config.postgresql = both;
-	race_begin(failovers[_i]);
+	race_begin(4);
 	while ((turns = race_turns()) < RACERS * TURNS) {
 		ck_assert_msg(server_clock_ms() < last, "only %u turns", turns);
 		uv_run(&loop, UV_RUN_ONCE);

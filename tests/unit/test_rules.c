@@ -56,51 +56,40 @@ TEST(path_of)
 		ck_assert_int_eq(config_path_of(config, none[i], path), -ENOENT);
 }
 
-/* A rule, how it matches, and the names of paths. All paths are in base, and so is a name that begins with "./". */
+/* A rule, how it matches, and paths with their names ("-": it is not protected). All is in base, also a name that begins with "./". */
 static const struct {
-	const char *setting, *path, *name, *pattern;
+	const char *setting, *path, *name;
 	enum page_rule_kind kind;
-	const char *names[3][2]; /* name NULL: it is not protected */
+	const char *pattern, *names;
 } resolved[] = {
-	{"path",
-	 "link//x.lock",
-	 NULL,
-	 "real/x.lock",
-	 PAGE_RULE_PATH,
-	 {{"real/x.lock", "./link/x.lock"}, {"link/x.lock", NULL}}},
-	{"path", "link/x.lock", "report", "real/x.lock", PAGE_RULE_PATH, {{"real/x.lock", "report"}}},
+	{"path", "link//x.lock", NULL, PAGE_RULE_PATH, "real/x.lock", "real/x.lock ./link/x.lock link/x.lock -"},
+	{"path", "link/x.lock", "report", PAGE_RULE_PATH, "real/x.lock", "real/x.lock report"},
 	/* The file itself is a link. */
-	{"path", "alias", NULL, "real/file", PAGE_RULE_PATH, {{"real/file", "./alias"}}},
+	{"path", "alias", NULL, PAGE_RULE_PATH, "real/file", "real/file ./alias"},
 	/* Links to what is not there yet: open(O_CREAT) would make the target. */
-	{"path", "two", NULL, "real/new", PAGE_RULE_PATH, {{0}}},
-	{"path", "dangling/a/b", NULL, "nowhere/a/b", PAGE_RULE_PATH, {{0}}},
+	{"path", "two", NULL, PAGE_RULE_PATH, "real/new", ""},
+	{"path", "dangling/a/b", NULL, PAGE_RULE_PATH, "nowhere/a/b", ""},
 	/* Below a file nothing exists. */
-	{"path", "real/file/x", NULL, "real/file/x", PAGE_RULE_PATH, {{0}}},
-	{"path", "no/such/dir/x", NULL, "no/such/dir/x", PAGE_RULE_PATH, {{0}}},
-	{"path",
-	 "link/*.lock",
-	 NULL,
-	 "real/*.lock",
-	 PAGE_RULE_GLOB,
-	 {{"real/a.lock", "./link/a.lock"}, {"real/a.loc", NULL}, {"real/.lock", NULL}}},
-	{"path", "link/*/b?/c", "jobs", "real/*/b?/c", PAGE_RULE_GLOB, {{"real/a/b1/c", "jobs/a/b1/c"}}},
-	{"path", "link/[0-9]", "n", "real/[0-9]", PAGE_RULE_GLOB, {{"real/7", "n/7"}}},
+	{"path", "real/file/x", NULL, PAGE_RULE_PATH, "real/file/x", ""},
+	{"path", "no/such/dir/x", NULL, PAGE_RULE_PATH, "no/such/dir/x", ""},
+	{"path", "link/*.lock", NULL, PAGE_RULE_GLOB, "real/*.lock",
+	 "real/a.lock ./link/a.lock real/a.loc - real/.lock -"},
+	{"path", "link/*/b?/c", "jobs", PAGE_RULE_GLOB, "real/*/b?/c", "real/a/b1/c jobs/a/b1/c"},
+	{"path", "link/[0-9]", "n", PAGE_RULE_GLOB, "real/[0-9]", "real/7 n/7"},
 	/* Wildcard characters in what a link leads to mean themselves, as do those behind a backslash. */
-	{"path", "odd/*", "odd", "a\\*\\[b]\\\\/*", PAGE_RULE_GLOB, {{"a*[b]\\/x", "odd/x"}, {"ab[b]\\/x", NULL}}},
-	{"path", "a\\\\*\\\\[b]", NULL, "a\\*\\[b]", PAGE_RULE_GLOB, {{"a*[b]", "./a*[b]"}}},
-	{"tree",
-	 "link/",
-	 NULL,
-	 "real",
-	 PAGE_RULE_TREE,
-	 {{"real/a/.b", "./link/a/.b"}, {"real", NULL}, {"really", NULL}}},
-	{"tree", "link", "share", "real", PAGE_RULE_TREE, {{"real/a/b", "share/a/b"}}},
+	{"path", "odd/*", "odd", PAGE_RULE_GLOB, "a\\*\\[b]\\\\/*", "a*[b]\\/x odd/x ab[b]\\/x -"},
+	{"path", "a\\\\*\\\\[b]", NULL, PAGE_RULE_GLOB, "a\\*\\[b]", "a*[b] ./a*[b]"},
+	{"tree", "link/", NULL, PAGE_RULE_TREE, "real", "real/a/.b ./link/a/.b real - really -"},
+	{"tree", "link", "share", PAGE_RULE_TREE, "real", "real/a/b share/a/b"},
 	/* A star in a tree is a star. */
-	{"tree", "no*", NULL, "no*", PAGE_RULE_TREE, {{"no*/a", "./no*/a"}, {"nox/a", NULL}}},
+	{"tree", "no*", NULL, PAGE_RULE_TREE, "no*", "no*/a ./no*/a nox/a -"},
 };
 
 TEST_EACH(what_rules_resolve_to, ROWS(resolved))
 {
+	char path[64], name[64];
+	int used = 0;
+
 	make_links();
 	const struct rule *rule = rule_of(resolved[_i].setting, resolved[_i].path, resolved[_i].name);
 
@@ -109,11 +98,8 @@ TEST_EACH(what_rules_resolve_to, ROWS(resolved))
 	ck_assert_str_eq(rule->pattern, in_base(resolved[_i].pattern));
 	if (rule->kind == PAGE_RULE_GLOB && strncmp(resolved[_i].pattern, "real/", 5) == 0)
 		ck_assert_str_eq(rule->pattern + rule->fixed_len, resolved[_i].pattern + 4);
-	for (int i = 0; i < 3 && resolved[_i].names[i][0]; i++) {
-		const char *name = resolved[_i].names[i][1];
-
-		expect_name(in_base(resolved[_i].names[i][0]), name && *name == '.' ? in_base(name + 2) : name);
-	}
+	for (const char *at = resolved[_i].names; sscanf(at, "%63s %63s%n", path, name, &used) == 2; at += used)
+		expect_name(in_base(path), *name == '-' ? NULL : *name == '.' ? in_base(name + 2) : name);
 }
 
 TEST(links_that_lead_nowhere)

@@ -1,7 +1,7 @@
 /*
  * tls/tls_stream.c and tls_explain.c: a client (`t`) and OpenSSL's own server, both in memory; the test moves the bytes between them. Bytes
- * that come one at a time or all at once, connections that end at each byte of the handshake, which certificates are refused and what is said
- * then, servers that never stop. Nonsense and wrong bits: tests/fuzz/fuzz_tls.c.
+ * that come one at a time or all at once, which certificates are refused and what is said then, servers that never stop. Nonsense and wrong
+ * bits: tests/fuzz/fuzz_tls.c. Handshakes that end: cluster/test_tls.py.
  */
 #include "tests/unit/suite.h"
 #include "tests/unit/tls_server.h"
@@ -67,32 +67,25 @@ static int to_client(size_t chunk, size_t *moved)
 	return *moved ? tls_stream_feed(t, bytes, *moved) : 0;
 }
 
-/* Shakes hands with `chunk` bytes at a time, until nothing moves, or the server has sent `most`. As tls_stream_shake(). */
-static int shake(size_t chunk, size_t most)
+/* Shakes hands with `chunk` bytes at a time, until nothing moves. As tls_stream_shake(). */
+static int shake(size_t chunk)
 {
-	size_t moved = 0, sent = 0;
-	int done;
+	for (size_t got = 1, moved = 0; got + moved > 0;) {
+		int done = tls_stream_shake(t);
 
-	for (;;) {
-		done = tls_stream_shake(t);
 		moved = to_server(chunk);
 		if (!SSL_is_init_finished(server.ssl))
 			SSL_do_handshake(server.ssl);
-		if (done != 0 && BIO_ctrl_pending(server.out) == 0)
+		if (done < 0 || (done && BIO_ctrl_pending(server.out) == 0))
 			return done;
-		if (done < 0 || sent >= most)
-			return done;
-		size_t got;
-		int ret = to_client(most - sent < chunk ? most - sent : chunk, &got);
+		int ret = to_client(chunk, &got);
 		if (ret < 0)
 			return ret;
-		sent += got;
-		if (got + moved == 0)
-			return tls_stream_shake(t);
 	}
+	return tls_stream_shake(t);
 }
 
-static void shake_hands(size_t chunk) { ck_assert_msg(shake(chunk, SIZE_MAX) == 1, "%s", tls_stream_why(t)); }
+static void shake_hands(size_t chunk) { ck_assert_msg(shake(chunk) == 1, "%s", tls_stream_why(t)); }
 
 /* The server's bytes, until the client has read `len` of plain text. */
 static void receive(const char *expected, size_t len, size_t chunk)
@@ -165,27 +158,6 @@ TEST_EACH(bytes_in_pieces_of_any_size, 14)
 	stop();
 }
 
-TEST_EACH(cut_at_each_byte_of_the_handshake, 2)
-{
-	size_t all;
-
-	start(&leaf, NULL, NULL, versions[_i], HOST);
-	shake_hands(65536);
-	all = BIO_number_written(server.out);
-	stop();
-	for (size_t most = 0; most + 300 < all; most += 5) { /* 300: the tickets, which need not come */
-		start(&leaf, NULL, NULL, versions[_i], HOST);
-		ck_assert_int_ne(shake(65536, most), -EPROTO);
-		char byte;
-		if (tls_stream_shake(t) == 0) {
-			ck_assert_int_eq(tls_stream_read(t, &byte, 1), 0);
-			ck_assert_int_eq(tls_stream_write(t, "x", 1), -EPROTO);
-		}
-		stop();
-	}
-	ck_assert_uint_gt(all, 600);
-}
-
 TEST(keys_are_updated)
 {
 	start(&leaf, NULL, NULL, TLS1_3_VERSION, HOST);
@@ -254,7 +226,7 @@ TEST_EACH(names_of_certificates, ROWS(named))
 
 	start(&id, NULL, NULL, 0, named[_i].host);
 	if (named[_i].why) {
-		ck_assert_int_eq(shake(65536, SIZE_MAX), -EPROTO);
+		ck_assert_int_eq(shake(65536), -EPROTO);
 		ck_assert_msg(strstr(tls_stream_why(t), named[_i].why) != NULL, "%s", tls_stream_why(t));
 	} else {
 		shake_hands(65536);
@@ -266,7 +238,7 @@ TEST_EACH(names_of_certificates, ROWS(named))
 static void refuse(const struct tls_identity *id, int version, const char *why)
 {
 	start(id, NULL, NULL, version, HOST);
-	ck_assert_int_eq(shake(65536, SIZE_MAX), -EPROTO);
+	ck_assert_int_eq(shake(65536), -EPROTO);
 	ck_assert_msg(strstr(tls_stream_why(t), why) != NULL, "%s", tls_stream_why(t));
 	ck_assert_ptr_null(strchr(tls_stream_why(t), '\n'));
 	ck_assert_int_eq(tls_stream_shake(t), -EPROTO);
@@ -320,7 +292,7 @@ static void refused_by_server(const struct tls_identity *own, int version, const
 	char byte;
 
 	start(&leaf, &ca, own, version, HOST);
-	int ret = shake(65536, SIZE_MAX);
+	int ret = shake(65536);
 	if (ret == 1) /* TLS 1.3: it comes after the client has taken the handshake for done */
 		ret = (int)tls_stream_read(t, &byte, 1);
 	ck_assert_int_eq(ret, -EPROTO);
