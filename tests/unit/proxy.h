@@ -1,4 +1,4 @@
-/* A proxy that holds, cuts and loses what it passes on. It takes its turns in the loop of the test, by proxy_turn(). */
+/* A proxy that holds what it passes on, or cuts. It takes its turns in the loop of the test, by proxy_turn(). */
 #ifndef DFLOCK_TESTS_UNIT_PROXY_H
 #define DFLOCK_TESTS_UNIT_PROXY_H
 
@@ -11,11 +11,9 @@
 
 enum proxy_way {
 	PROXY_PASS,
-	PROXY_HOLD,  /* passes nothing on, closes nothing */
-	PROXY_DEAF,  /* what the server says is lost, and then the connection */
-	PROXY_CUT,   /* closes all connections, takes no new ones */
-	PROXY_COUNT, /* holds from the nth piece of the server on */
-	PROXY_COUNT_CUT,
+	PROXY_HOLD,      /* passes nothing on, closes nothing */
+	PROXY_COUNT,     /* holds from the nth piece of the server on */
+	PROXY_COUNT_CUT, /* closes this connection at the nth piece */
 };
 
 #define PROXY_PAIRS 16
@@ -49,22 +47,17 @@ static inline void proxy_tell(struct proxy *proxy, enum proxy_way way, int piece
 {
 	proxy->way = way;
 	proxy->pieces = pieces;
-	for (int i = 0; i < PROXY_PAIRS && way == PROXY_CUT; i++)
-		proxy_close(proxy->pairs[i]);
 }
 
 /* Whether what the server says now is passed on. */
-static inline bool proxy_passes(struct proxy *proxy, int pair[2])
+static inline bool proxy_passes(struct proxy *proxy)
 {
-	if ((proxy->way != PROXY_COUNT && proxy->way != PROXY_COUNT_CUT) || proxy->pieces-- > 0)
-		return proxy->way != PROXY_DEAF;
-	if (proxy->way == PROXY_COUNT_CUT) {
-		proxy_tell(proxy, PROXY_PASS, 0);
-		proxy_close(pair);
-		return false;
-	}
-	proxy->way = PROXY_HOLD;
-	return true;
+	const bool cut = proxy->way == PROXY_COUNT_CUT;
+
+	if ((proxy->way != PROXY_COUNT && !cut) || proxy->pieces-- > 0)
+		return true;
+	proxy->way = cut ? PROXY_PASS : PROXY_HOLD;
+	return !cut;
 }
 
 /* Side 0 is the client's. */
@@ -73,8 +66,8 @@ static inline void proxy_pass(struct proxy *proxy, int pair[2], int side)
 	char bytes[65536];
 	ssize_t n = read(pair[side], bytes, sizeof(bytes));
 
-	if (n > 0 && side == 1 && !proxy_passes(proxy, pair))
-		return;
+	if (n > 0 && side == 1 && !proxy_passes(proxy))
+		n = 0;
 	for (ssize_t sent = 0, m; n > 0 && sent < n; sent += m)
 		if ((m = write(pair[!side], bytes + sent, (size_t)(n - sent))) <= 0)
 			n = -1;
@@ -92,7 +85,7 @@ static inline void proxy_accept(struct proxy *proxy)
 	ck_assert_int_lt(pair[0], 0);
 	pair[0] = fd;
 	pair[1] = there;
-	if (proxy->way == PROXY_CUT || connect(there, &proxy->to.any, proxy_len(&proxy->to.any)) != 0)
+	if (connect(there, &proxy->to.any, proxy_len(&proxy->to.any)) != 0)
 		proxy_close(pair);
 }
 
@@ -126,7 +119,8 @@ static inline void proxy_start(struct proxy *proxy)
 
 static inline void proxy_end(struct proxy *proxy)
 {
-	proxy_tell(proxy, PROXY_CUT, 0);
+	for (int i = 0; i < PROXY_PAIRS; i++)
+		proxy_close(proxy->pairs[i]);
 	close(proxy->listener);
 	proxy->listener = -1;
 }

@@ -355,6 +355,19 @@ static inline void disconnect(void)
 		const char *a = answer;                                                                                \
 		ck_assert_msg(strncmp(a, text, strlen(text)) == 0, "\"%s\" does not start with \"%s\"", a, text);      \
 	} while (0)
+/* What was published begins with these texts, and nothing else was; they end with NULL. */
+static inline void assert_heard(const char *first, ...)
+{
+	va_list more;
+	const char *text = first;
+
+	va_start(more, first);
+	for (const char *said; *(said = heard()) || text; text = va_arg(more, const char *))
+		ck_assert_msg(text && strncmp(said, text, strlen(text)) == 0, "\"%s\" instead of \"%s\"", said,
+			      text ? text : "");
+	va_end(more);
+}
+
 #define assert_has(answer, text)                                                                                       \
 	do {                                                                                                           \
 		const char *a = answer;                                                                                \

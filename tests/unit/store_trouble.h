@@ -63,23 +63,6 @@ TEST_EACH(a_network_that_passes_nothing_on, 2)
 	proxy_end(&proxy);
 }
 
-/* The server has granted, and the host has not heard of it: asked again, it is the same lease. */
-TEST(an_answer_that_is_lost)
-{
-	config.connect_ms = SHORT_MS;
-	start_proxied();
-	proxy_tell(&proxy, PROXY_DEAF, 0);
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
-	proxy_tell(&proxy, PROXY_CUT, 0);
-	proxy_tell(&proxy, PROXY_PASS, 0);
-	wait_until(store_is_up(a.store));
-	int status = acquire(&b, 2, WIRE_EXCLUSIVE);
-	int again = acquire(&a, 1, WIRE_EXCLUSIVE);
-	ck_assert_int_eq(status == STORE_OK ? again : status, STORE_WAIT);
-	ck_assert_int_eq(status == STORE_OK ? STORE_OK : again, STORE_OK);
-	proxy_end(&proxy);
-}
-
 /* ---- at each step ---- */
 
 #define STEPS 12
@@ -130,7 +113,7 @@ TEST_EACH(a_host_that_is_stopped_at_each_step, 2 * STEPS)
 	proxy_end(&proxy);
 }
 
-/* The connection breaks at the nth piece, also of connecting: each time what was asked is asked again. */
+/* The connection breaks at the nth piece, also of connecting, or before an answer that grants: each time what was asked is asked again. */
 TEST(a_connection_that_breaks_at_each_step)
 {
 	uint64_t fence = 0;

@@ -49,7 +49,7 @@ TEST(a_rest_outlives_its_lock)
 	assert_starts(resting(rested("A", 'c', 'x', .rest = HOUR, .ask = "1")), "REST"); /* its own host */
 	assert_starts(resting(rested("C", 'd', 's', .ask = "1")), "REST");               /* a host without the rule */
 	assert_starts(resting(rested("C", 'd', 'x', RANGE("5", "6"), .ask = "2")), "REST");
-	assert_says(heard(), ""); /* nobody is asked */
+	assert_heard(NULL); /* nobody is asked */
 	assert_says(give_back('a', "0"), "OK");
 	assert_starts(resting(rested("A", 'e', 'x', .rest = HOUR, .ask = "1")), "REST");
 	assert_says(command("KEYS dflock:{0}:lock:*"), ""); /* one that only asks is not queued */
@@ -64,7 +64,7 @@ TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
 	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
 	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST A ");
 	assert_says(give_back('a', "1"), "OK");
-	assert_starts(heard(), "B: granted bbbb");
+	assert_heard("B: granted bbbb", NULL);
 	assert_says(give_back('a', "1"), "OK"); /* once more */
 	assert_says(give_back('b', "0"), "OK");
 	assert_granted(rested("C", 'c', 'x', RECORD("0", NULL), .rest = HOUR));
@@ -94,7 +94,7 @@ TEST(an_operator_ends_a_rest)
 		    "GONE"); /* a younger one began it */
 	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "record", limit, NULL), "GONE");
 	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "OK");
-	assert_starts(heard(), "B: granted bbbb"); /* no timer has to come first */
+	assert_heard("B: granted bbbb", NULL); /* no timer has to come first */
 	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "GONE"); /* B's own */
 }
 

@@ -15,14 +15,13 @@ TEST(grant_again_and_conflict)
 	ck_assert_uint_gt(fence, 1000000000000000); /* time in its high part */
 	ck_assert_uint_eq(fence_of(acquire("A", 'a', 'x')), fence);
 	assert_starts(acquire("B", 'b', 'x'), "WAIT A ");
-	assert_says(heard(),
-		    "A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa B bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb flock exclusive "
-		    "0000000000000000000 9223372036854775807 0 " NAME);
-	assert_says(heard(), "");
+	assert_heard("A: recall aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa B bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb flock exclusive "
+		     "0000000000000000000 9223372036854775807 0 " NAME,
+		     NULL);
 	assert_starts(acquire("B", 'b', 'x'), "WAIT A "); /* asks again: one entry, told again */
-	assert_starts(heard(), "A: recall ");
+	assert_heard("A: recall ", NULL);
 	assert_says(release('a'), "OK");
-	assert_starts(heard(), "B: granted bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ");
+	assert_heard("B: granted bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb ", NULL);
 	ck_assert_uint_eq(fence_of(acquire("B", 'b', 'x')), fence + 1);
 	assert_says(release('b'), "OK");
 	assert_says(command("KEYS dflock:*lock*"), "");
@@ -101,7 +100,7 @@ TEST(the_only_waiter)
 	command("HSET dflock:{0}:store open 0"); /* grace */
 	hush();
 	assert_says(release('a'), "OK");
-	assert_says(heard(), "");
+	assert_heard(NULL);
 	command("HSET dflock:{0}:store open 1");
 	next = fence_of(acquire("B", 'b', 'x'));
 	ck_assert_uint_gt(next, fence);
@@ -110,7 +109,7 @@ TEST(the_only_waiter)
 	hush();
 	command("HSET dflock:{0}:rests dflock:{0}:rest:flock:%s %s", NAME, REST_FROM_BEFORE);
 	assert_says(release('b'), "OK");
-	assert_says(heard(), "");
+	assert_heard(NULL);
 	command("HDEL dflock:{0}:rests dflock:{0}:rest:flock:%s", NAME);
 	ck_assert_uint_gt(fence_of(acquire("A", 'c', 'x')), next);
 
@@ -118,7 +117,7 @@ TEST(the_only_waiter)
 	hush();
 	come_to_another_server();
 	assert_says(release('c'), "INC");
-	assert_says(heard(), "");
+	assert_heard(NULL);
 }
 
 /* take.lua must leave alone what does not simply wait. */
@@ -127,7 +126,7 @@ TEST(the_only_lease)
 	assert_granted(acquire("A", 'a', 'x'));
 	command("HDEL dflock:{0}:hosts B");
 	assert_starts(acquire("B", 'b', 'x', .ask = "1", .pass = "1", .job = "1 2 b"), "WAIT A ");
-	assert_starts(heard(), "A: recall ");
+	assert_heard("A: recall ", NULL);
 	ck_assert_str_ne(beat_of("B"), "(nil)"); /* the request counts as a beat */
 	assert_starts(acquire("C", 'c', 'x', .pass = "1"),
 		      "WAIT A "); /* it has all that acquire.lua wants of the first */
@@ -140,13 +139,13 @@ TEST(the_only_lease)
 
 	command("HSET dflock:{0}:rests dflock:{0}:rest:flock:%s %s", NAME, REST_FROM_BEFORE);
 	assert_starts(acquire("B", 'b', 'x', .ask = "1"), "REST ");
-	assert_says(heard(), "");
+	assert_heard(NULL);
 	command("HDEL dflock:{0}:rests dflock:{0}:rest:flock:%s", NAME);
 
 	assert_granted(acquire("B", 'b', 'x', .dead_host = "A", .dead_beat = beat_of("A")));
 	come_to_another_server();
 	assert_says(acquire("A", 'e', 'x'), "INC");
-	assert_says(heard(), "");
+	assert_heard(NULL);
 }
 
 TEST(shared_waiters_are_granted_together)
@@ -158,19 +157,14 @@ TEST(shared_waiters_are_granted_together)
 	acquire("E", 'e', 's');
 	hush();
 	release('a');
-	assert_starts(heard(), "B: granted");
-	assert_starts(heard(), "C: granted");
-	assert_starts(heard(), "B: recall bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb D dddd");
-	assert_starts(heard(), "C: recall cccccccccccccccccccccccccccccccc D dddd");
-	assert_says(heard(), ""); /* E came after D */
+	assert_heard("B: granted", "C: granted", "B: recall bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb D dddd",
+		     "C: recall cccccccccccccccccccccccccccccccc D dddd", NULL); /* E came after D */
 	release('b');
-	assert_says(heard(), "");
+	assert_heard(NULL);
 	release('c');
-	assert_starts(heard(), "D: granted");
-	assert_starts(heard(), "D: recall dddddddddddddddddddddddddddddddd E eeee");
-	assert_says(heard(), "");
+	assert_heard("D: granted", "D: recall dddddddddddddddddddddddddddddddd E eeee", NULL);
 	release('d');
-	assert_starts(heard(), "E: granted");
+	assert_heard("E: granted", NULL);
 }
 
 /* A question may be over already, so it makes no other one fail; one that waits does. */
@@ -183,7 +177,7 @@ TEST(questions_queue_once)
 	assert_starts(acquire("B", 'b', 'x'), "WAIT A ");
 	hush();
 	assert_starts(acquire("C", 'c', 'x', .ask = "1"), "BUSY A ");
-	assert_says(heard(), "");
+	assert_heard(NULL);
 	/* A host that may name A dead asks it all the same. */
 	assert_starts(acquire("C", 'c', 'x', .ask = "2"), "WAIT A ");
 	assert_has(heard(), " 1 " NAME);
@@ -215,7 +209,7 @@ TEST(a_waiter_that_waits_for_nobody_is_granted)
 	command("HSET dflock:{0}:store open 1");
 	hush();
 	assert_starts(acquire("C", 'c', 'x'), "WAIT B ");
-	assert_starts(heard(), "B: granted bbbb");
+	assert_heard("B: granted bbbb", "B: recall bbbb", "B: recall bbbb", NULL);
 }
 
 TEST(a_job_stays_with_its_entry)
