@@ -6,9 +6,7 @@
 
 TEST(a_lease_changes_hands)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
+	uint64_t fence = start_with_lock();
 	ck_assert_int_eq(answer.reply.mode, WIRE_EXCLUSIVE);
 	ck_assert_int_eq(acquire(&b, 2, WIRE_SHARED, w.range.from = 5, w.range.to = 7), STORE_WAIT);
 	ck_assert_uint_eq(answer.reply.blocker_count, 1);
@@ -41,8 +39,7 @@ TEST(a_lease_changes_hands)
 
 TEST(a_question)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE, w.ask = true), STORE_WAIT);
 	wait_until(a.messages == 1);
 	ck_assert(a.message.ask);
@@ -66,8 +63,7 @@ TEST(a_dead_host)
 {
 	struct store_blocker seen;
 
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
 	seen = answer.reply.blockers[0];
 	ck_assert_int_eq(beat(&a), STORE_OK);

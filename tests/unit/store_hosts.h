@@ -256,6 +256,14 @@ static inline void start_both(void)
 	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
 }
 
+/* a has the lock; returns its fence. */
+static inline uint64_t start_with_lock(void)
+{
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	return answer.reply.fence;
+}
+
 /* ---- what answers bring ---- */
 
 static unsigned host_rows;

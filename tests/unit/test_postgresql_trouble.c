@@ -63,9 +63,7 @@ TEST(a_full_disk)
 	pg_schema(&small);
 	config.postgresql = small.info;
 	config.connect_ms = SHORT_MS;
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
+	uint64_t fence = start_with_lock();
 	fill(&small, true);
 	for (unsigned i = 0; i < 20000 && refused_count < 3; i++) {
 		snprintf(name, sizeof(name), "lock %u", i);

@@ -116,9 +116,7 @@ TEST_EACH(a_memory_that_is_lost, 2)
 {
 	char old[STORE_INC_BYTES];
 
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
+	uint64_t fence = start_with_lock();
 	snprintf(old, sizeof(old), "%s", a.now);
 	if (_i) {
 		redis_server_kill(&server);

@@ -155,9 +155,7 @@ TEST(a_leader_that_is_killed)
 TEST(a_session_that_has_expired_costs_a_connection)
 {
 	config.connect_ms = 1500; /* the session lasts as long */
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
+	uint64_t fence = start_with_lock();
 	zookeeper_close(other);
 	for (int64_t limit = server_clock_ms() + 20000; connections() > 0;) { /* the loop does not run */
 		ck_assert(server_clock_ms() < limit);
@@ -280,8 +278,7 @@ TEST_EACH(a_release_uses_what_was_looked_at_unless_it_has_changed, 2)
 /* Everything that a release reads was looked at, and somebody else's text is nobody's lock. */
 TEST(what_was_looked_at_may_be_somebody_elses)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	zk_look_ahead(a.store->at, NAME);
 	wait_until(looks() == 2);
 	write_into_the_lock();
@@ -318,9 +315,7 @@ static void restart_all(const char *change)
 
 TEST(an_ensemble_that_was_killed_keeps_what_it_said)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
+	uint64_t fence = start_with_lock();
 	restart_all("true");
 	wait_longer_until(a.ups == 2 && b.ups == 2);
 	ck_assert_uint_eq(a.changes, 1);
@@ -422,9 +417,7 @@ TEST(a_host_whose_node_was_cleaned_away_takes_that_for_no_backup)
 
 TEST(a_tree_that_somebody_removed_is_another_memory)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
+	uint64_t fence = start_with_lock();
 	other_remove(path);
 	ck_assert_int_eq(beat(&a), STORE_UNREACHABLE);
 	beat(&b);
@@ -437,8 +430,7 @@ TEST(a_tree_that_somebody_removed_is_another_memory)
 
 TEST(what_knows_of_a_lock_may_be_removed)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	stop(&a);
 	stop(&b);
 	start_ttl(&a, "host-c", TTL_MS + 1000); /* another ttl_ms is another incarnation, which is written there */
@@ -455,8 +447,7 @@ TEST(what_knows_of_a_lock_may_be_removed)
 
 TEST(a_lock_that_somebody_removed_is_found_out)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	for (unsigned round = 1; round < 3; round++) {
 		ck_assert_int_eq(other_call(zoo_adelete(other, lock_node(), -1, other_on_void, NULL)), ZOK);
 		ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_INCARNATION);
@@ -487,8 +478,7 @@ TEST(a_node_that_somebody_changed)
 	struct ACL only_read = {ZOO_PERM_READ, {"world", "anyone"}};
 	struct ACL_vector acl = {1, &only_read};
 
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	write_into_the_lock();
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_ERROR);
 	ck_assert_msg(strstr(answer.error,
@@ -510,8 +500,7 @@ TEST(the_acl_of_the_root_stands_for_all_below)
 	ck_assert_int_eq(other_call(zoo_acreate(other, path, "", 0, &acl, 0, other_on_string, NULL)), ZOK);
 	refused(&a, "the ACL of /dflock forbids what dflock needs");
 	config.password = "secret";
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
 	wait_until(a.messages == 1);
 	for (const char *const *node =
