@@ -46,44 +46,33 @@ __attribute__((format(printf, 2, 3))) static inline void pg_shell(const struct p
 	ck_assert_msg(system(whole) == 0, "%s: see %s/log", whole, s->dir);
 }
 
-static inline void pg_exec(const struct pg *s)
+static inline pid_t pg_run(const struct pg *s)
 {
-	char data[128], log_path[128], program[96];
+	char program[96];
+	const char *const argv[] = {program,
+				    "-Ddata",
+				    "-k",
+				    s->dir,
+				    "--listen_addresses=",
+				    "--autovacuum=off",
+				    "--dynamic_shared_memory_type=mmap",
+				    NULL};
 
-	snprintf(data, sizeof(data), "%s/data", s->dir);
-	snprintf(log_path, sizeof(log_path), "%s/log", s->dir);
 	snprintf(program, sizeof(program), "%s/postgres", pg_bin());
-	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600); /* it may be root's */
-	if (!getuid() && (setgid(65534) != 0 || setuid(65534) != 0))
-		_exit(126);
-	prctl(PR_SET_PDEATHSIG, SIGQUIT);
-	dup2(log, 1);
-	dup2(log, 2);
-	execl(program, "postgres", "-D", data, "-k", s->dir, "-c", "listen_addresses=", "-c",
-	      "dynamic_shared_memory_type=mmap", NULL);
-	_exit(127);
-}
-
-static inline pid_t pg_fork(const struct pg *s)
-{
-	pid_t pid = fork();
-
-	if (pid == 0)
-		pg_exec(s);
-	return pid;
+	return server_run(s->dir, getuid() ? 0 : 65534, SIGQUIT, argv);
 }
 
 /* Until it takes connections. It does not begin while a process of an earlier one lives, which may have been forked when that was killed. */
 static inline void pg_start(struct pg *s)
 {
-	pid_t pid = pg_fork(s);
+	pid_t pid = pg_run(s);
 
 	s->parent = getpid();
 	for (int64_t limit = server_clock_ms() + 40000; PQping(s->admin) != PQPING_OK;) {
 		ck_assert_msg(server_clock_ms() < limit, "see %s/log", s->dir);
 		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 		if (waitpid(pid, NULL, WNOHANG) == pid)
-			pid = pg_fork(s);
+			pid = pg_run(s);
 	}
 }
 

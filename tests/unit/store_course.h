@@ -74,18 +74,14 @@ TEST(a_dead_host)
 	assert_ok(store_leave(b.store, on_answer, &answer));
 }
 
+#define RECORD_FROM(a, b) w.range.space = WIRE_RECORD, w.range.from = a, w.range.to = b
+
 TEST(offsets_and_arguments)
 {
 	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE,
-				 w.range = (struct store_range){WIRE_RECORD, WIRE_EXCLUSIVE, WIRE_EOF - 1, WIRE_EOF}),
-			 STORE_OK);
-	ck_assert_int_eq(
-		acquire(&b, 2, WIRE_SHARED, w.range = (struct store_range){WIRE_RECORD, WIRE_SHARED, 0, WIRE_EOF - 1}),
-		STORE_OK);
-	ck_assert_int_eq(
-		acquire(&b, 3, WIRE_SHARED, w.range = (struct store_range){WIRE_RECORD, WIRE_SHARED, 0, WIRE_EOF}),
-		STORE_WAIT);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, RECORD_FROM(WIRE_EOF - 1, WIRE_EOF)), STORE_OK);
+	ck_assert_int_eq(acquire(&b, 2, WIRE_SHARED, RECORD_FROM(0, WIRE_EOF - 1)), STORE_OK);
+	ck_assert_int_eq(acquire(&b, 3, WIRE_SHARED, RECORD_FROM(0, WIRE_EOF)), STORE_WAIT);
 	wait_until(a.messages == 1);
 	ck_assert_int_eq(a.message.range.to, WIRE_EOF);
 	ck_assert_int_eq(acquire(&a, 4, WIRE_SHARED, w.range.to = 0), STORE_ERROR);

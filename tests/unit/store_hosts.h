@@ -37,9 +37,11 @@ static inline bool has_ended(pid_t pid)
 {
 	char file[32], state = 'Z';
 
+	if (pid <= 0)
+		return true;
 	waitpid(pid, NULL, WNOHANG);
 	snprintf(file, sizeof(file), "/proc/%d/stat", (int)pid);
-	FILE *f = pid > 0 ? fopen(file, "r") : NULL;
+	FILE *f = fopen(file, "r");
 	if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
 		state = 'Z';
 	if (f)

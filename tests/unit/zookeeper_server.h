@@ -7,7 +7,6 @@
 
 #define STORE_HOSTS_OTHER_SERVER
 #include <arpa/inet.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <zookeeper/zookeeper.h>
@@ -64,26 +63,21 @@ static inline void configure(int n)
 
 static inline void start_server(int n)
 {
-	pid_t parent = getpid();
+	static const char *const argv[] = {"/usr/bin/java",
+					   "-Xmx128m",
+					   "-XX:TieredStopAtLevel=1",
+					   "-XX:+UseSerialGC",
+					   "-Dlog4j.rootLogger=WARN,CONSOLE",
+					   "-cp",
+					   "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar",
+					   "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+					   "zoo.cfg",
+					   NULL};
+	char folder[96];
 
-	servers[n].parent = parent;
-	servers[n].pid = fork();
-	if (servers[n].pid)
-		return;
-	char file[128];
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(126);
-	snprintf(file, sizeof(file), "%s/%d/log", dir, n);
-	int log = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600);
-	dup2(log, 1);
-	dup2(log, 2);
-	snprintf(file, sizeof(file), "%s/%d/zoo.cfg", dir, n);
-	execl("/usr/bin/java", "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-	      "-Dlog4j.rootLogger=WARN,CONSOLE", "-cp", "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar",
-	      "org.apache.zookeeper.server.quorum.QuorumPeerMain", file, NULL);
-	_exit(127);
+	snprintf(folder, sizeof(folder), "%s/%d", dir, n);
+	servers[n].parent = getpid();
+	servers[n].pid = server_run(folder, 0, SIGKILL, argv);
 }
 
 static inline const char *srvr(int n)
