@@ -54,7 +54,7 @@ NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUIL
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/front.c cli/main.c cli/doctor_main.c cli/top.c cli/top_rows.c cli/wrap.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(wildcard tests/unit/test_*.c)))
-BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out bench/least.c,$(wildcard bench/*.c))) $(BUILD)/bench/calls-static $(BUILD)/bench/least.so
+BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out bench/least.c bench/speed_%,$(wildcard bench/*.c))) $(BUILD)/bench/calls-static $(BUILD)/bench/least.so
 AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(if $(NET),$(filter-out %/bare.c,$(wildcard tests/net/*.c)))) \
             $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
 
@@ -201,6 +201,15 @@ $(BUILD)/bench/freeze: BENCH_LIBS := $(CORE) $(LIBS)
 $(BUILD)/bench/freeze: $(CORE)
 $(BUILD)/bench/onestore: BENCH_LIBS := $(CORE) $(LIBS)
 $(BUILD)/bench/onestore: $(CORE)
+# With the servers of the unit tests.
+SPEED := $(addprefix $(BUILD)/bench/speed_,postgresql zookeeper)
+$(SPEED): $(BUILD)/unit/suite.o $(REPLAY) $(CORE)
+$(SPEED): private CFLAGS += -Wno-unused-parameter $(CHECK_CFLAGS) $(subst -I,-isystem ,$(shell pkg-config --cflags libpq 2>/dev/null))
+$(SPEED): BENCH_LIBS = $(filter %.o,$^) $(CORE) $(LIBS) $(LUA_LIBS) $(CHECK_LIBS)
+$(BUILD)/bench/speed_postgresql: $(POSTGRESQL)
+$(BUILD)/bench/speed_postgresql: LIBS += $(shell pkg-config --libs libpq 2>/dev/null)
+$(BUILD)/bench/speed_zookeeper: $(ZOOKEEPER)
+$(BUILD)/bench/speed_zookeeper: LIBS += $(LIBS_zookeeper)
 $(BUILD)/bench/roundtrip $(BUILD)/bench/chain: BENCH_LIBS := $(shell $(PKG_CONFIG) --libs hiredis)
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
@@ -220,8 +229,8 @@ clean: ## remove what was built
 # Not under valgrind: what freezer, lastwords, stopped and supervise look at must be done in a tenth of a second; valgrind has limits of its
 # own, which inherit looks at (and seeout, which has no descriptor left), and no openat2(), which refind and takeup need, or pidfd_open(), as net_thread does; and /proc/self/exe, which event starts, is valgrind then; it does not know
 # that statx() takes no path, as recent calls it, and runs one thread at a time, where early
-# lets two race. tls_stream computes for minutes; tls_certificates and tls_hostile have TLS, too. The sanitizers run them.
-NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,early event freezer inherit lastwords net_thread recent refind seeout stopped supervise takeup tls_stream)
+# lets two race. tls computes for minutes. The sanitizers run them.
+NO_MEMCHECK := $(addprefix $(BUILD)/unit/test_,early event freezer inherit lastwords net_thread recent refind seeout stopped supervise takeup tls)
 MEMCHECK_RUN := $(addprefix memcheck-,$(notdir $(filter-out $(NO_MEMCHECK),$(UNIT))))
 memcheck: $(MEMCHECK_RUN) ## run the unit tests under valgrind (memcheck-test_NAME: one of them)
 .PHONY: $(MEMCHECK_RUN)
@@ -282,8 +291,8 @@ check-san: ## run tests with processes with a sanitized keeper and dflock (T="..
 check-with-processes:
 	cd tests && $(BESIDE) -k "not mutants and not puts_the_library" $(T)
 # Whatever the store's scripts and the keeper's way to it depend on.
-STORE_UNIT   := store store_nonsense store_record store_refusals store_rests store_rights store_rules store_scripts
-STORE_TESTS  ?= cluster/test_flock.py cluster/test_recall.py cluster/test_store_loss.py cluster/test_redis_cluster.py cli/test_doctor_acl.py
+STORE_UNIT   := store store_nonsense store_record store_rests store_rights store_rules store_scripts
+STORE_TESTS  ?= cluster/test_flock.py cluster/test_recall.py cluster/test_store_loss.py cluster/test_redis_cluster.py cli/test_doctor_acl.py faults/test_store_refused.py
 RIGHTS_TESTS ?= cluster/test_flock.py cluster/test_recall.py cluster/test_once.py cluster/test_redis_key.py cluster/test_break.py cluster/test_store_loss.py cli/test_who.py
 SERVERS      ?= $(wildcard $(CURDIR)/build-servers/*-server)
 .PHONY: check-stores check-rights check-postgresql check-zookeeper calls-postgresql calls-zookeeper speed-postgresql speed-zookeeper
@@ -297,8 +306,8 @@ check-postgresql check-zookeeper: check-%: all agents ## run tests/cluster with 
 	  $(if $(T),:,$(LIMITED) -m "alone or punctual" cluster)
 calls-postgresql calls-zookeeper: calls-%: $(BUILD)/unit/test_%_calls ## compare CALLS (100000) random calls of the rules in such a store and in Redis
 	RANDOM_CALLS=$(or $(CALLS),100000) CK_DEFAULT_TIMEOUT=3600 $<
-speed-postgresql speed-zookeeper: speed-%: $(BUILD)/unit/test_%_speed ## what a lock in such a store costs beside a plain client's transaction; PG_PLACE (/dev/shm): where the PostgreSQL lies
-	SPEED=1 CK_DEFAULT_TIMEOUT=600 $<
+speed-postgresql speed-zookeeper: speed-%: $(BUILD)/bench/speed_% ## what a lock in such a store costs beside a plain client's transaction; PG_PLACE (/dev/shm): where the PostgreSQL lies
+	CK_DEFAULT_TIMEOUT=600 $<
 stress: all agents ## lock and unlock at full speed on two hosts for STRESS_SECONDS, keepers and the store in trouble
 	DFLOCK_STRESS_SECONDS=$(or $(STRESS_SECONDS),900) DFLOCK_STRESS_CALLS=100000000000 $(MAKE) check T="-s cluster/test_page_stress.py"
 model: all agents ## play N (20000) random sequences of lock calls on one kernel and over hosts, instead of the 1000 of `make check`

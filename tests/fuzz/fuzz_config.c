@@ -2,29 +2,16 @@
  * Any bytes as a configuration: either it is read and can be asked, or there is one line that says why not.
  * Built by clang -fsanitize=fuzzer,address,undefined with wire/ and config/; config/dflock.conf is a good seed.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "config/config.h"
+#include "tests/fuzz/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const char *__lsan_default_suppressions(void);
 
 /* libconfig 1.5 loses the string that it was reading when it finds a syntax error. */
 const char *__lsan_default_suppressions(void) { return "leak:libconfig.so\n"; }
-
-static void check(int ok, const char *what)
-{
-	if (!ok) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 static void ask(const struct config *config)
 {

@@ -9,32 +9,16 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "keeper/fronts/question.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_file.h"
+#include "tests/fuzz/fuzz.h"
 
 #define FDS_MAX 8
 #define HOST    "box-0123456789abcdef"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
-static void check(int ok, const char *what)
-{
-	if (!ok) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 /* --- questions --- */
 

@@ -3,30 +3,16 @@
  * INFO. Everything that is accepted must keep what store.h promises. The first byte says which. Built by clang
  * -fsanitize=fuzzer,address,undefined with the files of store/ that are pure.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "store/redis/address.h"
 #include "store/redis/fit.h"
 #include "store/reply.h"
 #include "store/redis/redis.h"
 #include "store/words.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 #define ANY         (~0u)
 #define INCARNATION "00-11"
-
-static void check(int ok, const char *what)
-{
-	if (!ok) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 static void check_blockers(const struct store_blocker *blocker, size_t count)
 {

@@ -9,35 +9,23 @@
  * Built by clang -fsanitize=fuzzer,address,undefined with tls/ and tests/unit/tls_server.h.
  */
 #include <errno.h>
-#include <stdint.h>
-#include <stdlib.h>
 
 #include <openssl/err.h>
+
+#include "tests/fuzz/fuzz.h"
 
 /* What tls_server.h takes from Check. */
 #define ck_assert_int_eq(a, b)      check((a) == (b), #a)
 #define ck_assert_int_gt(a, b)      check((a) > (b), #a)
 #define ck_assert_ptr_nonnull(a)    check((a) != NULL, #a)
 #define ck_assert_msg(ok, how, why) check(ok, why)
-static void check(int ok, const char *what);
 #include "tests/unit/tls_server.h"
 
 #define HOST "redis.example"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-int LLVMFuzzerInitialize(int *argc, char ***argv);
-
 static const char answer[] = "+OK\r\n$5\r\nhello\r\n";
 static struct tls_identity ca, leaf;
 static struct tls_context *trusting;
-
-static void check(int ok, const char *what)
-{
-	if (!ok) {
-		fprintf(stderr, "%s\n", what);
-		abort();
-	}
-}
 
 static void check_line(const char *why)
 {

@@ -23,37 +23,19 @@ static void engine_identity(char identity[sizeof(told_identity)]);
 static int64_t engine_number(const char *number, const char *name);
 /* All messages since the last call, as words: " ( CHANNEL TEXT )". */
 static void engine_listen(char *text);
-/* Redis' messages, as this server passes them on. */
-static void engine_hears(char *text);
 
-static char engine_text[TEXT_BYTES];
+static char *engine_text; /* of the call that is under way */
 static int granted, messages;
 static bool engine_done;
 
 static void on_engine(struct query *q, const redisReply *reply, enum store_status status, const char *error)
 {
 	engine_done = true;
-	engine_text[0] = '\0';
 	if (reply)
 		say(engine_text, reply);
 	else
 		strcpy(engine_text, " an error");
 	ck_assert_msg(reply || status == STORE_ERROR, "%s", error);
-}
-
-static void by_engine(const struct call *c)
-{
-	struct query *q = calloc(1, a.store->engine->query_bytes);
-
-	engine_tell_time();
-	*q = (struct query){.store = a.store, .script = c->script, .keys = c->keys};
-	for (int i = 0; i < c->argc; i++)
-		query_word(q, c->argv[i]);
-	engine_done = false;
-	query_send_early(q, on_engine);
-	wait_until(engine_done);
-	strcat(engine_text, " |");
-	engine_listen(engine_text);
 }
 
 static void set_number(const char *number, const struct call *c)
@@ -64,42 +46,31 @@ static void set_number(const char *number, const struct call *c)
 		redisCommand(redis, "HSET dflock:{0}:store %s %lld", number, (long long)engine_number(number, name)));
 }
 
-static void compare(const struct call *c)
+static void elsewhere(const struct call *c, char *text)
 {
-	static char theirs[TEXT_BYTES];
+	struct query *q = calloc(1, a.store->engine->query_bytes);
 
 	engine_tell_time();
 	set_number("fence", c);
 	set_number("arrivals", c);
-	by_engine(c);
-	in_server(c, theirs);
-	learn(c, theirs);
-	engine_hears(theirs);
-	granted += c->script == SCRIPT_ACQUIRE && strncmp(theirs, " ( OK", 5) == 0;
-	messages += strstr(theirs, "| (") != NULL;
-	compare_texts(c, engine_text, theirs);
+	*q = (struct query){.store = a.store, .script = c->script, .keys = c->keys};
+	for (int i = 0; i < c->argc; i++)
+		query_word(q, c->argv[i]);
+	engine_done = false;
+	engine_text = text;
+	*text = '\0';
+	query_send_early(q, on_engine);
+	wait_until(engine_done);
+	strcat(text, " |");
+	engine_listen(text);
+	granted += c->script == SCRIPT_ACQUIRE && strncmp(text, " ( OK", 5) == 0;
+	messages += strstr(text, "| (") != NULL;
 }
 
-static void open_store(void)
+static void forget_elsewhere(void)
 {
-	struct call c;
-
-	make(&c, SCRIPT_STORE, NULL);
-	add(&c, "init");
-	add(&c, "30000");
-	add(&c, "");
-	add(&c, "0");
-	compare(&c);
-	forget(&c);
-}
-
-static void pass_time(void)
-{
-	told_us += below(20) ? below(100000) : below(6000000);
-	if (below(400) == 0) {
-		engine_forget();
-		engine_identity(told_identity);
-	}
+	engine_forget();
+	engine_identity(told_identity);
 }
 
 FIXTURE_ONCE(calls_prepare, calls_remove)
@@ -109,22 +80,12 @@ TEST(random_calls_are_answered_as_by_redis)
 {
 	const char *wish = getenv("RANDOM_CALLS");
 	int count = wish ? atoi(wish) : suite_rounds(3000);
-	struct call c;
 
 	start(&a, "host-a");
 	wait_until(a.ups == 1);
 	engine_begin();
 	engine_identity(told_identity);
-	seed = wish ? (unsigned)atoi(wish) : 7;
-	open_store();
-	for (int i = 0; i < count; i++) {
-		pass_time();
-		make_any(&c);
-		compare(&c);
-		forget(&c);
-		if (incarnation[0] == '\0' || below(150) == 0)
-			open_store();
-	}
+	compare_random(wish ? (unsigned)atoi(wish) : 7, count);
 	ck_assert_int_gt(granted, count / 100);
 	ck_assert_int_gt(messages, count / 100);
 	engine_end();

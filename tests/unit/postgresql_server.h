@@ -8,7 +8,6 @@
 #define STORE_HOSTS_OTHER_SERVER
 #include <glob.h>
 #include <libpq-fe.h>
-#include <sys/shm.h>
 
 #include "tests/unit/store_hosts.h"
 
@@ -47,44 +46,33 @@ __attribute__((format(printf, 2, 3))) static inline void pg_shell(const struct p
 	ck_assert_msg(system(whole) == 0, "%s: see %s/log", whole, s->dir);
 }
 
-static inline void pg_exec(const struct pg *s)
+static inline pid_t pg_run(const struct pg *s)
 {
-	char data[128], log_path[128], program[96];
+	char program[96];
+	const char *const argv[] = {program,
+				    "-Ddata",
+				    "-k",
+				    s->dir,
+				    "--listen_addresses=",
+				    "--autovacuum=off",
+				    "--dynamic_shared_memory_type=mmap",
+				    NULL};
 
-	snprintf(data, sizeof(data), "%s/data", s->dir);
-	snprintf(log_path, sizeof(log_path), "%s/log", s->dir);
 	snprintf(program, sizeof(program), "%s/postgres", pg_bin());
-	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600); /* it may be root's */
-	if (!getuid() && (setgid(65534) != 0 || setuid(65534) != 0))
-		_exit(126);
-	prctl(PR_SET_PDEATHSIG, SIGQUIT);
-	dup2(log, 1);
-	dup2(log, 2);
-	execl(program, "postgres", "-D", data, "-k", s->dir, "-c", "listen_addresses=", "-c",
-	      "dynamic_shared_memory_type=mmap", NULL);
-	_exit(127);
-}
-
-static inline pid_t pg_fork(const struct pg *s)
-{
-	pid_t pid = fork();
-
-	if (pid == 0)
-		pg_exec(s);
-	return pid;
+	return server_run(s->dir, getuid() ? 0 : 65534, SIGQUIT, argv);
 }
 
 /* Until it takes connections. It does not begin while a process of an earlier one lives, which may have been forked when that was killed. */
 static inline void pg_start(struct pg *s)
 {
-	pid_t pid = pg_fork(s);
+	pid_t pid = pg_run(s);
 
 	s->parent = getpid();
 	for (int64_t limit = server_clock_ms() + 40000; PQping(s->admin) != PQPING_OK;) {
 		ck_assert_msg(server_clock_ms() < limit, "see %s/log", s->dir);
 		nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 		if (waitpid(pid, NULL, WNOHANG) == pid)
-			pid = pg_fork(s);
+			pid = pg_run(s);
 	}
 }
 
@@ -102,86 +90,15 @@ static inline pid_t pg_pid(const struct pg *s)
 	return pid;
 }
 
-/* All its processes: the others lose their parent when that is killed. */
-static inline void pg_signal(const struct pg *s, int sig)
-{
-	char path[64];
-	int pids[256] = {pg_pid(s)}, count = 1;
-
-	ck_assert_int_gt(pids[0], 0);
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pids[0], pids[0]);
-	FILE *f = fopen(path, "r");
-	while (f && count < 256 && fscanf(f, "%d", &pids[count]) == 1)
-		count++;
-	if (f)
-		fclose(f);
-	for (int i = 0; i < count; i++)
-		kill(pids[i], sig);
-}
-
-/* A child of another process stays as a zombie. */
-static inline bool pg_ended(pid_t pid)
-{
-	char path[64], state = 'Z';
-
-	waitpid(pid, NULL, WNOHANG);
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	FILE *f = fopen(path, "r");
-	if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
-		state = 'Z';
-	if (f)
-		fclose(f);
-	return state == 'Z';
-}
-
-static inline void pg_wait_end(struct pg *s, pid_t pid)
-{
-	for (int64_t limit = server_clock_ms() + 30000; !pg_ended(pid);)
-		ck_assert(server_clock_ms() < limit);
-	s->parent = 0;
-}
-
 /* As a crash: nothing is written at its end. */
 static inline void pg_stop(struct pg *s)
 {
 	pid_t pid = pg_pid(s);
 
 	ck_assert_int_eq(kill(pid, SIGQUIT), 0);
-	pg_wait_end(s, pid);
-}
-
-/* The shared memory that a server leaves behind if it is killed; the machine has room for 4,096 of them. -1: none. */
-static inline int pg_segment(const struct pg *s)
-{
-	char path[128], line[1024] = "";
-	int segment = -1;
-
-	snprintf(path, sizeof(path), "%s/data/postmaster.pid", s->dir);
-	FILE *f = fopen(path, "r");
-	for (int i = 0; f && i < 7; i++)
-		if (!fgets(line, sizeof(line), f))
-			*line = '\0';
-	if (f)
-		fclose(f);
-	return sscanf(line, "%*s %d", &segment) == 1 ? segment : -1;
-}
-
-/* SIGKILL for all its processes. The next one would take the zombie of one that another process has started for a server that runs. */
-static inline void pg_kill(struct pg *s)
-{
-	static const char *const locks[] = {"data/postmaster.pid", ".s.PGSQL.5432.lock"};
-	pid_t pid = pg_pid(s);
-	char path[128];
-	int segment = pg_segment(s);
-
-	pg_signal(s, SIGKILL);
-	pg_wait_end(s, pid);
-	if (segment >= 0)
-		shmctl(segment, IPC_RMID, NULL);
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%s", s->dir, locks[i]);
-		ck_assert_int_eq(unlink(path), 0);
-	}
+	for (int64_t limit = server_clock_ms() + 30000; !has_ended(pid);)
+		ck_assert(server_clock_ms() < limit);
+	s->parent = 0;
 }
 
 static inline PGresult *pg_ask(const struct pg *s, const char *text)
@@ -207,18 +124,17 @@ static inline int64_t sql_number(const char *text)
 	return n;
 }
 
-static inline void pg_prepare(struct pg *s)
+static inline void pg_name(struct pg *s)
 {
-	suite_make_folder(s->dir, getenv("PG_PLACE") ? getenv("PG_PLACE") : "/dev/shm");
 	ck_assert(getuid() != 0 || chown(s->dir, 65534, 65534) == 0);
 	snprintf(s->info, sizeof(s->info), "host=%s dbname=postgres user=dflock", s->dir);
 	snprintf(s->admin, sizeof(s->admin), "host=%s dbname=postgres user=postgres", s->dir);
 }
 
-static inline void pg_make(struct pg *s)
+static inline void pg_prepare(struct pg *s)
 {
-	pg_prepare(s);
-	pg_shell(s, "initdb -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8");
+	suite_make_folder(s->dir, getenv("PG_PLACE") ? getenv("PG_PLACE") : "/dev/shm");
+	pg_name(s);
 }
 
 static inline void pg_remove(struct pg *s)
@@ -245,7 +161,8 @@ static inline void pg_schema(const struct pg *s)
 
 static inline void pg_make_server(void)
 {
-	pg_make(&pg);
+	pg_prepare(&pg);
+	pg_shell(&pg, "initdb -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8");
 	pg_start(&pg);
 	sql("create role dflock login");
 }
@@ -254,24 +171,15 @@ static inline void pg_remove_server(void) { pg_remove(&pg); }
 
 static inline void pg_begin(void)
 {
-	signal(SIGPIPE, SIG_IGN);
 	if (PQping(pg.admin) != PQPING_OK) /* it ended with a test that had one of its own */
 		pg_start(&pg);
 	pg_schema(&pg);
-	config = (struct config_store){.postgresql = pg.info, .shards = 1, .connect_ms = 5000};
-	ck_assert_int_eq(uv_loop_init(&loop), 0);
-	uv_timer_init(&loop, &tick);
-	uv_timer_start(&tick, on_tick, 2, 2);
-	a = b = (struct host){.id = ""};
+	hosts_begin((struct config_store){.postgresql = pg.info, .connect_ms = 5000});
 }
 
 static inline void pg_end(void)
 {
-	stop(&a);
-	stop(&b);
-	uv_close((uv_handle_t *)&tick, NULL);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	hosts_end();
 	if (pg.parent == getpid()) /* it would end with this test: be sure that it has */
 		pg_stop(&pg);
 }

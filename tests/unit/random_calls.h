@@ -1,6 +1,6 @@
 /*
- * Random calls of the rules, and what a Redis server answers and says. Whoever includes this runs the same calls elsewhere, and compares. Time
- * and identity are told to both.
+ * Random calls of the rules in a Redis server, and elsewhere: the answers and messages must be the same. Time and identity are told to both.
+ * Whoever includes this says what is the other one's own:
  */
 #ifndef DFLOCK_TESTS_UNIT_RANDOM_CALLS_H
 #define DFLOCK_TESTS_UNIT_RANDOM_CALLS_H
@@ -8,6 +8,15 @@
 #include "store/internal.h"
 #include "tests/unit/redis_server.h"
 #include "tests/unit/suite.h"
+
+struct call;
+
+/* Runs the call there: the answer, " |", and the messages as " ( CHANNEL TEXT )". */
+static void elsewhere(const struct call *c, char *text);
+/* Redis' messages, as the other one passes them on. */
+static void hears_elsewhere(char *text);
+/* The other one is another memory from now on, which told_identity says. */
+static void forget_elsewhere(void);
 
 #define WORDS 64
 
@@ -92,11 +101,21 @@ __attribute__((format(printf, 2, 3))) static void addf(struct call *c, const cha
 	add(c, word);
 }
 
+/* The words end with NULL. */
+static void add_all(struct call *c, ...)
+{
+	va_list args;
+
+	va_start(args, c);
+	for (const char *word; (word = va_arg(args, const char *));)
+		add(c, word);
+	va_end(args);
+}
+
 static void make(struct call *c, enum script_id script, const char *name)
 {
 	*c = (struct call){.script = (int)script};
-	add(c, "dflock:{0}:store");
-	add(c, "dflock:{0}:hosts");
+	add_all(c, "dflock:{0}:store", "dflock:{0}:hosts", NULL);
 	if (scripts[script].lock) {
 		addf(c, "dflock:{0}:lock:%s", name);
 		addf(c, "dflock:{0}:rest:flock:%s", name);
@@ -237,13 +256,10 @@ static void make_acquire(struct call *c, const char *name)
 	addf(c, "%u", below(5) == 0);
 	addf(c, "%u", below(2));
 	addf(c, "%u", below(3) == 0);
-	add(c, rests ? "150" : "0");
-	add(c, below(2) ? "" : "12 1750000000 cron");
-	add(c, "");
+	add_all(c, rests ? "150" : "0", below(2) ? "" : "12 1750000000 cron", "", NULL);
 	if (below(8) == 0) {
 		const char *dead = random_hosts[below(HOSTS)];
-		add(c, dead);
-		add(c, below(2) ? beat_here(dead) : "3");
+		add_all(c, dead, below(2) ? beat_here(dead) : "3", NULL);
 	}
 }
 
@@ -253,10 +269,8 @@ static void make_store(struct call *c)
 	const char *what = whats[below(7)];
 
 	make(c, SCRIPT_STORE, NULL);
-	add(c, what);
-	add(c, below(20) ? "30000" : "31000");
-	add(c, below(3) ? "" : "b2-1-1");
-	add(c, below(2) ? "0" : "1800000000000000");
+	add_all(c, what, below(20) ? "30000" : "31000", below(3) ? "" : "b2-1-1", below(2) ? "0" : "1800000000000000",
+		NULL);
 	if (strcmp(what, "begin") == 0 && below(2)) {
 		add(c, random_hosts[below(HOSTS)]);
 		addf(c, "%u", below(3));
@@ -271,9 +285,8 @@ static void make_of_host(struct call *c, enum script_id script, const char *name
 	make(c, script, name);
 	add(c, host);
 	if (script == SCRIPT_BEAT) {
-		add(c, below(2) ? field_here("store", "given:", host, "0")
-				: "0"); /* else a host that was given up stays so */
-		add(c, "0");
+		/* The mark, else a host that was given up stays so. */
+		add_all(c, below(2) ? field_here("store", "given:", host, "0") : "0", "0", NULL);
 		addf(c, "%u", below(3));
 		addf(c, "%u", below(3));
 	} else {
@@ -317,8 +330,7 @@ static void make_people(struct call *c, const char *name)
 		addf(c, "place%u", below(12));
 		add(c, random_hosts[below(HOSTS)]);
 		addf(c, "%016x", below(3));
-		add(c, below(4) ? "the rules\nof it" : "");
-		add(c, "4000");
+		add_all(c, below(4) ? "the rules\nof it" : "", "4000", NULL);
 		break;
 	case 3:
 		make(c, SCRIPT_RULES, NULL);
@@ -327,47 +339,36 @@ static void make_people(struct call *c, const char *name)
 		break;
 	default:
 		make(c, SCRIPT_REST, name);
-		add(c, below(2) ? "flock" : "record");
-		add(c, "9000000000000000");
+		add_all(c, below(2) ? "flock" : "record", "9000000000000000", NULL);
 	}
 }
 
 static void make_any(struct call *c)
 {
+	const unsigned kind = below(40);
 	char name[] = "name 0";
 
 	name[5] = (char)('0' + below(NAMES));
-	switch (below(40)) {
-	case 0:
+	if (kind == 0)
 		make_store(c);
-		break;
-	case 1:
+	else if (kind == 1)
 		make_of_host(c, below(2) ? SCRIPT_LEAVE : SCRIPT_GIVE_UP, NULL);
-		break;
-	case 2 ... 3:
+	else if (kind < 4)
 		make_of_host(c, SCRIPT_SWEEP, name);
-		break;
-	case 4 ... 6:
+	else if (kind < 7)
 		make_of_host(c, SCRIPT_BEAT, NULL);
-		break;
-	case 7 ... 9:
+	else if (kind < 10)
 		make_people(c, name);
-		break;
-	case 10 ... 18:
+	else if (kind < 19)
 		make_of_token(c, SCRIPT_RELEASE, name);
-		break;
-	case 19:
+	else if (kind < 20)
 		make_of_token(c, SCRIPT_SHRINK, name);
-		break;
-	case 20 ... 21:
+	else if (kind < 22)
 		make_of_token(c, SCRIPT_CONFIRM, name);
-		break;
-	case 22 ... 23:
+	else if (kind < 24)
 		make_of_token(c, SCRIPT_RECLAIM, name);
-		break;
-	default:
+	else
 		make_acquire(c, name);
-	}
 }
 
 /* What later calls need of an answer. */
@@ -402,6 +403,53 @@ static void compare_texts(const struct call *c, char *mine, char *theirs)
 		snprintf(line + strlen(line), sizeof(line) - strlen(line), " '%.40s'", c->argv[i]);
 	ck_assert_msg(strcmp(mine, theirs) == 0, "%s%s:\nhere:%s\nserver:%s", scripts[c->script].name, line, mine,
 		      theirs);
+}
+
+static void compare(const struct call *c)
+{
+	static char mine[2][TEXT_BYTES], theirs[2][TEXT_BYTES];
+	static int depth; /* another call may come in between */
+	int at = depth++;
+
+	elsewhere(c, mine[at]);
+	in_server(c, theirs[at]);
+	learn(c, theirs[at]);
+	hears_elsewhere(theirs[at]);
+	compare_texts(c, mine[at], theirs[at]);
+	depth--;
+}
+
+static void compare_store(const char *what)
+{
+	struct call c;
+
+	make(&c, SCRIPT_STORE, NULL);
+	add_all(&c, what, "30000", "", "0", NULL);
+	compare(&c);
+	forget(&c);
+}
+
+static void compare_any(void)
+{
+	struct call c;
+
+	make_any(&c);
+	compare(&c);
+	forget(&c);
+}
+
+static void compare_random(unsigned with_seed, int count)
+{
+	seed = with_seed;
+	compare_store("init");
+	for (int i = 0; i < count; i++) {
+		told_us += below(20) ? below(100000) : below(6000000);
+		if (below(400) == 0)
+			forget_elsewhere();
+		compare_any();
+		if (incarnation[0] == '\0' || below(150) == 0)
+			compare_store("init");
+	}
 }
 
 #endif

@@ -75,24 +75,32 @@ static inline void redis_server_prepare(struct redis_server *server)
 	snprintf(server->socket, sizeof(server->socket), "%s/redis.sock", server->dir);
 }
 
+/* Runs a program in a folder, with its output in `log` there, as another user if `uid` is not 0. It ends with this process, by `sig`. */
+static inline pid_t server_run(const char *dir, uid_t uid, int sig, const char *const argv[])
+{
+	pid_t parent = getpid(), pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid)
+		return pid;
+	int log = chdir(dir) == 0 ? open("log", O_WRONLY | O_CREAT | O_APPEND, 0600) : -1; /* it may be root's */
+	if (uid && (setgid(uid) != 0 || setuid(uid) != 0))
+		_exit(126);
+	prctl(PR_SET_PDEATHSIG, sig);
+	if (getppid() != parent)
+		_exit(126);
+	dup2(log, 1);
+	dup2(log, 2);
+	execvp(argv[0], (char *const *)argv);
+	_exit(127);
+}
+
 static inline void redis_server_start(struct redis_server *server)
 {
 	const char *program = getenv("REDIS_SERVER") ? getenv("REDIS_SERVER") : "redis-server";
+	const char *const argv[] = {program, "--port", "0", "--unixsocket", "redis.sock", "--save", "", NULL};
 
-	pid_t parent = getpid();
-	server->pid = fork();
-	ck_assert_int_ge(server->pid, 0);
-	if (server->pid == 0) {
-		int log = open("/dev/null", O_RDWR);
-		dup2(log, 0);
-		dup2(log, 1);
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (chdir(server->dir) != 0 || getppid() != parent)
-			_exit(127);
-		execlp(program, program, "--port", "0", "--unixsocket", "redis.sock", "--save", "", "--daemonize", "no",
-		       "--logfile", "log", NULL);
-		_exit(127);
-	}
+	server->pid = server_run(server->dir, 0, SIGKILL, argv);
 	redisFree(redis_server_connect(server));
 }
 

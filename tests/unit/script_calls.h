@@ -154,8 +154,9 @@ __attribute__((format(printf, 1, 2))) static const char *command(const char *for
 }
 
 /* Runs a script on lock `name` (NULL: it takes none); the arguments end with NULL. */
-static inline const char *call_on(enum script_id id, const char *name, const char *first, va_list more)
+static inline const char *call_name(enum script_id id, const char *name, const char *first, ...)
 {
+	va_list more;
 	const char *argv[64];
 	char key[1200], rest[2][1200], keys[2];
 	int argc = 0;
@@ -177,32 +178,16 @@ static inline const char *call_on(enum script_id id, const char *name, const cha
 		argv[argc++] = rest[1];
 	}
 	argv[argc++] = incarnation;
+	va_start(more, first);
 	for (const char *arg = first; arg; arg = va_arg(more, const char *))
 		argv[argc++] = arg;
+	va_end(more);
 	const char *answer = replay ? run_here((int)id, atoi(keys), argc - 3, argv + 3) : run(redis, argc, argv);
 	free(text);
 	return answer;
 }
 
-static inline const char *call(enum script_id id, const char *first, ...)
-{
-	va_list more;
-
-	va_start(more, first);
-	const char *answer = call_on(id, scripts[id].lock ? NAME : NULL, first, more);
-	va_end(more);
-	return answer;
-}
-
-static inline const char *call_name(enum script_id id, const char *name, const char *first, ...)
-{
-	va_list more;
-
-	va_start(more, first);
-	const char *answer = call_on(id, name, first, more);
-	va_end(more);
-	return answer;
-}
+#define call(id, ...) call_name(id, scripts[id].lock ? NAME : NULL, __VA_ARGS__)
 
 static inline const char *token(char letter)
 {
@@ -277,15 +262,27 @@ static inline uint64_t fence_of(const char *answer)
 	return fence;
 }
 
-static inline const char *beat_of(const char *host)
+/* A copy that outlives the next answers. */
+static inline const char *keep(const char *answer)
 {
-	static char beats[4][32];
+	static char kept[16][STORE_INC_BYTES];
 	static unsigned next;
-	char *beat = beats[next++ % 4];
+	char *text = kept[next++ % 16];
 
-	snprintf(beat, 32, "%s", command("HGET dflock:{0}:hosts %s", host));
-	return beat;
+	snprintf(text, STORE_INC_BYTES, "%s", answer);
+	return text;
 }
+
+static inline const char *number_text(uint64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, number);
+	return keep(text);
+}
+
+static inline const char *fence_text(const char *answer) { return number_text(fence_of(answer)); }
+static inline const char *beat_of(const char *host) { return keep(command("HGET dflock:{0}:hosts %s", host)); }
 
 /* The next published message as "HOST: TEXT", "" if there is none. A marker shows where the messages so far end. */
 static inline const char *heard(void)
@@ -309,6 +306,12 @@ static inline const char *heard(void)
 	queue_first = (queue_first + 1) % 64;
 	queued--;
 	return text;
+}
+
+static inline void hush(void)
+{
+	while (*heard())
+		;
 }
 
 /* ---- the server and a fresh store ---- */
@@ -352,12 +355,31 @@ static inline void disconnect(void)
 		const char *a = answer;                                                                                \
 		ck_assert_msg(strncmp(a, text, strlen(text)) == 0, "\"%s\" does not start with \"%s\"", a, text);      \
 	} while (0)
+/* What was published begins with these texts, and nothing else was; they end with NULL. */
+static inline void assert_heard(const char *first, ...)
+{
+	va_list more;
+	const char *text = first;
+
+	va_start(more, first);
+	for (const char *said; *(said = heard()) || text; text = va_arg(more, const char *))
+		ck_assert_msg(text && strncmp(said, text, strlen(text)) == 0, "\"%s\" instead of \"%s\"", said,
+			      text ? text : "");
+	va_end(more);
+}
+
+#define assert_has(answer, text)                                                                                       \
+	do {                                                                                                           \
+		const char *a = answer;                                                                                \
+		ck_assert_msg(strstr(a, text) != NULL, "\"%s\" does not have \"%s\"", a, text);                        \
+	} while (0)
 #define assert_granted(answer)                                                                                         \
 	do {                                                                                                           \
 		const char *a = answer;                                                                                \
 		ck_assert_msg(fence_of(a) > 0, "not granted: %s", a);                                                  \
 	} while (0)
 
+#define opens() assert_starts(call(SCRIPT_STORE, "open", "3000", NULL), "OK ")
 #define assert_ends_with_grace(answer)                                                                                 \
 	do {                                                                                                           \
 		const char *a = answer;                                                                                \

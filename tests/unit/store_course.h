@@ -6,9 +6,7 @@
 
 TEST(a_lease_changes_hands)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
+	uint64_t fence = start_with_lock();
 	ck_assert_int_eq(answer.reply.mode, WIRE_EXCLUSIVE);
 	ck_assert_int_eq(acquire(&b, 2, WIRE_SHARED, w.range.from = 5, w.range.to = 7), STORE_WAIT);
 	ck_assert_uint_eq(answer.reply.blocker_count, 1);
@@ -41,8 +39,7 @@ TEST(a_lease_changes_hands)
 
 TEST(a_question)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE, w.ask = true), STORE_WAIT);
 	wait_until(a.messages == 1);
 	ck_assert(a.message.ask);
@@ -66,8 +63,7 @@ TEST(a_dead_host)
 {
 	struct store_blocker seen;
 
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	start_with_lock();
 	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
 	seen = answer.reply.blockers[0];
 	ck_assert_int_eq(beat(&a), STORE_OK);
@@ -78,18 +74,14 @@ TEST(a_dead_host)
 	assert_ok(store_leave(b.store, on_answer, &answer));
 }
 
+#define RECORD_FROM(a, b) w.range.space = WIRE_RECORD, w.range.from = a, w.range.to = b
+
 TEST(offsets_and_arguments)
 {
 	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE,
-				 w.range = (struct store_range){WIRE_RECORD, WIRE_EXCLUSIVE, WIRE_EOF - 1, WIRE_EOF}),
-			 STORE_OK);
-	ck_assert_int_eq(
-		acquire(&b, 2, WIRE_SHARED, w.range = (struct store_range){WIRE_RECORD, WIRE_SHARED, 0, WIRE_EOF - 1}),
-		STORE_OK);
-	ck_assert_int_eq(
-		acquire(&b, 3, WIRE_SHARED, w.range = (struct store_range){WIRE_RECORD, WIRE_SHARED, 0, WIRE_EOF}),
-		STORE_WAIT);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, RECORD_FROM(WIRE_EOF - 1, WIRE_EOF)), STORE_OK);
+	ck_assert_int_eq(acquire(&b, 2, WIRE_SHARED, RECORD_FROM(0, WIRE_EOF - 1)), STORE_OK);
+	ck_assert_int_eq(acquire(&b, 3, WIRE_SHARED, RECORD_FROM(0, WIRE_EOF)), STORE_WAIT);
 	wait_until(a.messages == 1);
 	ck_assert_int_eq(a.message.range.to, WIRE_EOF);
 	ck_assert_int_eq(acquire(&a, 4, WIRE_SHARED, w.range.to = 0), STORE_ERROR);
@@ -130,9 +122,9 @@ TEST(sweeping)
 
 TEST(dumping)
 {
-	json_t *open, *lease, *waiter;
-	const char *incarnation, *name, *mode;
-	json_int_t ttl, fence, to;
+	const char *name, *mode, *host;
+	json_int_t fence, beat;
+	int open;
 
 	start_both();
 	assert_ok(store_dump(a.store, &on_dump, &answer));
@@ -141,22 +133,15 @@ TEST(dumping)
 	uint64_t granted = answer.reply.fence;
 	ck_assert_int_eq(acquire(&b, 2, WIRE_SHARED, w.name = "\xe4 name"), STORE_WAIT);
 	assert_ok(store_dump(a.store, &on_dump, &answer));
-	ck_assert_int_eq(json_unpack(dumped, "{s:s, s:o, s:I, s:I, s:{s:{s:I}}, s:[{s:s, s:[o], s:[o]}]}",
-				     "incarnation", &incarnation, "open", &open, "ttl_ms", &ttl, "fence", &fence,
-				     "hosts", "host-b", "beat", &to, "locks", "name", &name, "leases", &lease,
-				     "waiters", &waiter),
+	ck_assert_int_eq(json_unpack(dumped, "{s:b, s:{s:{s:I}}, s:[{s:s, s:[{s:I, s:s}], s:[{s:s}]}]}", "open", &open,
+				     "hosts", "host-b", "beat", &beat, "locks", "name", &name, "leases", "fence",
+				     &fence, "mode", &mode, "waiters", "host", &host),
 			 0);
-	ck_assert_str_eq(incarnation, store_incarnation(a.store));
-	ck_assert(json_is_true(open));
-	ck_assert_int_eq(ttl, TTL_MS);
-	ck_assert_uint_ge((uint64_t)fence, granted);
+	ck_assert(open);
 	ck_assert_str_eq(name, "\\xe4 name");
-	ck_assert_int_eq(json_unpack(lease, "{s:I, s:I, s:s}", "to", &to, "fence", &fence, "mode", &mode), 0);
-	ck_assert_int_eq(to, WIRE_EOF);
 	ck_assert_uint_eq((uint64_t)fence, granted);
 	ck_assert_str_eq(mode, "exclusive");
-	ck_assert_str_eq(json_string_value(json_object_get(waiter, "host")), "host-b");
-	ck_assert_ptr_null(json_object_get(waiter, "fence"));
+	ck_assert_str_eq(host, "host-b");
 	json_decref(dumped);
 	dumped = NULL;
 }

@@ -32,9 +32,32 @@ static struct redis_server server;
 static struct config_store config;
 static struct host a, b;
 
+/* A zombie has ended, too: it may be the child of another process, which runs the tests. */
+static inline bool has_ended(pid_t pid)
+{
+	char file[32], state = 'Z';
+
+	if (pid <= 0)
+		return true;
+	waitpid(pid, NULL, WNOHANG);
+	snprintf(file, sizeof(file), "/proc/%d/stat", (int)pid);
+	FILE *f = fopen(file, "r");
+	if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 'Z';
+	if (f)
+		fclose(f);
+	return state == 'Z';
+}
+
 /* ---- waiting ---- */
 
-static inline void on_tick(uv_timer_t *timer) {}
+static void (*each_tick)(void); /* what a test does besides, in each turn of the loop */
+
+static inline void on_tick(uv_timer_t *timer)
+{
+	if (each_tick)
+		each_tick();
+}
 
 #define wait_within(ms, condition)                                                                                     \
 	do {                                                                                                           \
@@ -192,24 +215,35 @@ static inline void command(const char *format, ...)
 
 /* ---- around each test ---- */
 
-static inline void set_up(void)
+static inline void hosts_begin(struct config_store with)
 {
 	signal(SIGPIPE, SIG_IGN);
-	redis_server_start(&server);
-	config = (struct config_store){.socket = server.socket, .shards = 1, .connect_ms = 2000};
+	config = with;
+	config.shards = 1;
 	ck_assert_int_eq(uv_loop_init(&loop), 0);
 	uv_timer_init(&loop, &tick);
 	uv_timer_start(&tick, on_tick, 2, 2);
 	a = b = (struct host){.id = ""};
 }
 
-static inline void tear_down(void)
+static inline void hosts_end(void)
 {
 	stop(&a);
 	stop(&b);
 	uv_close((uv_handle_t *)&tick, NULL);
 	uv_run(&loop, UV_RUN_DEFAULT);
 	ck_assert_int_eq(uv_loop_close(&loop), 0); /* every handle was closed */
+}
+
+static inline void set_up(void)
+{
+	redis_server_start(&server);
+	hosts_begin((struct config_store){.socket = server.socket, .connect_ms = 2000});
+}
+
+static inline void tear_down(void)
+{
+	hosts_end();
 	redis_server_kill(&server);
 }
 
@@ -222,6 +256,14 @@ static inline void start_both(void)
 	start(&b, "host-b");
 	wait_until(a.ups == 1 && b.ups == 1);
 	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+}
+
+/* a has the lock; returns its fence. */
+static inline uint64_t start_with_lock(void)
+{
+	start_both();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	return answer.reply.fence;
 }
 
 /* ---- what answers bring ---- */

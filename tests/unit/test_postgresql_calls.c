@@ -32,25 +32,27 @@ __attribute__((format(printf, 2, 3))) static const char *told(char answer_text[1
 	return answer_text;
 }
 
-/* Hears what every host is told: the names of channels are secret. */
+static char channels[HOSTS][128]; /* their names are secret */
+
+/* Hears what every host is told. */
 static void engine_begin(void)
 {
-	char channel[128], text[256];
+	char nothing[128], text[700];
 
 	PQclear(pg_ask(&pg, "delete from dflock.cell"));
 	ears = PQconnectdb(pg.admin);
 	mouth = PQconnectdb(pg.admin);
 	for (int i = 0; i < HOSTS; i++) {
-		snprintf(text, sizeof(text), "listen %s",
-			 told(channel,
-			      "select dflock.channel(secret, encode('dflock:{0}:host:%s', 'hex')) from dflock.about",
-			      random_hosts[i]));
+		told(channels[i],
+		     "select dflock.channel(secret, encode('dflock:{0}:host:%s', 'hex')) from dflock.about",
+		     random_hosts[i]);
+		snprintf(text, sizeof(text), "listen %s", channels[i]);
 		PQclear(tell(ears, text));
 	}
 	PQclear(tell(ears, "listen marker"));
-	told(channel, "create table if not exists told (us bigint); truncate told; insert into told values (0); "
+	told(nothing, "create table if not exists told (us bigint); truncate told; insert into told values (0); "
 		      "grant select on told to dflock");
-	told(channel,
+	told(nothing,
 	     "do $$ begin execute replace(pg_get_functiondef('dflock.load'::regproc), "
 	     "'(extract(epoch from clock_timestamp()) * 1000000)::bigint', '(select us from public.told)'); end $$");
 }
@@ -69,14 +71,11 @@ static void engine_listen(char *text)
 	for (PQclear(tell(ears, "notify marker")); !ends;) {
 		PQconsumeInput(ears);
 		while (!ends && (n = PQnotifies(ears))) {
-			char host = '?', channel[128], words_of[2048] = "";
+			char host = '?', words_of[2048] = "";
 
 			ends = strcmp(n->relname, "marker") == 0;
-			for (int i = 0; i < HOSTS && !ends; i++)
-				if (strcmp(n->relname,
-					   told(channel,
-						"select dflock.channel(secret, encode('dflock:{0}:host:%s', 'hex')) from dflock.about",
-						random_hosts[i])) == 0)
+			for (int i = 0; i < HOSTS; i++)
+				if (strcmp(n->relname, channels[i]) == 0)
 					host = *random_hosts[i];
 			for (size_t i = 0; i < strlen(n->extra) / 2 && i < sizeof(words_of) - 1; i++) {
 				unsigned byte = 0;
@@ -110,7 +109,7 @@ static int64_t engine_number(const char *number, const char *name)
 }
 
 /* PostgreSQL sends what a transaction says twice once: messages only wake up. */
-static void engine_hears(char *text)
+static void hears_elsewhere(char *text)
 {
 	char *at = strstr(text, " | (") ? strstr(text, " | (") + 2 : text + strlen(text), *end;
 

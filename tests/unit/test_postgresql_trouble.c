@@ -1,5 +1,7 @@
-/* store/postgresql/: what store_trouble.h has, a server that stops, and rows that go. */
+/* store/postgresql/: what store_trouble.h and store_race.h have, a full disk, a standby, and rows that go. */
+#include "tests/unit/own_mounts.h"
 #include "tests/unit/postgresql_server.h"
+#include "tests/unit/store_race.h"
 #include "tests/unit/store_trouble.h"
 
 static void proxy_name(struct sockaddr_un *name, const char *folder)
@@ -27,53 +29,60 @@ static void trouble_clean(void)
 	ck_assert_int_eq(sql_number("select count(*) from dflock.cell where value is null"), 0);
 }
 
-static struct pg small;
+/* ---- a full disk ---- */
 
-static const char *trouble_disk(void)
+static void fill(const struct pg *s, bool full)
 {
+	char filler[128], bytes[4096] = "";
+
+	snprintf(filler, sizeof(filler), "%s/filler", s->dir);
+	if (!full) {
+		ck_assert_int_eq(unlink(filler), 0);
+		return;
+	}
+	int fd = open(filler, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	while (write(fd, bytes, sizeof(bytes)) == sizeof(bytes))
+		;
+	close(fd);
+}
+
+/* The server may end by it: it stops when its log has no room. */
+TEST(a_full_disk)
+{
+	static struct pg small;
+	unsigned refused_count = 0;
+	char name[32];
+
+	own_mounts();
 	suite_make_folder(small.dir, "/dev/shm");
 	ck_assert_int_eq(mount("none", small.dir, "tmpfs", 0, "size=100m,mode=0777"), 0);
-	ck_assert(getuid() != 0 || chown(small.dir, 65534, 65534) == 0);
-	snprintf(small.info, sizeof(small.info), "host=%s dbname=postgres user=dflock", small.dir);
-	snprintf(small.admin, sizeof(small.admin), "host=%s dbname=postgres user=postgres", small.dir);
+	pg_name(&small);
 	pg_shell(&small, "initdb -D data -U postgres --auth=trust --no-sync --locale=C -E UTF8 --wal-segsize=1");
 	pg_start(&small);
 	PQclear(pg_ask(&small, "create role dflock login"));
 	pg_schema(&small);
 	config.postgresql = small.info;
-	return small.dir;
-}
-
-static void trouble_mend(void)
-{
-	if (PQping(small.admin) != PQPING_OK && pg_ended(pg_pid(&small)))
-		pg_start(&small);
-}
-
-static void trouble_disk_end(void) { pg_stop(&small); }
-
-/* ---- a server that does not answer ---- */
-
-TEST(a_server_that_is_stopped)
-{
-	uint64_t fence;
-
 	config.connect_ms = SHORT_MS;
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	fence = answer.reply.fence;
-	pg_signal(&pg, SIGSTOP);
-	ck_assert_int_eq(timed(acquire(&b, 2, WIRE_EXCLUSIVE)), STORE_UNREACHABLE);
-	ck_assert_int_le(took_ms, SHORT_MS + SHORT_MS / 2);
-	wait_until(a.downs == 1); /* nobody has asked it for anything */
-	wait_until(strstr(a.why, "no connection within") && strstr(b.why, "no connection within"));
-	ck_assert_int_eq(timed(acquire(&b, 2, WIRE_EXCLUSIVE)), STORE_UNREACHABLE);
-	ck_assert_int_le(took_ms, SHORT_MS);
-	pg_signal(&pg, SIGCONT);
-	wait_until(store_is_up(a.store) && store_is_up(b.store));
+	uint64_t fence = start_with_lock();
+	fill(&small, true);
+	for (unsigned i = 0; i < 20000 && refused_count < 3; i++) {
+		snprintf(name, sizeof(name), "lock %u", i);
+		refused_count += acquire(&b, 2, WIRE_EXCLUSIVE, w.name = name) != STORE_OK;
+	}
+	ck_assert_uint_eq(refused_count, 3);
+	fill(&small, false);
+	if (PQping(small.admin) != PQPING_OK && has_ended(pg_pid(&small)))
+		pg_start(&small);
+	wait_longer_until(store_is_up(a.store) && store_is_up(b.store));
 	ck_assert_uint_eq(a.changes, 1);
 	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
-	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
+	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE), STORE_WAIT);
+	ck_assert_int_eq(release(&a, 1), STORE_OK);
+	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_uint_gt(answer.reply.fence, fence);
+	stop(&a);
+	stop(&b);
+	pg_stop(&small);
 }
 
 /* ---- cleaning ---- */
@@ -95,4 +104,85 @@ TEST(rows_of_names_that_nobody_wants_any_more_go)
 	wait_until(sql_number("select count(*) from dflock.cell") < 30); /* a keeper looks now and then */
 	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE), STORE_WAIT);
 	ck_assert_int_eq(acquire(&b, 3, WIRE_EXCLUSIVE, w.name = "lock 7"), STORE_OK);
+}
+
+/* ---- many hosts, a server that is killed, a standby that takes its place: exclusion, and fences that rise ---- */
+
+static const unsigned races[][2] = {{1, 1}, {4, 3}}; /* names, and how often it is killed */
+
+static void race_hurt(unsigned n)
+{
+	pg_stop(&pg);
+	pg_start(&pg);
+}
+
+TEST_EACH(many_hosts_want_the_same, ROWS(races)) { race(races[_i][0], races[_i][1], race_hurt); }
+
+static struct pg standby;
+
+static void make_standby(void)
+{
+	char conninfo[200];
+
+	pg_prepare(&standby);
+	snprintf(conninfo, sizeof(conninfo), "host=%s user=postgres application_name=s1", pg.dir);
+	pg_shell(&standby, "pg_basebackup -D data -R -c fast --no-sync -d '%s'", conninfo);
+	pg_start(&standby);
+	wait_until(sql_number("select count(*) from pg_stat_replication where state = 'streaming'") == 1);
+	sql("alter system set synchronous_standby_names = 's1'");
+	sql("select pg_reload_conf()");
+	wait_until(sql_number("select count(*) from pg_stat_replication where sync_state = 'sync'") == 1);
+}
+
+/* It would wait for itself. */
+static void promote(void)
+{
+	PQclear(pg_ask(&standby, "alter system reset synchronous_standby_names"));
+	PQclear(pg_ask(&standby, "select pg_promote()"));
+	PQclear(pg_ask(&standby, "select pg_reload_conf()"));
+}
+
+/* All are there, know the new memory, and have put back what they have. */
+static bool race_is_ready(void)
+{
+	for (struct racer *r = racers; r < racers + RACERS; r++)
+		if (!store_is_up(r->host.store) || !store_in_grace(r->host.store) || r->state == RACER_RECLAIMS ||
+		    (r->state == RACER_HOLDS && r->changes != r->host.changes) ||
+		    strcmp(store_incarnation(r->host.store), store_incarnation(racers[0].host.store)) != 0)
+			return false;
+	return true;
+}
+
+TEST(a_standby_takes_its_place)
+{
+	int64_t last = server_clock_ms() + 50000;
+	enum { BEFORE, AFTER, OPENED } stage = BEFORE;
+	char both[400];
+	unsigned turns;
+
+	make_standby();
+	snprintf(both, sizeof(both), "host=%s,%s dbname=postgres user=dflock target_session_attrs=read-write", pg.dir,
+		 standby.dir);
+	config.postgresql = both;
+	race_begin(4);
+	while ((turns = race_turns()) < RACERS * TURNS) {
+		ck_assert_msg(server_clock_ms() < last, "only %u turns", turns);
+		uv_run(&loop, UV_RUN_ONCE);
+		if (stage == BEFORE && turns > RACERS * TURNS / 2) {
+			pg_stop(&pg);
+			promote();
+			stage = AFTER;
+		} else if (stage == AFTER && race_is_ready()) {
+			assert_ok(store_open(racers[0].host.store, STORE_OPEN_WATCHED, "", on_answer, &answer));
+			stage = OPENED;
+		}
+	}
+	ck_assert_int_eq(stage, OPENED);
+	for (unsigned i = 0; i < RACERS; i++)
+		ck_assert_uint_eq(racers[i].host.changes, 2); /* another memory, once */
+	race_end();
+	pg_remove(&standby);
+	pg_start(&pg);
+	sql("alter system reset synchronous_standby_names");
+	sql("select pg_reload_conf()");
 }

@@ -10,6 +10,7 @@
 
 static struct replay *replay;
 static struct memory memory;
+static void (*meanwhile)(void); /* is called before each load but the first, and before the commit */
 
 static void begin(void)
 {
@@ -17,6 +18,7 @@ static void begin(void)
 	replay = replay_new();
 	ck_assert_ptr_nonnull(replay);
 	memory = (struct memory){.now_us = 0};
+	meanwhile = NULL;
 }
 
 static void end(void)
@@ -32,8 +34,17 @@ FIXTURE(begin, end)
 
 static unsigned loads, conflicts;
 
-/* `meanwhile`: is called before each load but the first, and before the commit. */
-static void here(const struct call *c, char *text, void (*meanwhile)(void))
+static void come_between(void)
+{
+	void (*now)(void) = meanwhile;
+
+	meanwhile = NULL; /* not in the call that comes between */
+	if (now)
+		now();
+	meanwhile = now;
+}
+
+static void elsewhere(const struct call *c, char *text)
 {
 	struct replay_run *run;
 
@@ -42,15 +53,14 @@ static void here(const struct call *c, char *text, void (*meanwhile)(void))
 		ck_assert_ptr_nonnull(run);
 		for (unsigned n = 0; replay_step(run) == REPLAY_LOAD; n++) {
 			ck_assert_uint_lt(n, 200);
-			if (n && meanwhile)
-				meanwhile();
+			if (n)
+				come_between();
 			memory.now_us = told_us;
 			snprintf(memory.identity, sizeof(memory.identity), "%.63s", told_identity);
 			memory_load(&memory, run);
 			loads++;
 		}
-		if (meanwhile)
-			meanwhile();
+		come_between();
 		committed = memory_commit(&memory, run);
 		conflicts += !committed;
 		text[0] = '\0';
@@ -62,81 +72,22 @@ static void here(const struct call *c, char *text, void (*meanwhile)(void))
 	}
 }
 
-static void compare(const struct call *c, void (*meanwhile)(void))
-{
-	static char mine[2][TEXT_BYTES], theirs[2][TEXT_BYTES];
-	static int depth;
-	int at = depth++;
+static void hears_elsewhere(char *text) {}
+static void forget_elsewhere(void) { snprintf(told_identity, sizeof(told_identity), "%x", below(1000) + 1); }
 
-	here(c, mine[at], meanwhile);
-	in_server(c, theirs[at]);
-	learn(c, theirs[at]);
-	compare_texts(c, mine[at], theirs[at]);
-	depth--;
-}
-
-static void open_store(void)
-{
-	struct call c;
-
-	make(&c, SCRIPT_STORE, NULL);
-	add(&c, "init");
-	add(&c, "30000");
-	add(&c, "");
-	add(&c, "0");
-	compare(&c, NULL);
-	forget(&c);
-}
-
-static void pass_time(void)
-{
-	told_us += below(20) ? below(100000) : below(6000000);
-	if (below(400) == 0)
-		snprintf(told_identity, sizeof(told_identity), "%x", below(1000) + 1);
-}
-
-TEST_EACH(random_calls_are_answered_as_by_the_server, 3)
-{
-	struct call c;
-
-	seed = (unsigned)_i + 1;
-	open_store();
-	for (int i = 0; i < suite_rounds(CALLS); i++) {
-		pass_time();
-		make_any(&c);
-		compare(&c, NULL);
-		forget(&c);
-		if (incarnation[0] == '\0' || below(150) == 0)
-			open_store();
-	}
-}
+TEST_EACH(random_calls_are_answered_as_by_the_server, 3) { compare_random((unsigned)_i + 1, suite_rounds(CALLS)); }
 
 static void another_call(void)
 {
-	struct call c;
-
-	if (below(3))
-		return;
-	make_any(&c);
-	compare(&c, NULL);
-	forget(&c);
+	if (below(3) == 0)
+		compare_any();
 }
 
 TEST_EACH(calls_between_loading_and_commit_make_it_run_again, 2)
 {
-	struct call c;
-
-	seed = (unsigned)_i + 100;
 	conflicts = 0;
-	open_store();
-	for (int i = 0; i < suite_rounds(CALLS / 2); i++) {
-		pass_time();
-		make_any(&c);
-		compare(&c, another_call);
-		forget(&c);
-		if (below(150) == 0)
-			open_store();
-	}
+	meanwhile = another_call;
+	compare_random((unsigned)_i + 100, suite_rounds(CALLS / 2));
 	ck_assert_uint_gt(conflicts, (unsigned)suite_rounds(60));
 }
 
@@ -144,25 +95,20 @@ TEST(most_rules_need_one_load)
 {
 	struct call c;
 
-	open_store();
+	compare_store("init");
 	loads = 0;
 	for (int i = 0; i < 100; i++) {
 		make(&c, i % 2 ? SCRIPT_RELEASE : SCRIPT_ACQUIRE, "a");
 		if (i % 2) {
 			add_token(&c, 1);
-			add(&c, "0");
-			add(&c, "A");
+			add_all(&c, "0", "A", NULL);
 		} else {
-			add(&c, "A");
-			add(&c, "1:1");
+			add_all(&c, "A", "1:1", NULL);
 			add_token(&c, 1);
 			add_range(&c, 3);
-			for (int n = 0; n < 5; n++)
-				add(&c, "0");
-			add(&c, "");
-			add(&c, "");
+			add_all(&c, "0", "0", "0", "0", "0", "", "", NULL);
 		}
-		compare(&c, NULL);
+		compare(&c);
 		forget(&c);
 	}
 	ck_assert_uint_le(loads, 100);
@@ -171,24 +117,6 @@ TEST(most_rules_need_one_load)
 /* ---- what may happen in between ---- */
 
 static int until; /* so many loads or commits from now */
-
-static void make_new(struct call *c, const char *what)
-{
-	make(c, SCRIPT_STORE, NULL);
-	add(c, what);
-	add(c, "30000");
-	add(c, "");
-	add(c, "0");
-}
-
-static void begin_grace(void)
-{
-	struct call c;
-
-	make_new(&c, "begin");
-	compare(&c, NULL);
-	forget(&c);
-}
 
 /* It writes no field that the rule that opens reads by its name. */
 static void put_back(void)
@@ -200,45 +128,38 @@ static void put_back(void)
 	make(&c, SCRIPT_RECLAIM, "a");
 	add(&c, "A");
 	add_token(&c, 1);
-	add(&c, "1000");
-	add(&c, "1:1");
+	add_all(&c, "1000", "1:1", NULL);
 	add_range(&c, 3);
 	add(&c, "");
-	compare(&c, NULL);
+	compare(&c);
 	forget(&c);
 }
 
 TEST(a_lock_that_is_put_back_meanwhile_keeps_the_store_closed)
 {
-	struct call c;
-
-	begin_grace();
-	make_new(&c, "new");
+	compare_store("begin");
 	until = 1; /* all fields were loaded */
 	conflicts = 0;
-	compare(&c, put_back);
+	meanwhile = put_back;
+	compare_store("new");
 	ck_assert_uint_eq(conflicts, 1);
-	forget(&c);
 }
 
 static void open_meanwhile(void)
 {
 	if (until-- == 0)
-		open_store();
+		compare_store("init");
 }
 
 /* The rule has seen that the store is not open; then all fields are loaded. */
 TEST(what_was_read_before_is_not_loaded_again)
 {
-	struct call c;
-
-	begin_grace();
+	compare_store("begin");
 	until = 0;
 	put_back();
 	until = 0;
-	make_new(&c, "new");
-	compare(&c, open_meanwhile);
-	forget(&c);
+	meanwhile = open_meanwhile;
+	compare_store("new");
 }
 
 TEST(what_a_rule_has_written_is_what_it_reads)

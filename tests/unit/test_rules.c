@@ -25,10 +25,16 @@ static void expect_name(const char *path, const char *expected)
 }
 
 /* link is a link to real, as /var/lock is one to /run/lock. */
-static void make_link(void)
+static void make_links(void)
 {
-	ck_assert_int_eq(mkdir(in_base("real"), 0700), 0);
+	ck_assert_int_eq(mkdir(in_base("real"), 0700) + mkdir(in_base("a*[b]\\"), 0700), 0);
+	write_bytes(in_base("real/file"), "", 0);
 	ck_assert_int_eq(symlink("real", in_base("link")), 0);
+	ck_assert_int_eq(symlink("real/file", in_base("alias")), 0);
+	ck_assert_int_eq(symlink("../link/new", in_base("real/one")), 0);
+	ck_assert_int_eq(symlink(in_base("link/one"), in_base("two")), 0);
+	ck_assert_int_eq(symlink("nowhere//", in_base("dangling")), 0);
+	ck_assert_int_eq(symlink("a*[b]\\", in_base("odd")), 0);
 }
 
 FIXTURE_ONCE(read_example, NULL)
@@ -36,58 +42,68 @@ FIXTURE(setup, teardown)
 
 TEST(path_of)
 {
-	char path[PATH_MAX], expected[PATH_MAX];
+	static const char *const good[][2] = {{"one", "one.lock"}, {"t/a/b", "tree/a/b"}, {"g/x.lock", "g/x.lock"}},
+				 *const none[] = {"g/x", "one.lock", ""};
+	char path[PATH_MAX];
 
 	read_ok("protect = ( { path = \"%s/one.lock\"; name = \"one\"; }, { path = \"%s/g/*.lock\"; name = \"g\"; }, "
 		"{ tree = \"%s/tree\"; name = \"t\"; } );");
-	ck_assert_int_eq(config_path_of(config, "one", path), 0);
-	snprintf(expected, sizeof(expected), "%s", in_base("one.lock"));
-	ck_assert_str_eq(path, expected);
-	ck_assert_int_eq(config_path_of(config, "t/a/b", path), 0);
-	snprintf(expected, sizeof(expected), "%s", in_base("tree/a/b"));
-	ck_assert_str_eq(path, expected);
-	ck_assert_int_eq(config_path_of(config, "g/x.lock", path), 0);
-	snprintf(expected, sizeof(expected), "%s", in_base("g/x.lock"));
-	ck_assert_str_eq(path, expected);
-	ck_assert_int_eq(config_path_of(config, "g/x", path), -ENOENT); /* the rule does not match it */
-	ck_assert_int_eq(config_path_of(config, "one.lock", path), -ENOENT);
-	ck_assert_int_eq(config_path_of(config, "", path), -ENOENT);
+	for (int i = 0; i < ROWS(good); i++) {
+		ck_assert_int_eq(config_path_of(config, good[i][0], path), 0);
+		ck_assert_str_eq(path, in_base(good[i][1]));
+	}
+	for (int i = 0; i < ROWS(none); i++)
+		ck_assert_int_eq(config_path_of(config, none[i], path), -ENOENT);
 }
 
-TEST(path_rules)
-{
-	const struct rule *rule;
-
-	make_link();
-	rule = rule_of("path", "link//x.lock", NULL);
-	ck_assert_int_eq(rule->kind, PAGE_RULE_PATH);
-	ck_assert_int_eq(rule->line, 1);
-	ck_assert_str_eq(rule->pattern, in_base("real/x.lock"));
-	expect_name(in_base("real/x.lock"), in_base("link/x.lock"));
-	expect_name(in_base("link/x.lock"), NULL);
-
-	rule_of("path", "link/x.lock", "report");
-	expect_name(in_base("real/x.lock"), "report");
-}
-
-TEST(path_rules_through_links)
-{
-	make_link();
+/* A rule, how it matches, and paths with their names ("-": it is not protected). All is in base, also a name that begins with "./". */
+static const struct {
+	const char *setting, *path, *name;
+	enum page_rule_kind kind;
+	const char *pattern, *names;
+} resolved[] = {
+	{"path", "link//x.lock", NULL, PAGE_RULE_PATH, "real/x.lock", "real/x.lock ./link/x.lock link/x.lock -"},
+	{"path", "link/x.lock", "report", PAGE_RULE_PATH, "real/x.lock", "real/x.lock report"},
 	/* The file itself is a link. */
-	write_bytes(in_base("real/file"), "", 0);
-	ck_assert_int_eq(symlink("real/file", in_base("alias")), 0);
-	ck_assert_str_eq(rule_of("path", "alias", NULL)->pattern, in_base("real/file"));
-	expect_name(in_base("real/file"), in_base("alias"));
+	{"path", "alias", NULL, PAGE_RULE_PATH, "real/file", "real/file ./alias"},
 	/* Links to what is not there yet: open(O_CREAT) would make the target. */
-	ck_assert_int_eq(symlink("../link/new", in_base("real/one")), 0);
-	ck_assert_int_eq(symlink(in_base("link/one"), in_base("two")), 0);
-	ck_assert_str_eq(rule_of("path", "two", NULL)->pattern, in_base("real/new"));
-	ck_assert_int_eq(symlink("nowhere//", in_base("dangling")), 0);
-	ck_assert_str_eq(rule_of("path", "dangling/a/b", NULL)->pattern, in_base("nowhere/a/b"));
+	{"path", "two", NULL, PAGE_RULE_PATH, "real/new", ""},
+	{"path", "dangling/a/b", NULL, PAGE_RULE_PATH, "nowhere/a/b", ""},
 	/* Below a file nothing exists. */
-	ck_assert_str_eq(rule_of("path", "real/file/x", NULL)->pattern, in_base("real/file/x"));
-	ck_assert_str_eq(rule_of("path", "no/such/dir/x", NULL)->pattern, in_base("no/such/dir/x"));
+	{"path", "real/file/x", NULL, PAGE_RULE_PATH, "real/file/x", ""},
+	{"path", "no/such/dir/x", NULL, PAGE_RULE_PATH, "no/such/dir/x", ""},
+	{"path", "link/*.lock", NULL, PAGE_RULE_GLOB, "real/*.lock",
+	 "real/a.lock ./link/a.lock real/a.loc - real/.lock -"},
+	{"path", "link/*/b?/c", "jobs", PAGE_RULE_GLOB, "real/*/b?/c", "real/a/b1/c jobs/a/b1/c"},
+	{"path", "link/[0-9]", "n", PAGE_RULE_GLOB, "real/[0-9]", "real/7 n/7"},
+	/* Wildcard characters in what a link leads to mean themselves, as do those behind a backslash. */
+	{"path", "odd/*", "odd", PAGE_RULE_GLOB, "a\\*\\[b]\\\\/*", "a*[b]\\/x odd/x ab[b]\\/x -"},
+	{"path", "a\\\\*\\\\[b]", NULL, PAGE_RULE_GLOB, "a\\*\\[b]", "a*[b] ./a*[b]"},
+	{"tree", "link/", NULL, PAGE_RULE_TREE, "real", "real/a/.b ./link/a/.b real - really -"},
+	{"tree", "link", "share", PAGE_RULE_TREE, "real", "real/a/b share/a/b"},
+	/* A star in a tree is a star. */
+	{"tree", "no*", NULL, PAGE_RULE_TREE, "no*", "no*/a ./no*/a nox/a -"},
+};
 
+TEST_EACH(what_rules_resolve_to, ROWS(resolved))
+{
+	char path[64], name[64];
+	int used = 0;
+
+	make_links();
+	const struct rule *rule = rule_of(resolved[_i].setting, resolved[_i].path, resolved[_i].name);
+
+	ck_assert_int_eq(rule->kind, resolved[_i].kind);
+	ck_assert_int_eq(rule->line, 1);
+	ck_assert_str_eq(rule->pattern, in_base(resolved[_i].pattern));
+	if (rule->kind == PAGE_RULE_GLOB && strncmp(resolved[_i].pattern, "real/", 5) == 0)
+		ck_assert_str_eq(rule->pattern + rule->fixed_len, resolved[_i].pattern + 4);
+	for (const char *at = resolved[_i].names; sscanf(at, "%63s %63s%n", path, name, &used) == 2; at += used)
+		expect_name(in_base(path), *name == '-' ? NULL : *name == '.' ? in_base(name + 2) : name);
+}
+
+TEST(links_that_lead_nowhere)
+{
 	ck_assert_int_eq(symlink("loop", in_base("loop")), 0);
 	expect_refusal("protect = (\n{ path = \"%s/loop/x\"; } );", 2, "/dev/shm/dflock-test-");
 	ck_assert_ptr_nonnull(strstr(why, "/loop/x cannot be resolved: Too many levels of symbolic links"));
@@ -95,66 +111,22 @@ TEST(path_rules_through_links)
 	expect_refusal("protect = ( { path = \"%s/up/x\"; } );", 1, "/dev/shm/dflock-test-");
 }
 
-TEST(glob_rules)
+/* At the top there is no folder before the wildcard, or the file. */
+static const char *const at_the_top[][3] = {
+	{"path = \"/*.lock\"", "/x.lock", "/x.lock"},
+	{"path = \"/*.lock\"; name = \"top\"", "/x.lock", "top/x.lock"},
+	{"tree = \"/\"", "/a/b", "/a/b"},
+	{"tree = \"/\"; name = \"all\"", "/a/b", "all/a/b"},
+};
+
+TEST_EACH(rules_at_the_top, ROWS(at_the_top))
 {
-	const struct rule *rule;
+	char text[64];
 
-	make_link();
-	rule = rule_of("path", "link/*.lock", NULL);
-	ck_assert_int_eq(rule->kind, PAGE_RULE_GLOB);
-	ck_assert_str_eq(rule->pattern, in_base("real/*.lock"));
-	ck_assert_uint_eq(rule->fixed_len, strlen(in_base("real")));
-	expect_name(in_base("real/a.lock"), in_base("link/a.lock"));
-	expect_name(in_base("real/a.loc"), NULL);
-	expect_name(in_base("real/.lock"), NULL);
-
-	rule_of("path", "link/*/b?/c", "jobs");
-	expect_name(in_base("real/a/b1/c"), "jobs/a/b1/c");
-	rule_of("path", "link/[0-9]", "n");
-	expect_name(in_base("real/7"), "n/7");
-
-	/* Wildcard characters in what a link leads to mean themselves. */
-	ck_assert_int_eq(mkdir(in_base("a*[b]\\"), 0700), 0);
-	ck_assert_int_eq(symlink("a*[b]\\", in_base("odd")), 0);
-	rule = rule_of("path", "odd/*", "odd");
-	ck_assert_str_eq(rule->pattern, in_base("a\\*\\[b]\\\\/*"));
-	expect_name(in_base("a*[b]\\/x"), "odd/x");
-	expect_name(in_base("ab[b]\\/x"), NULL);
-	/* As do those behind a backslash. */
-	rule = rule_of("path", "a\\\\*\\\\[b]", NULL);
-	ck_assert_int_eq(rule->kind, PAGE_RULE_GLOB);
-	expect_name(in_base("a*[b]"), in_base("a*[b]"));
-
-	read_ok("protect = ( { path = \"/*.lock\"; } );");
-	ck_assert_str_eq(config->rules[0].pattern, "/*.lock");
-	expect_name("/x.lock", "/x.lock");
-	read_ok("protect = ( { path = \"/*.lock\"; name = \"top\"; } );");
-	expect_name("/x.lock", "top/x.lock");
-}
-
-TEST(tree_rules)
-{
-	const struct rule *rule;
-
-	make_link();
-	rule = rule_of("tree", "link/", NULL);
-	ck_assert_int_eq(rule->kind, PAGE_RULE_TREE);
-	ck_assert_str_eq(rule->pattern, in_base("real"));
-	expect_name(in_base("real/a/.b"), in_base("link/a/.b"));
-	expect_name(in_base("real"), NULL);
-	expect_name(in_base("really"), NULL);
-	rule_of("tree", "link", "share");
-	expect_name(in_base("real/a/b"), "share/a/b");
-	/* A star in a tree is a star. */
-	rule_of("tree", "no*", NULL);
-	expect_name(in_base("no*/a"), in_base("no*/a"));
-	expect_name(in_base("nox/a"), NULL);
-
-	read_ok("protect = ( { tree = \"/\"; } );");
-	expect_name("/a/b", "/a/b");
+	snprintf(text, sizeof(text), "protect = ( { %s; } );", at_the_top[_i][0]);
+	read_ok(text);
+	expect_name(at_the_top[_i][1], at_the_top[_i][2]);
 	expect_name("/", NULL);
-	read_ok("protect = ( { tree = \"/\"; name = \"all\"; } );");
-	expect_name("/a/b", "all/a/b");
 }
 
 TEST(first_rule_counts)

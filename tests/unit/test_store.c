@@ -1,7 +1,6 @@
-/* store.h against a real server, in the ordinary course. */
+/* store.h against a real Redis server: in the ordinary course, when that stops or loses its memory, and when it is freed meanwhile. What is
+ * refused, and the line that says why: test_reply.c, test_fit.c, faults/test_store_refused.py. */
 #include "tests/unit/store_course.h"
-
-/* ---- the ordinary course ---- */
 
 TEST(coming_up)
 {
@@ -26,6 +25,9 @@ TEST(coming_up)
 	start(&b, "host-b"); /* a second one finds it open */
 	wait_until(b.ups == 1);
 	ck_assert(!store_in_grace(b.store));
+	assert_ok(store_try_write(b.store, on_answer, &answer));
+	command("EVAL %s 0",
+		"return redis.call('EXISTS', 'dflock:{0}:try') == 0 or redis.error_reply('something was left')");
 }
 
 static struct store_key_news told; /* the first */
@@ -67,16 +69,130 @@ TEST(a_lease_with_a_key)
 	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE, w.key = "list jobs"), STORE_ERROR);
 }
 
-TEST(a_watch_outlives_its_connection)
+TEST(a_connection_for_messages_that_is_lost)
 {
 	start_both();
 	command("CONFIG SET notify-keyspace-events Kgx");
 	store_watch_key(a.store, "redisson jobs");
 	wait_until(a.keys == 2); /* two channels */
 	command("CLIENT KILL TYPE pubsub");
-	wait_until(a.ups == 2 && a.keys == 4);
+	wait_until(a.ups == 2 && b.ups == 2 && a.keys == 4);
+	ck_assert_uint_eq(a.downs, 1);
 	command("PUBLISH redisson_lock__channel:{jobs} 0");
 	wait_until(a.keys == 5);
 	command("SET jobs x PX 20");
 	wait_until(a.keys == 6); /* it expired */
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
+	wait_until(a.messages == 1);
+}
+
+/* ---- a server that stops, or loses its memory ---- */
+
+TEST(a_stopped_server)
+{
+	config.connect_ms = 150;
+	start_both();
+	struct asked lost[3] = {0};
+	kill(server.pid, SIGSTOP);
+	store_beat(a.store, 0, 0, on_answer, &lost[0]);
+	struct store_acquire again = want(1, WIRE_EXCLUSIVE);
+	store_acquire(a.store, &again, on_answer, &lost[1]);
+	store_dump(a.store, &on_dump, &lost[2]);
+	wait_until(a.downs == 1);
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_eq(lost[i].answers, 1);
+	ck_assert_int_eq(lost[1].reply.status, STORE_UNREACHABLE);
+	ck_assert_ptr_nonnull(strstr(lost[1].error, "no answer within 150 ms"));
+	ck_assert_ptr_nonnull(strstr(a.why, "no answer within 150 ms"));
+	wait_until(b.downs == 1); /* it asked nothing, but the messages' connection is tried */
+	kill(server.pid, SIGCONT);
+	wait_until(a.ups == 2 && b.ups == 2);
+	ck_assert_uint_eq(a.changes, 1);                            /* the same store as before */
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* again, with the same token */
+}
+
+TEST_EACH(a_memory_that_is_lost, 2)
+{
+	char old[STORE_INC_BYTES];
+
+	uint64_t fence = start_with_lock();
+	snprintf(old, sizeof(old), "%s", a.now);
+	if (_i) {
+		redis_server_kill(&server);
+		wait_until(a.downs == 1 && b.downs == 1);
+		ck_assert(!store_is_up(a.store));
+		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
+		redis_server_start(&server);
+		wait_until(a.ups == 2 && b.ups == 2);
+	} else {
+		command("FLUSHALL");
+		ck_assert_int_eq(beat(&a), STORE_INCARNATION);
+		wait_until(a.changes == 2);
+		ck_assert_int_eq(beat(&b),
+				 STORE_INCARNATION); /* its leases went too, though the record is there again */
+		wait_until(b.changes == 2);
+	}
+	ck_assert(store_in_grace(a.store));
+	ck_assert_str_eq(a.old, old);
+	ck_assert_str_eq(store_incarnation(a.store), a.now);
+	ck_assert_str_eq(a.now, b.now);
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_GRACE);
+	ck_assert_int_eq(ask(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer)), STORE_GONE);
+	assert_ok(store_open(b.store, STORE_OPEN_WATCHED, "", on_answer, &answer));
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_OK);
+	ck_assert_uint_gt(answer.reply.fence, fence);
+}
+
+TEST(names_and_ports)
+{
+	static char *const hosts[] = {"localhost", "127.0.0.1", "::1"};
+
+	config = (struct config_store){.address = {.port = 1}, .shards = 1, .connect_ms = 60000};
+	for (int i = 0; i < ROWS(hosts); i++) {
+		config.address.host = hosts[i];
+		refused(&a, i < 2 ? "connection refused" : "");
+	}
+	config.address.host = "no such host.invalid";
+	refused(&a, "cannot look up");
+	start(&a, "host-a");
+	uv_run(&loop, UV_RUN_NOWAIT); /* it is freed while the lookup is under way */
+}
+
+/* ---- freed ---- */
+
+TEST(freed_while_it_would_open)
+{
+	struct asked lost = {0};
+
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	start_ttl(&b, "host-b", TTL_MS + 1000);
+	wait_until(b.downs == 1);
+	ck_assert_ptr_nonnull(strstr(b.why, "ttl_ms = 3000, this keeper is configured with 4000"));
+	store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &lost);
+	stop(&b);
+	ck_assert_uint_eq(lost.answers, 1);
+	ck_assert_int_eq(lost.reply.status, STORE_UNREACHABLE);
+}
+
+TEST(freed_with_questions_open)
+{
+	struct asked lost[4] = {0};
+
+	start_both();
+	store_beat(a.store, 0, 0, on_answer, &lost[0]);
+	store_hosts(a.store, on_hosts, &lost[1]);
+	store_dump(a.store, &on_dump, &lost[2]);
+	struct store_acquire bad = want(1, WIRE_EXCLUSIVE);
+	bad.name = "";
+	store_acquire(a.store, &bad, on_answer, &lost[3]);
+	stop(&a);
+	for (int i = 0; i < 4; i++)
+		ck_assert_uint_eq(lost[i].answers, 1);
+	ck_assert_int_eq(lost[0].reply.status, STORE_UNREACHABLE);
+	start(&a, "host-a");
+	store_beat(a.store, 0, 0, on_answer, &lost[0]);
+	stop(&a); /* before the loop ran at all */
+	ck_assert_uint_eq(lost[0].answers, 2);
 }

@@ -76,9 +76,9 @@ TEST(the_key_is_handed_over)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_starts(keyed("B", 'b'), "WAIT A ");
-	assert_starts(heard(), "A: recall aaaa");
+	assert_heard("A: recall aaaa", NULL);
 	assert_says(give_back('a'), "OK");
-	assert_starts(heard(), "B: granted bbbb");
+	assert_heard("B: granted bbbb", NULL);
 	assert_says(command("GET " KEY), B_TOKEN);
 	assert_says(command("HGET dflock:{0}:keys:B " NAME_OF_ONE_WORD), B_TOKEN " " STRING);
 	assert_says(command("EXISTS " HELD), "0");
@@ -93,7 +93,7 @@ TEST(waiters_for_a_client_keep_their_order)
 	assert_starts(keyed("B", 'b'), "WAIT A ");
 	command("DEL " KEY);
 	assert_starts(keyed("B", 'b'), "WAIT A ");
-	assert_starts(heard(), "A: granted aaaa");
+	assert_heard("A: granted aaaa", "A: recall aaaa", "A: recall aaaa", NULL);
 	assert_says(command("GET " KEY), A_TOKEN);
 }
 
@@ -101,7 +101,7 @@ TEST(two_leases_of_one_host_exclude_each_other)
 {
 	assert_granted(keyed("A", 'a'));
 	assert_starts(keyed("A", 'b'), "WAIT A "); /* the older one goes back first, so that clients get their turn */
-	assert_starts(heard(), "A: recall aaaa");
+	assert_heard("A: recall aaaa", NULL);
 	give_back('a');
 	assert_says(command("GET " KEY), B_TOKEN);
 }
@@ -171,9 +171,8 @@ TEST(a_key_that_was_deleted_is_put_back)
 /* The host was silent for longer than ttl_ms: a client may have had the key, though it is free again. */
 TEST(a_key_that_expired_is_lost)
 {
-	char fence[32];
+	const char *fence = fence_text(keyed("A", 'a'));
 
-	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')));
 	command("DEL " KEY);
 	command("HINCRBY " HELD " %s -3001", "");
 	/* What is no beat can tell nobody, and changes nothing; but a lease without its key is not confirmed. */
@@ -218,12 +217,10 @@ TEST(clients_get_their_turn)
 	command("EVAL %s 1 dflock:{0}:lock:" NAME_OF_ONE_WORD,
 		"local l = cmsgpack.unpack(redis.call('GET', KEYS[1])) l.l[1].run = 1 "
 		"redis.call('SET', KEYS[1], cmsgpack.pack(l))");
-	assert_starts(heard(), "A: recall aaaa");
-	assert_starts(heard(), "B: granted bbbb");
-	assert_starts(heard(), "B: recall bbbb");
+	assert_heard("A: recall aaaa", "B: granted bbbb", "B: recall bbbb", NULL);
 	give_back('b');
 	assert_says(command("EXISTS " KEY), "0");
-	assert_starts(heard(), "A: again cccc"); /* else it asks when it thinks that the host before it may be dead */
+	assert_heard("A: again cccc", NULL); /* else it asks when it thinks that the host before it may be dead */
 	assert_says(taken(keyed("A", 'c')), "TAKEN"); /* it asks again when that is over */
 	assert_says(client_takes("other"), "OK");
 	assert_says(taken(keyed("A", 'c')), "TAKEN other");
@@ -248,44 +245,43 @@ TEST(a_key_that_expired_before_its_host_knew)
 	assert_granted(keyed("B", 'c'));
 }
 
+static const char *put_back(const char *host, char letter, const char *fence)
+{
+	return call_name(SCRIPT_RECLAIM, NAME_OF_ONE_WORD, host, token(letter), fence, "1:1", "flock", "exclusive",
+			 "0000000000000000000", "9223372036854775807", STRING, NULL);
+}
+
 /* A snapshot from before the lease was handed over: its key has the token of the lease before. */
 TEST(an_old_snapshot_has_an_old_key)
 {
-	char fence[32];
+	const char *fence = number_text(fence_of(keyed("A", 'a')) + 1);
 
-	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')) + 1);
 	command("HSET dflock:{0}:store open 0");
-	assert_starts(call_name(SCRIPT_RECLAIM, NAME_OF_ONE_WORD, "B", token('b'), fence, "1:1", "flock", "exclusive",
-				"0000000000000000000", "9223372036854775807", STRING, NULL),
-		      "OK ");
+	assert_starts(put_back("B", 'b', fence), "OK ");
 	assert_says(command("GET " KEY), B_TOKEN);
 	assert_says(command("EXISTS " HELD), "0");
 }
 
 TEST(grace)
 {
-	char fence[32];
+	const char *fence = fence_text(keyed("A", 'a'));
 
-	snprintf(fence, sizeof(fence), "%" PRIu64, fence_of(keyed("A", 'a')));
-#define put_back()                                                                                                     \
-	call_name(SCRIPT_RECLAIM, NAME_OF_ONE_WORD, "A", token('a'), fence, "1:1", "flock", "exclusive",               \
-		  "0000000000000000000", "9223372036854775807", STRING, NULL)
 	command("FLUSHALL");
 	begin("begin");
 	client_takes("other"); /* clients know no grace */
-	assert_says(put_back(), "GONE");
+	assert_says(put_back("A", 'a', fence), "GONE");
 	command("DEL " KEY);
-	assert_starts(put_back(), "OK ");
+	assert_starts(put_back("A", 'a', fence), "OK ");
 	assert_says(command("GET " KEY), A_TOKEN);
-	assert_starts(put_back(), "OK ");
+	assert_starts(put_back("A", 'a', fence), "OK ");
 	assert_says(beat("1"), "OK");
 	ck_assert_int_gt(left_of_key(), 0);
 	/* A snapshot that has the lease and not the key. */
 	command("DEL " KEY);
-	assert_starts(put_back(), "OK ");
+	assert_starts(put_back("A", 'a', fence), "OK ");
 	assert_says(command("GET " KEY), A_TOKEN);
 	command("SET " KEY " other");
-	assert_says(put_back(), "GONE");
+	assert_says(put_back("A", 'a', fence), "GONE");
 }
 
 TEST(redisson)

@@ -1,41 +1,6 @@
-/* store.h against a server that stops, or talks nonsense. */
+/* store.h against a server that talks nonsense. */
+#include "tests/unit/proxy.h"
 #include "tests/unit/store_hosts.h"
-
-/* ---- silence and nonsense ---- */
-
-TEST(a_stopped_server)
-{
-	config.connect_ms = 150;
-	start_both();
-	struct asked lost[3] = {0};
-	kill(server.pid, SIGSTOP);
-	store_beat(a.store, 0, 0, on_answer, &lost[0]);
-	struct store_acquire again = want(1, WIRE_EXCLUSIVE);
-	store_acquire(a.store, &again, on_answer, &lost[1]);
-	store_dump(a.store, &on_dump, &lost[2]);
-	wait_until(a.downs == 1);
-	for (int i = 0; i < 3; i++)
-		ck_assert_uint_eq(lost[i].answers, 1);
-	ck_assert_int_eq(lost[1].reply.status, STORE_UNREACHABLE);
-	ck_assert_ptr_nonnull(strstr(lost[1].error, "no answer within 150 ms"));
-	ck_assert_ptr_nonnull(strstr(a.why, "no answer within 150 ms"));
-	wait_until(b.downs == 1); /* it asked nothing, but the messages' connection is tried */
-	kill(server.pid, SIGCONT);
-	wait_until(a.ups == 2 && b.ups == 2);
-	ck_assert_uint_eq(a.changes, 1);                            /* the same store as before */
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* again, with the same token */
-}
-
-TEST(messages_connection_lost)
-{
-	start_both();
-	command("CLIENT KILL TYPE pubsub");
-	wait_until(a.downs == 1 && b.downs == 1);
-	wait_until(a.ups == 2 && b.ups == 2);
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
-	wait_until(a.messages == 1);
-}
 
 TEST(nonsense_in_messages)
 {
@@ -54,8 +19,7 @@ TEST(nonsense_in_messages)
 	ck_assert_ptr_nonnull(strstr(a.note, "malformed"));
 }
 
-/* A server in the same loop that answers everything with the same bytes; or (NULL) that answers correctly, but each
- * connection reaches another server. */
+/* A server in the same loop that answers everything with the same bytes; or says something at once. */
 static uv_pipe_t fake, fake_client[64];
 static unsigned fake_clients;
 static const char *fake_says, *fake_greets;
@@ -64,43 +28,15 @@ static void fake_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
 	static char bytes[65536];
 
-	*buf = uv_buf_init(bytes, sizeof(bytes) - 1);
+	*buf = uv_buf_init(bytes, sizeof(bytes));
 }
 
 static void fake_write(uv_stream_t *stream, const char *text)
 {
 	uv_buf_t out = uv_buf_init((char *)text, (unsigned)strlen(text));
-
 	int n = uv_try_write(stream, &out, 1);
+
 	ck_assert(n == (int)out.len || n == UV_EPIPE); /* it may have had enough */
-}
-
-static void fake_answer(uv_stream_t *stream, const char *asked, size_t len)
-{
-	static const char load[] = "\r\nLOAD\r\n";
-	static size_t matched, loaded; /* the scripts come in several pieces */
-	char info[192], text[224];
-
-	if (len < 64 && strstr(asked, "INFO")) {
-		snprintf(info, sizeof(info),
-			 "redis_version:7.0.15\r\nrun_id:%tx\r\nmaxmemory_policy:noeviction\r\nrole:master\r\n"
-			 "master_replid:0123456789abcdef0123456789abcdef01234567\r\n",
-			 (uv_pipe_t *)stream - fake_client);
-		snprintf(text, sizeof(text), "$%zu\r\n%s\r\n", strlen(info), info);
-		fake_write(stream, text);
-	} else if (len < 64 && strstr(asked, "SETNAME")) {
-		fake_write(stream, "+OK\r\n");
-	}
-	for (size_t i = 0; i < len; i++) {
-		matched = asked[i] == load[matched] ? matched + 1 : asked[i] == load[0];
-		if (load[matched])
-			continue;
-		matched = 0;
-		loaded++;
-	}
-	for (; loaded >= SCRIPTS; loaded -= SCRIPTS)
-		for (int i = 0; i < SCRIPTS; i++)
-			fake_write(stream, "$40\r\n0123456789012345678901234567890123456789\r\n");
 }
 
 static void fake_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -109,8 +45,6 @@ static void fake_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 		uv_close((uv_handle_t *)stream, NULL);
 	else if (n > 0 && fake_says)
 		fake_write(stream, fake_says);
-	else if (n > 0)
-		fake_answer(stream, (buf->base[n] = '\0', buf->base), (size_t)n);
 }
 
 static void fake_accept(uv_stream_t *stream, int status)
@@ -125,17 +59,23 @@ static void fake_accept(uv_stream_t *stream, int status)
 		fake_write((uv_stream_t *)client, fake_greets);
 }
 
-static void start_fake(void)
+/* Where another server listens. */
+static char *other_socket(void)
 {
-	static char path[128];
+	static char path[96];
 
 	snprintf(path, sizeof(path), "%s/other.sock", server.dir);
 	unlink(path);
-	uv_pipe_init(&loop, &fake, 0);
-	ck_assert_int_eq(uv_pipe_bind(&fake, path), 0);
-	ck_assert_int_eq(uv_listen((uv_stream_t *)&fake, 16, fake_accept), 0);
-	config.socket = path;
+	return path;
+}
+
+static void start_fake(void)
+{
+	config.socket = other_socket();
 	config.connect_ms = 200;
+	uv_pipe_init(&loop, &fake, 0);
+	ck_assert_int_eq(uv_pipe_bind(&fake, config.socket), 0);
+	ck_assert_int_eq(uv_listen((uv_stream_t *)&fake, 16, fake_accept), 0);
 	fake_says = fake_greets = NULL;
 	fake_clients = 0;
 }
@@ -167,11 +107,32 @@ TEST(garbage)
 	uv_close((uv_handle_t *)&fake, NULL);
 }
 
+static struct proxy proxy;
+static struct redis_server second;
+
+/* One connection after the other reaches another server. */
+static void turn_proxy(void)
+{
+	unsigned open = 0;
+
+	while (proxy.pairs[open][0] >= 0)
+		open++;
+	snprintf(proxy.to.local.sun_path, sizeof(proxy.to.local.sun_path), "%s",
+		 open % 2 ? second.socket : server.socket);
+	proxy_turn(&proxy);
+}
+
 TEST(two_servers_behind_one_address)
 {
-	start_fake();
+	redis_server_prepare(&second);
+	redis_server_start(&second);
+	proxy.at.local = proxy.to.local = (struct sockaddr_un){.sun_family = AF_UNIX};
+	config.socket = strcpy(proxy.at.local.sun_path, other_socket());
+	proxy_start(&proxy);
+	each_tick = turn_proxy;
 	refused(&a, "reached two servers");
-	uv_close((uv_handle_t *)&fake, NULL);
+	proxy_end(&proxy);
+	redis_server_remove(&second);
 }
 
 static char link_why[256];
@@ -192,39 +153,4 @@ TEST(an_answer_that_nobody_asked_for)
 	ck_assert_ptr_nonnull(strstr(link_why, "to no question"));
 	link_close(link);
 	uv_close((uv_handle_t *)&fake, NULL);
-}
-
-TEST(freed_while_it_would_open)
-{
-	struct asked lost = {0};
-
-	start(&a, "host-a");
-	wait_until(a.ups == 1);
-	start_ttl(&b, "host-b", TTL_MS + 1000);
-	wait_until(b.downs == 1);
-	store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &lost);
-	stop(&b);
-	ck_assert_uint_eq(lost.answers, 1);
-	ck_assert_int_eq(lost.reply.status, STORE_UNREACHABLE);
-}
-
-TEST(freed_with_questions_open)
-{
-	struct asked lost[4] = {0};
-
-	start_both();
-	store_beat(a.store, 0, 0, on_answer, &lost[0]);
-	store_hosts(a.store, on_hosts, &lost[1]);
-	store_dump(a.store, &on_dump, &lost[2]);
-	struct store_acquire bad = want(1, WIRE_EXCLUSIVE);
-	bad.name = "";
-	store_acquire(a.store, &bad, on_answer, &lost[3]);
-	stop(&a);
-	for (int i = 0; i < 4; i++)
-		ck_assert_uint_eq(lost[i].answers, 1);
-	ck_assert_int_eq(lost[0].reply.status, STORE_UNREACHABLE);
-	start(&a, "host-a");
-	store_beat(a.store, 0, 0, on_answer, &lost[0]);
-	stop(&a); /* before the loop ran at all */
-	ck_assert_uint_eq(lost[0].answers, 2);
 }

@@ -1,4 +1,4 @@
-/* store/rules: rests, in which nothing of a name and space is granted to any host. */
+/* store/rules: rests, in which nothing of a name and space is granted to any host. What they do to waiters: model/test_scripts.py. */
 #include "tests/unit/script_calls.h"
 
 #define HOUR "3600000"
@@ -43,62 +43,20 @@ TEST(a_rest_outlives_its_lock)
 	char value[64];
 
 	snprintf(value, sizeof(value), " " HOUR " %" PRIu64, fence);
-	ck_assert_ptr_nonnull(strstr(command("HGET " REST), value));
+	assert_has(command("HGET " REST), value);
 	ck_assert_uint_eq(fence_of(rested("A", 'a', 'x', .rest = HOUR)), fence); /* asks again: it has it */
 	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR, .ask = "1")), "REST");
 	assert_starts(resting(rested("A", 'c', 'x', .rest = HOUR, .ask = "1")), "REST"); /* its own host */
 	assert_starts(resting(rested("C", 'd', 's', .ask = "1")), "REST");               /* a host without the rule */
 	assert_starts(resting(rested("C", 'd', 'x', RANGE("5", "6"), .ask = "2")), "REST");
-	assert_says(heard(), ""); /* nobody is asked */
+	assert_heard(NULL); /* nobody is asked */
 	assert_says(give_back('a', "0"), "OK");
 	assert_starts(resting(rested("A", 'e', 'x', .rest = HOUR, .ask = "1")), "REST");
 	assert_says(command("KEYS dflock:{0}:lock:*"), ""); /* one that only asks is not queued */
 	assert_granted(rested("A", 'f', 'x', RECORD("0", NULL)));
 	command("HDEL " REST);
 	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
-	ck_assert_ptr_nonnull(strstr(command("HGET " REST), HOUR));
-}
-
-TEST(who_waits_for_a_rest_keeps_its_place)
-{
-	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
-	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST A ");
-	ck_assert_ptr_nonnull(strstr(resting(rested("A", 'c', 'x', .rest = HOUR)), " waits"));
-	ck_assert_ptr_nonnull(strstr(resting(rested("D", 'd', 's')), " waits"));
-	assert_says(give_back('a', "0"), "OK");
-	assert_says(heard(), ""); /* not handed over */
-	assert_starts(resting(rested("A", 'c', 'x', .rest = HOUR)), "REST B ");
-	command("HDEL " REST);
-	/* The second one asks first: the first one is granted, which begins the next rest. */
-	assert_starts(rested("A", 'c', 'x', .rest = HOUR), "WAIT B ");
-	assert_starts(heard(), "B: granted bbbb");
-	assert_starts(resting(rested("A", 'c', 'x', .rest = HOUR)), "REST B ");
-	command("HDEL " REST);
-	while (*heard())
-		;
-	assert_says(give_back('b', "0"), "OK"); /* nothing rests: handed over, and no further than to the next */
-	assert_starts(heard(), "A: granted cccc");
-	ck_assert_ptr_nonnull(strstr(command("HGET " REST), HOUR));
-	assert_starts(heard(), "A: recall cccccccccccccccccccccccccccccccc D dddd");
-	assert_says(heard(), "");
-}
-
-/* Each is for one lock of one caller: the store keeps apart what a host has and what it asks for. */
-TEST(leases_of_one_host_that_rest_exclude_each_other)
-{
-	assert_granted(rested("A", 'a', 'x'));
-	assert_starts(rested("A", 'b', 'x', .rest = HOUR), "WAIT A ");
-	assert_starts(heard(), "A: recall aaaa");
-	assert_says(give_back('a', "0"), "OK");
-	assert_starts(heard(), "A: granted bbbb");
-	command("HDEL " REST);
-	assert_starts(rested("A", 'c', 'x', .rest = HOUR, .ask = "1"), "WAIT A ");
-	assert_starts(heard(), "A: recall bbbb");
-	assert_starts(rested("A", 'd', 's'), "WAIT A "); /* a test, or a caller of before the rule */
-	assert_says(give_back('b', "0"), "OK");
-	assert_starts(heard(), "A: recall bbbb");
-	assert_starts(heard(), "A: granted cccc");
-	ck_assert_ptr_nonnull(strstr(command("HGET " REST), HOUR));
+	assert_has(command("HGET " REST), HOUR);
 }
 
 TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
@@ -106,7 +64,7 @@ TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
 	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
 	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST A ");
 	assert_says(give_back('a', "1"), "OK");
-	assert_starts(heard(), "B: granted bbbb");
+	assert_heard("B: granted bbbb", NULL);
 	assert_says(give_back('a', "1"), "OK"); /* once more */
 	assert_says(give_back('b', "0"), "OK");
 	assert_granted(rested("C", 'c', 'x', RECORD("0", NULL), .rest = HOUR));
@@ -127,19 +85,16 @@ TEST(a_lease_that_nobody_was_told_of_takes_its_rest_along)
 TEST(an_operator_ends_a_rest)
 {
 	uint64_t fence = fence_of(rested("A", 'a', 'x', .rest = HOUR));
-	char limit[32], earlier[32];
+	const char *limit = number_text(fence), *earlier = number_text(fence - 1);
 
-	snprintf(limit, sizeof(limit), "%" PRIu64, fence);
-	snprintf(earlier, sizeof(earlier), "%" PRIu64, fence - 1);
 	assert_says(give_back('a', "0"), "OK");
 	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR)), "REST");
-	while (*heard())
-		;
+	hush();
 	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", earlier, NULL),
 		    "GONE"); /* a younger one began it */
 	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "record", limit, NULL), "GONE");
 	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "OK");
-	assert_starts(heard(), "B: granted bbbb"); /* no timer has to come first */
+	assert_heard("B: granted bbbb", NULL); /* no timer has to come first */
 	assert_says(call_name(SCRIPT_REST, NAME_OF_ONE_WORD, "flock", limit, NULL), "GONE"); /* B's own */
 }
 
@@ -150,16 +105,6 @@ TEST(a_clock_that_was_set_back_makes_no_rest_longer_than_it_is)
 	set_rest(86400000, 1); /* as if it had been, by 23 hours */
 	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR, .ask = "1")), "REST");
 	set_rest(0, 1);
-	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
-}
-
-TEST(a_dead_host_leaves_its_rest)
-{
-	assert_granted(rested("A", 'a', 'x', .rest = HOUR));
-	assert_starts(resting(rested("B", 'b', 'x', .rest = HOUR, .dead_host = "A", .dead_beat = beat_of("A"))),
-		      "REST");
-	assert_says(heard(), "");
-	command("HDEL " REST);
 	assert_granted(rested("B", 'b', 'x', .rest = HOUR));
 }
 

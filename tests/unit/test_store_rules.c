@@ -93,25 +93,25 @@ TEST(hostile_records)
 	command("DEL " RULES ":" ONE);
 	OF_REDIS; /* elsewhere a key may be both */
 	command("HSET " RULES ":" ONE " a b");
-	ck_assert_ptr_nonnull(strstr(call(SCRIPT_RULES, "p", TWO, NULL), "WRONGTYPE"));
+	assert_has(call(SCRIPT_RULES, "p", TWO, NULL), "WRONGTYPE");
 	assert_says(post("q", "B", ONE, "text", "60000"), "OK");
 	assert_starts(call(SCRIPT_RULES, "p", TWO, NULL), "OK 0 0 0 " ONE " 2 text B ");
 }
 
-TEST(a_thousand_hosts)
+TEST(a_crowd_of_hosts)
 {
 	char place[16], host[16], digest[32], answer[8192];
 
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < 300; i++) {
 		snprintf(place, sizeof(place), "p%d", i);
 		snprintf(host, sizeof(host), "H%03d", i);
 		snprintf(digest, sizeof(digest), "%016x", i % 10 == 0 ? i : 1);
 		assert_says(post(place, host, digest, "text", "60000"), "OK");
 	}
 	snprintf(answer, sizeof(answer), "%s", call(SCRIPT_RULES, "p", ONE, NULL));
-	/* Of 101 sets the 16 that most hosts have, beginning with that of 900. Three hosts of each are named. */
-	assert_starts(answer, "OK 0 0 85 0000000000000001 900 text H001 ");
-	ck_assert_ptr_nonnull(strstr(answer, " H003 "));
+	/* Of 31 sets the 16 that most hosts have, beginning with that of 270. Three hosts of each are named. */
+	assert_starts(answer, "OK 0 0 15 0000000000000001 270 text H001 ");
+	assert_has(answer, " H003 ");
 	ck_assert_ptr_null(strstr(answer, " H004 "));
 }
 

@@ -73,9 +73,7 @@ TEST(fired_while_the_loop_sends)
 
 TEST(not_fired)
 {
-	start_both();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	uint64_t fence = answer.reply.fence;
+	uint64_t fence = start_with_lock();
 	store_shot_free(store_prepare_release(a.store, NAME, token(1), false, on_answer, &answer));
 	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
 	ck_assert_ptr_null(store_prepare_release(a.store, NAME, "no token", false, on_answer, &answer));

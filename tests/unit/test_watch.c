@@ -36,20 +36,24 @@ static size_t count_dead(int64_t now)
 TEST(exact_ttl)
 {
 	see("a", 7, START);
+	see("zero", 0, START);
+	see("most", UINT64_MAX, START);
+	for (int i = 1; i < TTL; i++) /* the same beat again */
+		see("a", 7, START + i);
 	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + TTL);
-	ck_assert(!watch_is_dead(watch, "a", 7, START));
 	ck_assert(!watch_is_dead(watch, "a", 7, START + TTL - 1));
 	ck_assert_uint_eq(count_dead(START + TTL - 1), 0);
 	ck_assert(watch_is_dead(watch, "a", 7, START + TTL));
-	ck_assert_uint_eq(count_dead(START + TTL), 1);
-}
-
-TEST(same_beat_again)
-{
-	see("a", 7, START);
-	for (int i = 1; i < TTL; i++)
-		see("a", 7, START + i);
-	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + TTL);
+	ck_assert(watch_is_dead(watch, "zero", 0, START + TTL));
+	ck_assert(watch_is_dead(watch, "most", UINT64_MAX, START + TTL));
+	ck_assert_uint_eq(count_dead(START + TTL), 3);
+	/* Never seen. */
+	ck_assert_int_eq(watch_dead_at(watch, "b", 7), INT64_MAX);
+	ck_assert_int_eq(watch_dead_at(watch, "", 7), INT64_MAX);
+	ck_assert(!watch_is_dead(watch, "b", 7, START + 100 * TTL));
+	ck_assert(!watch_is_dead(watch, "a", 6, START + 100 * TTL));
+	ck_assert(!watch_is_dead(watch, "a", 8, START + 100 * TTL));
+	ck_assert(!watch_is_dead(watch, "most", (uint32_t)UINT64_MAX, START + TTL));
 }
 
 TEST(other_beat)
@@ -67,25 +71,6 @@ TEST(other_beat)
 	/* Back to a beat that was seen long ago: counted from now. */
 	see("a", 7, START + 3 * TTL);
 	ck_assert_int_eq(watch_dead_at(watch, "a", 7), START + 4 * TTL);
-}
-
-TEST(never_seen)
-{
-	see("a", 7, START);
-	ck_assert_int_eq(watch_dead_at(watch, "b", 7), INT64_MAX);
-	ck_assert_int_eq(watch_dead_at(watch, "", 7), INT64_MAX);
-	ck_assert(!watch_is_dead(watch, "b", 7, START + 100 * TTL));
-	ck_assert(!watch_is_dead(watch, "a", 6, START + 100 * TTL));
-	ck_assert(!watch_is_dead(watch, "a", 8, START + 100 * TTL));
-}
-
-TEST(beats_are_whole_numbers)
-{
-	see("a", UINT64_MAX, START);
-	see("b", 0, START);
-	ck_assert(watch_is_dead(watch, "a", UINT64_MAX, START + TTL));
-	ck_assert(!watch_is_dead(watch, "a", (uint32_t)UINT64_MAX, START + TTL));
-	ck_assert(watch_is_dead(watch, "b", 0, START + TTL));
 }
 
 TEST(dead_hosts)
@@ -108,36 +93,22 @@ TEST(dead_hosts)
 	ck_assert_uint_eq(watch_dead(watch, START + 2 * TTL, out, 3), 3);
 }
 
-TEST(at_most_max)
+TEST(longest_names_and_at_most_max)
 {
 	struct store_blocker out[STORE_MAX_BLOCKERS + 1];
 	char host[STORE_HOST_BYTES];
 
 	for (int i = 0; i < 100; i++) {
-		snprintf(host, sizeof(host), "host-%d", i);
+		snprintf(host, sizeof(host), "%0*d", STORE_HOST_BYTES - 1, i);
 		see(host, i, START);
 	}
 	memset(&out[STORE_MAX_BLOCKERS], 0x5a, sizeof(*out));
 	ck_assert_uint_eq(watch_dead(watch, START + TTL, out, STORE_MAX_BLOCKERS), STORE_MAX_BLOCKERS);
 	ck_assert_int_eq(out[STORE_MAX_BLOCKERS].host[0], 0x5a);
 	for (size_t i = 0; i < STORE_MAX_BLOCKERS; i++) {
-		snprintf(host, sizeof(host), "host-%d", (int)out[i].beat);
+		snprintf(host, sizeof(host), "%0*d", STORE_HOST_BYTES - 1, (int)out[i].beat);
 		ck_assert_str_eq(out[i].host, host);
 	}
-}
-
-TEST(longest_name)
-{
-	char a[STORE_HOST_BYTES], b[STORE_HOST_BYTES];
-
-	memset(a, 'x', sizeof(a) - 1);
-	a[sizeof(a) - 1] = '\0';
-	memcpy(b, a, sizeof(b));
-	b[sizeof(b) - 2] = 'y';
-	see(a, 1, START);
-	see(b, 1, START + 1);
-	ck_assert_int_eq(watch_dead_at(watch, a, 1), START + TTL);
-	ck_assert_int_eq(watch_dead_at(watch, b, 1), START + 1 + TTL);
 }
 
 TEST(forget)
@@ -152,18 +123,11 @@ TEST(forget)
 	ck_assert_int_eq(watch_dead_at(watch, "new", 1), START + TTL); /* last seen counts, not first */
 	see("old", 1, START + 20);
 	ck_assert_int_eq(watch_dead_at(watch, "old", 1), START + 20 + TTL);
-}
-
-TEST(clear)
-{
-	see("a", 1, START);
-	see("b", 1, START);
-	watch_clear(watch);
+	for (int i = 0; i < 2; i++)
+		watch_clear(watch);
 	ck_assert_uint_eq(count_dead(START + 100 * TTL), 0);
-	ck_assert_int_eq(watch_dead_at(watch, "a", 1), INT64_MAX);
-	see("a", 1, START + TTL);
-	ck_assert_int_eq(watch_dead_at(watch, "a", 1), START + 2 * TTL);
-	watch_clear(watch);
-	watch_clear(watch);
+	ck_assert_int_eq(watch_dead_at(watch, "new", 1), INT64_MAX);
+	see("new", 1, START + TTL);
+	ck_assert_int_eq(watch_dead_at(watch, "new", 1), START + 2 * TTL);
 	watch_free(NULL);
 }

@@ -23,34 +23,3 @@ static void trouble_clean(void)
 	wait_until(!zk->clean);
 	ck_assert_uint_eq(names_in("/locks"), 0);
 }
-
-/* All of an ensemble has no room. */
-static const char *trouble_disk(void)
-{
-	for (int i = 0; i < SERVERS; i++)
-		kill_server(i);
-	ck_assert_int_eq(mount("none", dir, "tmpfs", 0, "size=8m"), 0);
-	for (int i = 0; i < SERVERS; i++) {
-		configure(i);
-		start_server(i);
-	}
-	wait_for_all();
-	return dir;
-}
-
-/* A server ends when it cannot write its log. */
-static void trouble_mend(void)
-{
-	for (int i = 0; i < SERVERS; i++)
-		if (!runs(servers[i].pid)) {
-			waitpid(servers[i].pid, NULL, 0);
-			start_server(i);
-		}
-	wait_for_all();
-}
-
-static void trouble_disk_end(void)
-{
-	for (int i = 0; i < SERVERS; i++)
-		kill_server(i);
-}

@@ -7,7 +7,6 @@
 
 #define STORE_HOSTS_OTHER_SERVER
 #include <arpa/inet.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <zookeeper/zookeeper.h>
@@ -64,26 +63,21 @@ static inline void configure(int n)
 
 static inline void start_server(int n)
 {
-	pid_t parent = getpid();
+	static const char *const argv[] = {"/usr/bin/java",
+					   "-Xmx128m",
+					   "-XX:TieredStopAtLevel=1",
+					   "-XX:+UseSerialGC",
+					   "-Dlog4j.rootLogger=WARN,CONSOLE",
+					   "-cp",
+					   "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar",
+					   "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+					   "zoo.cfg",
+					   NULL};
+	char folder[96];
 
-	servers[n].parent = parent;
-	servers[n].pid = fork();
-	if (servers[n].pid)
-		return;
-	char file[128];
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(126);
-	snprintf(file, sizeof(file), "%s/%d/log", dir, n);
-	int log = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600);
-	dup2(log, 1);
-	dup2(log, 2);
-	snprintf(file, sizeof(file), "%s/%d/zoo.cfg", dir, n);
-	execl("/usr/bin/java", "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
-	      "-Dlog4j.rootLogger=WARN,CONSOLE", "-cp", "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar",
-	      "org.apache.zookeeper.server.quorum.QuorumPeerMain", file, NULL);
-	_exit(127);
+	snprintf(folder, sizeof(folder), "%s/%d", dir, n);
+	servers[n].parent = getpid();
+	servers[n].pid = server_run(folder, 0, SIGKILL, argv);
 }
 
 static inline const char *srvr(int n)
@@ -148,26 +142,10 @@ static inline void wait_for_all(void)
 		}
 }
 
-/* A zombie, too, has ended: it is the child of the process that runs the tests. */
-static inline bool runs(pid_t pid)
-{
-	char file[32], state = 0;
-	FILE *f;
-
-	snprintf(file, sizeof(file), "/proc/%d/stat", (int)pid);
-	f = pid > 0 ? fopen(file, "r") : NULL;
-	bool read = f && fscanf(f, "%*d (%*[^)]) %c", &state) == 1;
-	if (f)
-		fclose(f);
-	return read && state != 'Z';
-}
-
-/* It may be another process's child. */
 static inline void kill_server(int n)
 {
 	kill(servers[n].pid, SIGKILL);
-	waitpid(servers[n].pid, NULL, 0);
-	for (int64_t limit = server_clock_ms() + 10000; runs(servers[n].pid);)
+	for (int64_t limit = server_clock_ms() + 10000; !has_ended(servers[n].pid);)
 		ck_assert(server_clock_ms() < limit);
 	servers[n].pid = 0;
 }
@@ -309,32 +287,23 @@ static char setting[256];
 
 static inline void begin(void)
 {
-	signal(SIGPIPE, SIG_IGN);
 	*ensemble = '\0';
 	for (int i = 0; i < SERVERS; i++) {
 		sprintf(ensemble + strlen(ensemble), "%s127.0.0.1:%d", i ? "," : "", servers[i].port);
-		if (!runs(servers[i].pid)) /* it ended with a test that had started it */
+		if (has_ended(servers[i].pid)) /* it ended with a test that had started it */
 			start_server(i);
 	}
 	wait_for_all();
 	other_start();
 	other_remove(path);
 	snprintf(setting, sizeof(setting), "%s%s", ensemble, path);
-	config = (struct config_store){.zookeeper = setting, .shards = 1, .connect_ms = 4000};
-	ck_assert_int_eq(uv_loop_init(&loop), 0);
-	uv_timer_init(&loop, &tick);
-	uv_timer_start(&tick, on_tick, 2, 2);
-	a = b = (struct host){.id = ""};
+	hosts_begin((struct config_store){.zookeeper = setting, .connect_ms = 4000});
 }
 
 static inline void end(void)
 {
 	other_forget_names();
-	stop(&a);
-	stop(&b);
-	uv_close((uv_handle_t *)&tick, NULL);
-	uv_run(&loop, UV_RUN_DEFAULT);
-	ck_assert_int_eq(uv_loop_close(&loop), 0);
+	hosts_end();
 	zookeeper_close(other);
 	for (int i = 0; i < SERVERS; i++) /* it would end with this test: be sure that it has */
 		if (servers[i].parent == getpid() && servers[i].pid > 0)

@@ -4,7 +4,7 @@
  */
 #include "tests/unit/zookeeper_server.h"
 /* Behind it: tests. */
-#include "tests/unit/store_speed.h"
+#include "bench/speed.h"
 
 static void time_multi(struct samples *s)
 {
@@ -33,7 +33,6 @@ static void time_multi(struct samples *s)
 
 TEST(a_lock_beside_a_multi_op)
 {
-	choose_rounds();
 	start_both();
 	time_all("three servers in /dev/shm", "multi-op of one check and two sets", time_multi);
 	other_remove("/dflock-one");

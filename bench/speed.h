@@ -1,15 +1,12 @@
-/*
- * What a lock costs beside a plain client's transaction, whatever server it is. With SPEED=1 in the environment it prints what it measured; in
- * the suite it only shows that this runs.
- */
-#ifndef DFLOCK_TESTS_UNIT_STORE_SPEED_H
-#define DFLOCK_TESTS_UNIT_STORE_SPEED_H
+/* What a lock costs beside a plain client's transaction, whatever server it is: prints what it measured. The servers are those of tests/unit. */
+#ifndef DFLOCK_BENCH_SPEED_H
+#define DFLOCK_BENCH_SPEED_H
 
 #include "tests/unit/store_hosts.h"
 
 #define MANY 8
 
-static unsigned rounds;
+static unsigned rounds = 1000;
 
 struct samples {
 	double us[4096];
@@ -45,19 +42,6 @@ static double median_us(struct samples *s)
 	return m;
 }
 
-__attribute__((format(printf, 1, 2))) static void report(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	if (getenv("SPEED"))
-		vprintf(format, args);
-	va_end(args);
-	fflush(stdout);
-}
-
-static void choose_rounds(void) { rounds = getenv("SPEED") ? 1000 : 20; }
-
 #define quick_until(condition)                                                                                         \
 	while (!(condition))                                                                                           \
 	uv_run(&loop, UV_RUN_ONCE)
@@ -70,7 +54,10 @@ static void on_timed(void *arg, const struct store_reply *reply)
 
 /* ---- the steps of a lock ---- */
 
-static void a_lock_is_taken(unsigned i) { ck_assert_int_eq(acquire(&a, 2 * i + 10, WIRE_EXCLUSIVE), STORE_OK); }
+static void a_lock_is_taken(unsigned i)
+{
+	ck_assert_int_eq(acquire(&a, 2 * i + 10, WIRE_EXCLUSIVE), STORE_OK);
+}
 
 static void another_host_waits(unsigned i)
 {
@@ -78,7 +65,10 @@ static void another_host_waits(unsigned i)
 	b.messages = 0;
 }
 
-static void that_one_gives_it_back(unsigned i) { ck_assert_int_eq(release(&b, 2 * i + 11), STORE_OK); }
+static void that_one_gives_it_back(unsigned i)
+{
+	ck_assert_int_eq(release(&b, 2 * i + 11), STORE_OK);
+}
 
 /* ---- how long they take ---- */
 
@@ -133,7 +123,7 @@ static void time_all(const char *where, const char *plain_name, void (*time_plai
 		time_hand_over(&over, i);
 	}
 	double plain_us = median_us(&plain_took), first_us = median_us(&first), over_us = median_us(&over);
-	report("%s: %s %.0f us; first lock %.0f us, %.1f of it (at most 4, on a disk); hand-over %.0f us, %.1f of it "
+	printf("%s: %s %.0f us; first lock %.0f us, %.1f of it (at most 4, on a disk); hand-over %.0f us, %.1f of it "
 	       "(at most 2.5)\n",
 	       where, plain_name, plain_us, first_us, first_us / plain_us, over_us, over_us / plain_us);
 }
@@ -182,7 +172,6 @@ static void client_ask(struct client *c)
 
 TEST(many_clients_with_names_of_their_own)
 {
-	choose_rounds();
 	ended = 0;
 	for (unsigned i = 0; i < MANY; i++) {
 		clients[i] = (struct client){.turn = 0};
@@ -196,7 +185,7 @@ TEST(many_clients_with_names_of_their_own)
 		client_ask(&clients[i]);
 	quick_until(ended == MANY);
 	double seconds = (double)(now_ns() - since) / 1e9;
-	report("%d clients, names of their own: %.0f pairs/s, median of an acquire %.0f us\n", MANY,
+	printf("%d clients, names of their own: %.0f pairs/s, median of an acquire %.0f us\n", MANY,
 	       MANY * (rounds / 2) / seconds, median_us(&acquires));
 	for (unsigned i = 0; i < MANY; i++)
 		stop(&clients[i].host);
