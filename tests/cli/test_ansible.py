@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from harness import text_of
 from harness.host import BUILD, CLI, ROOT
 
 RULES = [{"path": "/var/lock/nightly.lock", "name": "nightly"}, {"tree": "/srv/it's \"quoted\"\\", "name": "jobs", "at_least_ms": 60000}]
@@ -33,23 +34,21 @@ def play(folder):
 
 
 def test_the_configuration(play):
-    status, said = play(dflock_server="redis.example.org:6379", dflock_user="dflock", dflock_password="secret", dflock_lease={"ttl_ms": 10000},
-                        dflock_protect=RULES)
-    assert status == 0, said
+    """It is valid and is not changed again; a mistake replaces nothing."""
+    said = []
+    for _ in range(2):
+        status, out = play(dflock_server="redis.example.org:6379", dflock_user="dflock", dflock_password="secret", dflock_lease={"ttl_ms": 10000},
+                           dflock_protect=RULES)
+        assert status == 0, out
+        said.append(out)
+    assert "changed=0" in said[1], said
     done = subprocess.run([CLI, "check", "--config", play.config, "/var/lock/nightly.lock"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "nightly" in done.stdout, done
-    assert "secret" not in open(play.config).read() + said
+    before = text_of(play.config)
+    assert "secret" not in before + said[0]
     assert os.stat(os.path.join(os.path.dirname(play.config), "password")).st_mode & 0o777 == 0o600
-    status, said = play(dflock_server="redis.example.org:6379", dflock_user="dflock", dflock_password="secret", dflock_lease={"ttl_ms": 10000},
-                        dflock_protect=RULES)
-    assert status == 0 and "changed=0" in said, said
-
-
-def test_a_mistake_replaces_nothing(play):
-    assert play(dflock_server="a:1", dflock_protect=RULES)[0] == 0
-    before = open(play.config).read()
-    status, said = play(dflock_server="a:1", dflock_protect=[{"path": "relative", "name": "x"}])
-    assert status != 0 and "relative" in said, said
-    assert open(play.config).read() == before
-    status, said = play(dflock_protect=RULES)
-    assert status != 0 and "set dflock_server" in said, said
+    for variables, why in ({"dflock_server": "a:1", "dflock_protect": [{"path": "relative", "name": "x"}]}, "relative"), \
+            ({"dflock_protect": RULES}, "set dflock_server"):
+        status, out = play(**variables)
+        assert status != 0 and why in out, out
+    assert text_of(play.config) == before
