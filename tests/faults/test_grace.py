@@ -8,6 +8,7 @@ GRACE = "the store is in grace.*`dflock status`"
 
 
 def test_new_store(host_of, redis):
+    """It is over after a ttl; or `dflock init` ends it."""
     host = host_of(redis, lease="ttl_ms = 1500;").wait_up()
     begun = time.monotonic()
     waiting = Waiting(host)
@@ -16,15 +17,14 @@ def test_new_store(host_of, redis):
     assert waiting.outcome().word == "ok"
     assert time.monotonic() - begun > 1  # part of it had passed before
     assert "grace is over" in host.log()
-
-
-def test_init_ends_grace(host_of, redis):
-    a, b = (host_of(redis, n, lease="ttl_ms = 60000;").wait_up() for n in "ab")
+    a, b = (host_of(redis, n, lease="ttl_ms = 60000;", store="database = 1;").wait_up() for n in "bc")
     waiting = Waiting(b)
     refused(attempt(a), GRACE)
+    done = a.run("flock", "-E", "99", "-w", "3", a.path("f"), "true")
+    assert done.returncode == 99 and ": waiting: the store is in grace" in done.stderr and done.stderr.count("\n") == 1, done
     a.init()
     assert attempt(a).word == "ok"
-    assert waiting.outcome().word == "ok"
+    assert waiting.process.wait(20) == 0
 
 
 def test_flushed_while_held(make_host, redis):
