@@ -1,6 +1,5 @@
 """
-A system keeper for tests, file systems that can be made to hang, and clients that it must not trust. Fixtures: import place, shown and
-ground.
+A system keeper for tests, file systems that can be made to hang, and clients that it must not trust. Fixtures: import shown and ground.
 """
 import ast
 import os
@@ -58,12 +57,10 @@ class Puppet:
     def kill(self):
         self.process.kill()  # may stay in D until the mounts are gone
 
-
-@pytest.fixture
-def place():
-    place = Place()
-    yield place
-    place.end()
+    def end(self):
+        self.process.wait(20)
+        self.process.stdin.close()
+        self.process.stdout.close()
 
 
 @pytest.fixture
@@ -79,9 +76,9 @@ def shown(monkeypatch):
 
 
 @pytest.fixture
-def ground(redis, folder, place, shown):
+def ground(make_system, place, shown):
     """(host, mount(), puppet(uid)): a system keeper, file systems that can be made to hang, and clients of it."""
-    host = SystemHost(redis, folder, place, rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
+    host = make_system(rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
     puppets, mounts = [], []
 
     def mount(name="m"):
@@ -91,19 +88,14 @@ def ground(redis, folder, place, shown):
     def puppet(*args, **more):
         puppets.append(Puppet(host, *args, **more))
         return puppets[-1]
-    try:
-        host.init()
-        yield host, mount, puppet
-    finally:
-        for each in puppets:
-            each.kill()
-        for each in mounts:
-            each.end()
-        for each in puppets:
-            each.process.wait(20)
-            each.process.stdin.close()
-            each.process.stdout.close()
-        host.stop()
+
+    yield host, mount, puppet
+    for each in puppets:
+        each.kill()
+    for each in mounts:
+        each.end()
+    for each in puppets:
+        each.end()
 
 
 def prepare(host, name, uid):
