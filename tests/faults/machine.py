@@ -47,6 +47,12 @@ class Machine:
             os.chmod(path, 0o666)
         return self.start("flock", "-n", path, "true", uid=uid, **more)
 
+    def holding(self, **more):
+        """A shell that has the lock, and becomes sleep(1)."""
+        held = self.start("sh", "-c", f"exec 9>{self.host.path('f')}; flock 9 && echo got && exec sleep 100", **more)
+        assert held.stdout.readline() == "got\n"
+        return held
+
     @staticmethod
     def end(process):
         _, err = process.communicate(timeout=60)

@@ -5,8 +5,7 @@ import subprocess
 
 import pytest
 from harness import wait_until
-
-LEASE = "ttl_ms = 3000; probe_ms = 2000;"
+from harness.processes import files_of
 
 
 class View:
@@ -27,20 +26,25 @@ class View:
         self.server.send_signal(signal.SIGCONT)
 
     def end(self):
-        self.go()
         subprocess.run(["umount", "-l", self.path], check=False)
         self.server.terminate()
         self.server.wait(20)
 
 
 @pytest.fixture
-def views(make_host):
-    host = make_host("a", lease=LEASE)
-    views = [View(host, "dead"), View(host, "well")]
-    yield host, views[0], views[1]
+def viewed(make_host):
+    """viewed(NAMES, ...): a host that is not started, and its views."""
+    hosts, views = [], []
+
+    def make(*names, **options):
+        hosts.append(make_host("a", foreground=False, **options))
+        views.extend(View(hosts[0], name) for name in names)
+        return hosts[0], *views
+
+    yield make
     for view in views:
         view.go()
-    for agent in host.agents:
+    for agent in hosts[0].agents:
         agent.kill()
     for view in views:
         view.end()
@@ -52,9 +56,13 @@ def opened(host, view, name):
     return agent
 
 
-def test_others_are_served(views):
-    """More calls than the keeper has threads hang on one mount. Those for another, which is not local either, do not."""
-    host, dead, well = views
+def test_others_are_served(viewed):
+    """More calls than the keeper has threads hang on one mount. Those for another, which is not local either, do not. A program that is killed
+    while it waits leaves nothing: when the mount answers again, the keeper has no descriptor that would keep its lock."""
+    host, dead, well = viewed("dead", "well", lease="ttl_ms = 3000; probe_ms = 2000;")
+    host.start()
+    host.init()
+    keeper = host.keeper_pids()[1]
     hanging = [opened(host, dead, "f%d" % i) for i in range(20)]
     other = opened(host, well, "g")
     dead.stop()
@@ -67,44 +75,33 @@ def test_others_are_served(views):
     for agent in hanging:
         wait_until(lambda: agent.do("flock 0 ex nb") == "ok", "it is served again")
 
-
-def test_a_program_killed_while_it_waits_leaves_nothing(views):
-    """When the mount answers again, the keeper has no descriptor that would keep the program's lock."""
-    host, dead, well = views
-    keeper = host.keeper_pids()[1]
-    agents = [opened(host, dead, "f%d" % i) for i in range(6)]
-
     def queued():
-        links = [os.path.join(f"/proc/{keeper}/fd", fd) for fd in os.listdir(f"/proc/{keeper}/fd")]
-        return sum(os.readlink(link).startswith(dead.path) for link in links if os.path.lexists(link))
+        return sum(path.startswith(dead.path) for path in files_of(keeper))
+
+    agents = [opened(host, dead, "k%d" % i) for i in range(6)]
+    before = queued()
     dead.stop()
     for agent in agents:
         agent.say("flock 0 ex")
-    wait_until(lambda: queued() == 6, "all are in the keeper")
-    for agent in agents:
+    wait_until(lambda: queued() == before + 6, "all are in the keeper")
+    for agent in agents + hanging:
         agent.process.kill()
-    assert opened(host, well, "g").do("flock 0 ex") == "ok"
+    assert opened(host, well, "h").do("flock 0 ex") == "ok"
     dead.go()
     wait_until(lambda: queued() == 0, "nothing is left")
     assert host.keeper_pids()[1] == keeper
 
 
-def test_a_second_signal_while_files_are_open_there(make_host):
+def test_a_second_signal_while_files_are_open_there(viewed):
     """Workers close the files, before the memory that workers need is freed."""
-    host = make_host("a", lease="ttl_ms = 20000; linger_ms = 20000;", foreground=False)
+    host, view = viewed("well", lease="ttl_ms = 20000; linger_ms = 20000;")
     host.inside = ["env", "MALLOC_PERTURB_=165", "ASAN_OPTIONS=detect_leaks=0"]  # what was freed is nonsense
     host.start()
     host.inside = []
     host.init()
-    view = View(host, "well")
-    try:
-        agents = [opened(host, view, "f%d" % i) for i in range(8)]
-        assert [agent.do("flock 0 ex nb") for agent in agents] == ["ok"] * 8
-        wait_until(lambda: host.keeper.send_signal(signal.SIGTERM) or host.keeper.poll() is not None, "it ends at once")
-        assert host.keeper.poll() == 0
-        log = host.log()
-        assert "ends: terminated" in log and "died" not in log and "Sanitizer" not in log, log
-    finally:
-        for agent in host.agents:
-            agent.kill()
-        view.end()
+    agents = [opened(host, view, "f%d" % i) for i in range(8)]
+    assert [agent.do("flock 0 ex nb") for agent in agents] == ["ok"] * 8
+    wait_until(lambda: host.keeper.send_signal(signal.SIGTERM) or host.keeper.poll() is not None, "it ends at once")
+    assert host.keeper.poll() == 0
+    log = host.log()
+    assert "ends: terminated" in log and "died" not in log and "Sanitizer" not in log, log

@@ -2,7 +2,6 @@
 A keeper is killed, and the next one cannot open a file that it has a lease on: the file is forbidden, or no path leads to it, or its
 file system does not answer. Its lease stays as long as it is not known that no process holds the lock, and nothing else has to wait.
 """
-import contextlib
 import errno
 import fcntl
 import json
@@ -19,7 +18,7 @@ from harness.processes import state
 
 LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
 USER = 54321
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 # Locks its first argument, cannot be looked into by others of its user, and ends with its input.
 NOT_DUMPABLE = """
 import ctypes, fcntl, sys
@@ -31,17 +30,14 @@ sys.stdin.readline()
 """
 
 
-def kill_keeper(host):
-    """kill -9 of the keeper, not of its parent. When the next one serves, this is over."""
-    keeper = host.keeper_pids()[1]
-    os.kill(keeper, signal.SIGKILL)
-    wait_for_another(host, keeper)
+def kill_keeper(host, which=1):
+    """kill -9 of the keeper, or of its parent. When the next keeper serves, this is over."""
+    pids = host.keeper_pids()
+    os.kill(pids[which], signal.SIGKILL)
 
-
-def wait_for_another(host, keeper):
     def another():
         done = host.cli("status", "--json", check=False)  # fails if it dies meanwhile
-        return done.returncode == 0 and json.loads(done.stdout).get("pid", keeper) != keeper
+        return done.returncode == 0 and json.loads(done.stdout).get("pid", pids[1]) != pids[1]
     wait_until(another, "another keeper serves", 30)
 
 
@@ -69,45 +65,26 @@ def ordinary(make_host, folder, redis, monkeypatch):
         yield b, a
 
 
-@needs_root
 def test_a_file_that_may_not_be_opened(ordinary):
-    """The kernel's list of locks tells when no process has the lock any more."""
+    """The kernel's list of locks tells when no process has the lock any more. Others may wait for that."""
     b, a = ordinary
-    holder = agent_with(a)
-    os.chmod(a.path("f"), 0)
+    holder, owner, lender = agent_with(a), agent_with(a, "setlk 0 ex 0 10", "r"), agent_with(a, name="w")
+    waiter, other = opened(b, "w"), opened(b, "r")
+    for name in "frw":
+        os.chmod(a.path(name), 0)
     kill_keeper(a)
-    is_kept(a, "f", "its file cannot be opened (Permission denied)")
+    for name in "fr":
+        is_kept(a, name, "its file cannot be opened (Permission denied)")
     is_busy(b)
-    assert holder.do("flock 0 un") == "ok"
-    wait_until(lambda: attempt(b).word == "ok", "it is given back")
-
-
-@needs_root
-def test_a_file_that_may_not_be_opened_is_waited_for(ordinary):
-    b, a = ordinary
-    holder, waiter = agent_with(a), opened(b)
-    os.chmod(a.path("f"), 0)
-    kill_keeper(a)
+    assert other.do("setlk 0 ex 5 1") == "EAGAIN"
+    assert holder.do("flock 0 un") == "ok" and owner.do("setlk 0 un 0 10") == "ok"
+    wait_until(lambda: attempt(b).word == "ok" and other.do("setlk 0 ex 5 1") == "ok", "they are given back")
     waiter.say("flock 0 ex")
-    wait_until(lambda: leases(a, state="waiting"), "it is recalled, and known to be in use")
-    assert waiter.silent() and holder.do("flock 0 un") == "ok"
+    wait_until(lambda: leases(a, name="t/w", state="waiting"), "it is recalled, and known to be in use")
+    assert waiter.silent() and lender.do("flock 0 un") == "ok"
     assert waiter.heard()[0] == "ok"
 
 
-@needs_root
-def test_record_locks_on_a_file_that_may_not_be_opened(ordinary):
-    b, a = ordinary
-    holder = agent_with(a, "setlk 0 ex 0 10")
-    os.chmod(a.path("f"), 0)
-    kill_keeper(a)
-    is_kept(a, "f", "its file cannot be opened (Permission denied)")
-    other = opened(b)
-    assert other.do("setlk 0 ex 5 1") == "EAGAIN"
-    assert holder.do("setlk 0 un 0 10") == "ok"
-    wait_until(lambda: other.do("setlk 0 ex 5 1") == "ok", "it is given back")
-
-
-@needs_root
 def test_a_deleted_file_whose_holder_cannot_be_looked_into(ordinary):
     b, a = ordinary
     holder = Job(a, "/usr/bin/python3", "-c", NOT_DUMPABLE, a.path("f")).held()
@@ -130,7 +107,6 @@ def ground(make_host):
         agent.kill()
 
 
-@needs_root
 def test_a_mount_that_is_gone(ground):
     """Every call on it fails with ENOTCONN; the lock is still there."""
     b, a, view = ground
@@ -147,7 +123,6 @@ def test_a_mount_that_is_gone(ground):
     is_busy(b, "dead/f")
 
 
-@needs_root
 def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
     """The other leases go on; when the mount answers again, those of its files go on, too."""
     b, a, view = ground
@@ -168,9 +143,10 @@ def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
         assert waiter.heard()[0] == "ok"
 
 
-@contextlib.contextmanager
-def replaced_while_a_thread_hangs(ground):
-    """(host a, the pid of its keeper, a thread of which hangs): the caller has the keeper replaced. Then all is served as before."""
+@pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
+def test_killed_while_one_of_its_threads_hangs(ground, which):
+    """Such a keeper never ends. The next one does not wait for that, and a program that waits for an answer asks the next one. If the parent was
+    killed, the keeper makes room for another pair, which does not wait for its end either."""
     b, a, view = ground
     local, waiting, other = agent_with(a), opened(a, "w"), agent_with(b, name="w")
     asking = opened(a, "dead/g")
@@ -180,7 +156,8 @@ def replaced_while_a_thread_hangs(ground):
     asking.say("flock 0 ex")
     keeper = a.keeper_pids()[1]
     view.hangs(keeper)
-    yield a, keeper
+    kill_keeper(a, which)
+    assert which == 0 or state(keeper) == "Z" and "is not waited for" in a.log()
     assert attempt(a, "new").word == "ok" and state(local.pid) == "S"
     is_busy(b)
     wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "the next keeper was asked")
@@ -190,23 +167,6 @@ def replaced_while_a_thread_hangs(ground):
     wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended, and was reaped")
 
 
-@needs_root
-def test_killed_while_one_of_its_threads_hangs(ground):
-    """Such a keeper never ends. The next one does not wait for that, and a program that waits for an answer asks the next one."""
-    with replaced_while_a_thread_hangs(ground) as (a, keeper):
-        kill_keeper(a)
-        assert state(keeper) == "Z" and "is not waited for" in a.log()
-
-
-@needs_root
-def test_the_parent_is_killed_while_a_thread_of_its_keeper_hangs(ground):
-    """The keeper makes room for another pair, which does not wait for its end either."""
-    with replaced_while_a_thread_hangs(ground) as (a, keeper):
-        os.kill(a.keeper_pids()[0], signal.SIGKILL)
-        wait_for_another(a, keeper)
-
-
-@needs_root
 def test_the_kernel_lock_of_a_probe_of_a_keeper_that_cannot_end(make_host, tmp_path):
     """The keeper is killed in the moment in which a probe has the kernel lock, and another thread of it hangs in the kernel."""
     taken = str(tmp_path / "taken")
