@@ -3,6 +3,7 @@ import tempfile
 
 import pytest
 from harness import Proxy
+from harness.view import View
 from machine import Machine
 
 
@@ -26,3 +27,17 @@ def machine(redis, folder):
         machine = Machine(redis, folder, shown)
         yield machine
         machine.delete()
+
+
+@pytest.fixture
+def make_view():
+    """make_view(...): a file system that can be made to hang. Name it behind make_host: it ends before the hosts."""
+    views = []
+
+    def make(*words, **more):
+        views.append(View(*words, **more))
+        return views[-1]
+
+    yield make
+    for view in views:
+        view.end()

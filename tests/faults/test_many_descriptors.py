@@ -9,7 +9,6 @@ from common import attempt, opened
 from harness import Job, hanging, text_of, wait_until
 from harness.metrics import value
 from harness.processes import is_traced
-from harness.view import View
 
 GETDENTS64 = {"x86_64": "217", "aarch64": "61"}[os.uname().machine]
 # Nothing else makes the keeper list directories while a test runs.
@@ -72,14 +71,11 @@ SLOWLY = "-e", "trace=getdents64", "-e", "inject=getdents64:delay_enter=60000000
 
 
 @pytest.fixture
-def away(make_host):
+def away(make_host, make_view):
     """A host with a file system that is not local, at "away"."""
     host = make_host("a", lease=LONG)
-    view = View(host.path("away"), hanging.OPEN)
-    yield host
-    for agent in host.agents:
-        agent.kill()
-    view.end()
+    make_view(host.path("away"), hanging.OPEN)
+    return host
 
 
 def test_others_are_served_meanwhile(away, traced):

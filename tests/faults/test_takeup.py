@@ -13,7 +13,6 @@ import harness.host as host_module
 import pytest
 from common import agent_with, attempt, is_busy, leases, opened
 from harness import Job, hanging, wait_until
-from harness.view import View
 from harness.processes import state
 
 LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
@@ -97,14 +96,10 @@ def test_a_deleted_file_whose_holder_cannot_be_looked_into(ordinary):
 
 
 @pytest.fixture
-def ground(make_host):
+def ground(make_host, make_view):
     """(b, a, view): a file system of host a that can be made to hang."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG)
-    view = View(a.path("dead"), hanging.OPEN)
-    yield b, a, view
-    view.end()
-    for agent in a.agents:
-        agent.kill()
+    return b, a, make_view(a.path("dead"), hanging.OPEN)
 
 
 def test_a_mount_that_is_gone(ground):
@@ -167,40 +162,35 @@ def test_killed_while_one_of_its_threads_hangs(ground, which):
     wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended, and was reaped")
 
 
-def test_the_kernel_lock_of_a_probe_of_a_keeper_that_cannot_end(make_host, tmp_path):
+def test_the_kernel_lock_of_a_probe_of_a_keeper_that_cannot_end(make_host, make_view, tmp_path):
     """The keeper is killed in the moment in which a probe has the kernel lock, and another thread of it hangs in the kernel."""
     taken = str(tmp_path / "taken")
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
     a.inside = ["env", "LD_PRELOAD=" + os.path.join(host_module.BUILD, "tests/preload/held.so"), "DFLOCK_TEST_TAKEN=" + taken]
     a.start()
     a.inside = []
-    view = View(a.path("dead"), hanging.OPEN)
-    try:
-        holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
-        waiter.say("flock 0 ex")
-        wait_until(lambda: leases(a, state="waiting"), "it is recalled")
-        open(taken, "w").close()
-        assert holder.do("flock 0 un") == "ok"
-        wait_until(lambda: os.path.exists(taken + ".reached"), "the probe has the kernel lock")
+    view = make_view(a.path("dead"), hanging.OPEN)
+    holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
+    waiter.say("flock 0 ex")
+    wait_until(lambda: leases(a, state="waiting"), "it is recalled")
+    open(taken, "w").close()
+    assert holder.do("flock 0 un") == "ok"
+    wait_until(lambda: os.path.exists(taken + ".reached"), "the probe has the kernel lock")
 
-        def is_free():
-            with open(a.path("f")) as f:  # without the shim
-                try:
-                    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return True
-                except BlockingIOError:
-                    return False
-        assert not is_free()
-        view.do("hold")
-        asking.say("flock 0 ex")
-        keeper = a.keeper_pids()[1]
-        view.hangs(keeper)
-        kill_keeper(a)
-        assert os.path.exists(f"/proc/{keeper}")
-        os.unlink(taken)  # the next keeper has the preload as well
-        wait_until(is_free, "it was let go of")
-        assert waiter.heard()[0] == "ok"
-    finally:
-        view.end()
-        for agent in a.agents:
-            agent.kill()
+    def is_free():
+        with open(a.path("f")) as f:  # without the shim
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                return False
+    assert not is_free()
+    view.do("hold")
+    asking.say("flock 0 ex")
+    keeper = a.keeper_pids()[1]
+    view.hangs(keeper)
+    kill_keeper(a)
+    assert os.path.exists(f"/proc/{keeper}")
+    os.unlink(taken)  # the next keeper has the preload as well
+    wait_until(is_free, "it was let go of")
+    assert waiter.heard()[0] == "ok"
