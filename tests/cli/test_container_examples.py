@@ -6,9 +6,8 @@ import subprocess
 import pytest
 from harness import text_of, write_text
 import yaml
-from harness.host import CLI
+from harness.host import CLI, ROOT
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 EXAMPLES = ["cronjob.yaml", "cronjob-host-keeper.yaml"]
 
 
@@ -16,12 +15,12 @@ def read(*path):
     return text_of(os.path.join(ROOT, *path))
 
 
-def documents(name):
-    return list(yaml.safe_load_all(read("packaging", "kubernetes", name)))
+def document(name, kind):
+    return next(d for d in yaml.safe_load_all(read("packaging", "kubernetes", name)) if d["kind"] == kind)
 
 
 def job_of(name):
-    return next(d for d in documents(name) if d["kind"] == "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    return document(name, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 
 
 def lock_file(pod):
@@ -67,12 +66,12 @@ def test_the_command(name):
 def test_a_keeper_of_its_own(folder):
     """The configuration is valid, protects the file, and takes its password from where the Secret is mounted."""
     pod = job_of("cronjob.yaml")
-    config = next(d for d in documents("cronjob.yaml") if d["kind"] == "ConfigMap")
+    config = document("cronjob.yaml", "ConfigMap")
     where = mounts(pod)
     assert where["/etc/dflock.conf"]["configMap"]["name"] == config["metadata"]["name"]
     text = config["data"]["dflock.conf"]
     password = re.search(r'password_file = "(.*)/(.*)"', text)
-    secret = next(d for d in documents("cronjob.yaml") if d["kind"] == "Secret")
+    secret = document("cronjob.yaml", "Secret")
     assert where[password[1]]["secret"]["secretName"] == secret["metadata"]["name"] and password[2] in secret["stringData"]
     assert where[password[1]]["secret"]["defaultMode"] == 0o400
     with open(os.path.join(folder, "password"), "w") as f:

@@ -52,6 +52,7 @@ def test_every_metric_is_there(make_host, folder):
     used = re.findall(r"^    expr: (.*)", text_of(alerts), re.M)
     titles = re.findall(r"^  - alert: (\w+)", text_of(alerts), re.M)
     assert len(titles) == len(set(titles)) == text_of(alerts).count("      description: >-") == text_of(alerts).count("      summary: ")
+    assert f"value: {len(titles)}}}]}}\n" in text_of(os.path.join(ROOT, "tests/cli/alerts.test.yml")), "all of them fire there"
     panels = json.loads(text_of(os.path.join(PROMETHEUS, "grafana.json")))["panels"]
     exprs = [target["expr"] for panel in panels for target in panel["targets"]]
     assert {name for expr in used + exprs for name in re.findall(r"dflock_[a-z_]+", expr)} <= known

@@ -130,21 +130,6 @@ def test_a_short_outage_does_not_end_a_long_wait(make_host, make_proxy):
     assert other.heard()[0] == "ok"
 
 
-def test_stopped_for_longer_than_the_lease(make_host, redis):
-    """No host could take the lease meanwhile, so it still stands: the holder has lost nothing."""
-    a, b = (make_host(n, lease='ttl_ms = 1000; on_lost = "warn";', store=SHORT) for n in "ab")
-    held = agent_with(a)
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "cannot be renewed" in a.log(), "the log warns")
-    wait_until(lambda: leases(a, state="unsure"), "it has run out")
-    redis.signal(signal.SIGCONT)
-    wait_until(lambda: leases(a, state="held"), "the store confirms it")
-    is_busy(b)
-    assert not a.status()["lost"]
-    assert held.do("flock 0 un") == "ok"
-    works(b)
-
-
 # --- something else answers ---
 
 
