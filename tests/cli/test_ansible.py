@@ -37,8 +37,8 @@ def test_the_configuration(play):
     """It is valid and is not changed again; a mistake replaces nothing."""
     said = []
     for _ in range(2):
-        status, out = play(dflock_server="redis.example.org:6379", dflock_user="dflock", dflock_password="secret", dflock_lease={"ttl_ms": 10000},
-                           dflock_protect=RULES)
+        status, out = play(dflock_server="redis.example.org:6379", dflock_user="dflock", dflock_password="secret",
+                           dflock_lease={"ttl_ms": 10000}, dflock_protect=RULES)
         assert status == 0, out
         said.append(out)
     assert "changed=0" in said[1], said

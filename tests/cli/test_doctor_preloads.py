@@ -48,7 +48,7 @@ RIGHT = [f"LD_PRELOAD={SHIM}", "LD_PRELOAD=/opt/gone/lib/another.so", f"# LD_PRE
 
 def test_what_is_not_there(unable):
     """What another user names is not given to the linker, not even by root: it would map a file of that user's."""
-    prepare = [f"mkdir -p {os.path.dirname(path)}\ncat >{path} <<'END'\n# {lines[0]}\n" + "\n".join(lines) + "\nEND" for path, lines in WRONG.items()]
+    prepare = [f"mkdir -p {os.path.dirname(path)}\ncat >{path} <<'END'\n" + "\n".join(["# " + lines[0], *lines, "END"]) for path, lines in WRONG.items()]
     prepare += ["cat >/etc/cron.d/right <<'END'\n" + "\n".join(RIGHT) + "\nEND",
                 f"echo LD_PRELOAD={GONE} >/var/spool/cron/crontabs/mallory; chown 12345 /var/spool/cron/crontabs/mallory"]
     found = doctor(unable, *prepare)
@@ -68,7 +68,8 @@ COPY_OF_ETC = 'set -e; cp -a /etc "$1/etc"; mount --bind "$1/etc" /etc; '
 def test_the_list_of_the_whole_machine(unable, programs):
     """In a copy of /etc. The dynamic linker says so, too, in front of each program."""
     text = COPY_OF_ETC + f'echo "# libdflock" >/etc/ld.so.preload; echo "{GONE}" >>/etc/ld.so.preload; exec "{CLI}" doctor'
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", text, "-", programs], env=unable.plain_env(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", text, "-", programs], env=unable.plain_env(), capture_output=True,
+                          text=True, timeout=120)
     assert f"problem: /etc/ld.so.preload, line 2: LD_PRELOAD names {GONE}, which cannot be loaded" in done.stdout, done
 
 

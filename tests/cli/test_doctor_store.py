@@ -134,13 +134,15 @@ def test_it_starts_a_keeper(make_host):
 def test_no_store_that_is_fit(host_of, folder, pretend):
     """Nothing is there, or something else; the address may have no name server to ask."""
     none = "unix:" + os.path.join(folder, "none.sock")
-    old, dragonfly = pretend(redis_version="6.0.16", run_id="0" * 40), pretend(redis_version="7.4.0", run_id="0" * 40, dragonfly_version="df-v1.40.1")
+    old = pretend(redis_version="6.0.16", run_id="0" * 40)
+    dragonfly = pretend(redis_version="7.4.0", run_id="0" * 40, dragonfly_version="df-v1.40.1")
     for name, address, why, cure in [
             ("a", "127.0.0.1:1", "connection refused", "start the server there, or correct `server` in the configuration"),
             ("b", none, "no such file or directory", "start the server"),
-            ("c", "redis..invalid:6379", "cannot look up the address of redis..invalid: ", "correct `server` in the configuration, or the name service"),
-            ("d", pretend(colour="blue"), "INFO does not show redis_version: it is no Redis 6.2 or newer", "correct `server` in the configuration: "
-                                                                                                           "something else answers there"),
+            ("c", "redis..invalid:6379", "cannot look up the address of redis..invalid: ",
+             "correct `server` in the configuration, or the name service"),
+            ("d", pretend(colour="blue"), "INFO does not show redis_version: it is no Redis 6.2 or newer",
+             "correct `server` in the configuration: something else answers there"),
             ("e", old, "its version is 6.0.16: dflock needs Redis 6.2 or newer", ""),
             ("f", dragonfly, "it is Dragonfly, which dflock does not support: its scripts", "")]:
         said = Doctor(host_of(address, name, foreground=False)).only("the store")

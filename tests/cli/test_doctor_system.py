@@ -3,7 +3,6 @@ import os
 
 import pytest
 from harness import write_text
-from harness import host as host_module
 
 from lines import Doctor
 
@@ -12,14 +11,12 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.fixture
-def system(redis, folder, make_system, programs, monkeypatch):
-    """The keeper of a system whose password only root may read, and programs that everybody may run."""
+def system(redis, folder, make_system):
+    """The keeper of a system whose password only root may read."""
     password = os.path.join(folder, "password")
     write_text(password, "secret\n")
     os.chmod(password, 0o600)
     redis.command("CONFIG", "SET", "requirepass", "secret")
-    for program, copy in host_module.copy_programs(programs).items():
-        monkeypatch.setattr(host_module, program, copy)
     return make_system(store=f'password_file = "{password}";')
 
 

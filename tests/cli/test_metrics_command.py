@@ -52,13 +52,14 @@ def test_every_metric_is_there(make_host, folder):
     used = re.findall(r"^    expr: (.*)", text_of(alerts), re.M)
     titles = re.findall(r"^  - alert: (\w+)", text_of(alerts), re.M)
     assert len(titles) == len(set(titles)) == text_of(alerts).count("      description: >-") == text_of(alerts).count("      summary: ")
-    assert f"value: {len(titles)}}}]}}\n" in text_of(os.path.join(ROOT, "tests/cli/alerts.test.yml")), "all of them fire there"
+    cases = os.path.join(ROOT, "tests/cli/alerts.test.yml")
+    assert f"value: {len(titles)}}}]}}\n" in text_of(cases), "all of them fire there"
     panels = json.loads(text_of(os.path.join(PROMETHEUS, "grafana.json")))["panels"]
     exprs = [target["expr"] for panel in panels for target in panel["targets"]]
     assert {name for expr in used + exprs for name in re.findall(r"dflock_[a-z_]+", expr)} <= known
     rules = os.path.join(folder, "rules.yml")
     write_text(rules, json.dumps({"groups": [{"name": "panels", "rules": [{"record": f"panel:{i}", "expr": e} for i, e in enumerate(exprs)]}]}))
-    for words in ["check", "rules", "--lint=none", rules], ["check", "rules", alerts], ["test", "rules", os.path.join(ROOT, "tests/cli/alerts.test.yml")]:
+    for words in ["check", "rules", "--lint=none", rules], ["check", "rules", alerts], ["test", "rules", cases]:
         done = subprocess.run(["promtool", *words], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     places = [(x, y) for p in panels for g in [p["gridPos"]] for x in range(g["x"], g["x"] + g["w"]) for y in range(g["y"], g["y"] + g["h"])]

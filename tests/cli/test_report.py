@@ -258,8 +258,8 @@ except PermissionError:
 def test_the_status_is_the_jobs(host):
     """A parent may have left SIGCHLD ignored, or set an alarm: perl -e 'alarm 1; exec @ARGV' JOB. The job must end by it, and not dflock alone."""
     file = "--report=" + os.path.join(host.runtime, "r")
-    for words, status in ((["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM), (["sh", "-c", "kill -KILL $$"], -signal.SIGKILL),
-                          ([host.config], 126)):
+    for words, status in ((["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -TERM $$"], -signal.SIGTERM),
+                          (["sh", "-c", "kill -KILL $$"], -signal.SIGKILL), ([host.config], 126)):
         assert reported(host, file, *words).returncode == status
     done = reported(host, file, "no-such-program")
     assert (done.returncode, done.stderr) == (127, "dflock: cannot run no-such-program: No such file or directory\n")
@@ -278,7 +278,8 @@ def test_where_the_report_goes(host):
     assert os.stat(file).st_size == 100000
     assert reported(host, "--report=" + file, "true").returncode == 0
     assert "none that dflock saw" in text_of(file) and os.stat(file).st_size < 1000
-    for file, status, out, said in (host.path("missing/report"), 125, "", "not started: the report cannot be written to " + host.path("missing/report")), \
+    missing = host.path("missing/report")
+    for file, status, out, said in (missing, 125, "", "not started: the report cannot be written to " + missing), \
             ("/dev/full", 0, "ran\n", "the report could not be written to /dev/full: No space left on device"):
         done = reported(host, "--report=" + file, "flock", host.path("f"), "echo", "ran")
         assert (done.returncode, done.stdout) == (status, out) and done.stderr.count("\n") == 1 and said in done.stderr, done
@@ -304,7 +305,8 @@ open(sys.argv[1], "w")
 while os.read(ends[0], 1):
     pass
 """
-    job = begun(host, "--report=" + os.path.join(host.runtime, "r"), sys.executable, "-c", text, ready, stdout=subprocess.PIPE, start_new_session=True)
+    job = begun(host, "--report=" + os.path.join(host.runtime, "r"), sys.executable, "-c", text, ready, stdout=subprocess.PIPE,
+                start_new_session=True)
     wait_until(lambda: os.path.exists(ready), "the job runs")
     os.kill(job.pid, signal.SIGUSR1)
     wait_until(lambda: os.path.exists(ready + "2"), "the job has signalled its group")
@@ -390,7 +392,8 @@ def test_taken(host):
     """Past the library, and of another file: what was taken is said at the end, when it is too late for a 123."""
     path, f, typo = host.path("f"), "--require=" + host.path("f"), "--require=" + host.path("typo")
     none = "took no lock on a protected file\n"
-    for words, expected in ((["flock", path, "echo", "ran"], (0, "ran\n", "")), (["flock", host.path("g"), "echo", "ran"], (122, "ran\n", "dflock: flock " + none)),
+    for words, expected in ((["flock", path, "echo", "ran"], (0, "ran\n", "")),
+                            (["flock", host.path("g"), "echo", "ran"], (122, "ran\n", "dflock: flock " + none)),
                             (["sh", "-c", "exit 4"], (4, "", "dflock: sh " + none))):
         done = reported(host, "--require=taken", *words)
         assert (done.returncode, done.stdout, done.stderr) == expected

@@ -26,7 +26,8 @@ def by_run(host, what, *words, **more):
 
 
 def by_variable(host, what, *words, env={}, **more):
-    done = subprocess.run(words or ["echo", "ran"], env={**host.env(), "DFLOCK_REQUIRE": what, **env}, capture_output=True, text=True, timeout=60, **more)
+    done = subprocess.run(words or ["echo", "ran"], env={**host.env(), "DFLOCK_REQUIRE": what, **env}, capture_output=True, text=True,
+                          timeout=60, **more)
     return done.stdout, done.returncode, done.stderr
 
 

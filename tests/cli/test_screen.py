@@ -63,7 +63,8 @@ class Terminal:
 
     def ended(self):
         """Its exit status; the terminal is as it was."""
-        wait_until(lambda: self.read() is not None and self.process.poll() is not None, "it has ended")  # it waits until the terminal has taken all
+        # It waits until the terminal has taken all.
+        wait_until(lambda: self.read() is not None and self.process.poll() is not None, "it has ended")
         self.read()
         assert self.flags() == self.before[3]
         return self.process.returncode
@@ -145,8 +146,9 @@ def test_not_on_a_terminal(make_host):
     assert done.returncode == 1 and "this is no terminal on which a screen can be drawn" in done.stderr, done
 
 
-@pytest.mark.parametrize("words, said", [*((["status", "--watch=" + s], f"--watch takes from 1 to 3600 seconds, not {s}") for s in ("0", "-1", "x", "3601")),
-                                         (["top", "--seconds=0"], "dflock: --seconds takes from 1 to 3600, not 0\n")])
+@pytest.mark.parametrize("words, said", [
+    *((["status", "--watch=" + s], f"--watch takes from 1 to 3600 seconds, not {s}") for s in ("0", "-1", "x", "3601")),
+    (["top", "--seconds=0"], "dflock: --seconds takes from 1 to 3600, not 0\n")])
 def test_seconds(host_of, words, said):
     done = host_of("unix:/none", foreground=False).cli(*words, check=False)
     assert done.returncode == 2 and said in done.stderr

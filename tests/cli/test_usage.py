@@ -169,8 +169,9 @@ def test_run_says_why_it_did_not(folder, programs):
                               (plain, 126, "Permission denied"), (folder, 126, "Permission denied")):
         done = dflock("run", "--", path, "x")
         assert (done.returncode, done.stderr) == (status, f"dflock: cannot run {path}: {why}\n")
-    for own, why in ((copied(programs, "alone", "dflock"), r"\S*/libdflock.so: No such file or directory; without it locks would not be protected: install it"),
-                     (copied(programs, "a b", "dflock", "libdflock.so"), ".* a path with a space or a colon cannot be preloaded; install dflock elsewhere.*")):
+    for own, why in (
+            (copied(programs, "alone", "dflock"), r"\S*/libdflock.so: No such file or directory; without it locks would not be protected: install it"),
+            (copied(programs, "a b", "dflock", "libdflock.so"), ".* a path with a space or a colon cannot be preloaded; install dflock elsewhere.*")):
         if own.endswith("alone/dflock") and os.path.exists("/usr/local/lib/libdflock.so"):
             continue
         done = dflock("run", "echo", "ran", program=own)

@@ -88,7 +88,8 @@ def test_the_holder_and_not_the_one_that_asked(hosts, where):
         lease, = report["hosts"][0]["leases"]
         assert lease["job"]["command"] == "flock" and lease["job"]["pid"] != job.pid
         assert before <= report["hosts"][0]["holders"][0]["since"] <= time.time()
-    assert re.search(rf"^t/f: held\n    {at.name}-[0-9a-f]+(?: \(this host\))?  pid {job.pid} \(nightly\)  flock exclusive, whole file  since \d{{4}}-", text(a))
+    assert re.search(rf"^t/f: held\n    {at.name}-[0-9a-f]+(?: \(this host\))?  pid {job.pid} \(nightly\)  flock exclusive, whole file  "
+                     r"since \d{4}-", text(a))
     asker = a.status()["cluster"]["locks"][0]["leases"][0]["job"]
     assert asker["command"] == "flock"
     assert re.search(rf"held +{at.name}-[0-9a-f]+ .*flock exclusive, whole file +fence \d+ +asked for by pid {asker['pid']} \(flock\), \d{{4}}-",
@@ -233,7 +234,8 @@ def test_a_host_that_does_not_answer(hosts):
     a, b = hosts
     holder(b, comm="nightly")
     asks = who(a)["hosts"][0]["leases"][0]["job"]
-    line = rf"dflock: {a.path('f')}: held by host b, which has not answered; last known: pid {asks['pid']} \(flock\), which asked for it at \d\d:\d\d:\d\d\n"
+    line = rf"dflock: {a.path('f')}: held by host b, which has not answered; last known: pid {asks['pid']} \(flock\), " \
+        r"which asked for it at \d\d:\d\d:\d\d\n"
     keeper = b.keeper_pids()[1]
     os.kill(keeper, signal.SIGSTOP)
     try:
@@ -244,7 +246,8 @@ def test_a_host_that_does_not_answer(hosts):
     report = asked(a, "t/f")
     assert states(report) == {"b": "silent"} and told(report) == {"b": set()}
     assert report["hosts"][0]["leases"][0]["job"] == asks
-    assert re.search(rf"unknown: it has not answered +flock exclusive, whole file +last known: pid {asks['pid']} \(flock\) asked for it \d{{4}}-", text(a))
+    assert re.search(rf"unknown: it has not answered +flock exclusive, whole file +last known: pid {asks['pid']} \(flock\) asked for it "
+                     r"\d{4}-", text(a))
     assert re.fullmatch(line, refused(a, late=True))
 
 

@@ -1,6 +1,4 @@
 """Fixtures of the tests with faults."""
-import tempfile
-
 import pytest
 from harness import Proxy
 from harness.view import View
@@ -23,10 +21,9 @@ def make_proxy(redis, folder):
 
 @pytest.fixture
 def machine(redis, folder):
-    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
-        machine = Machine(redis, folder, shown)
-        yield machine
-        machine.delete()
+    machine = Machine(redis, folder)
+    yield machine
+    machine.delete()
 
 
 @pytest.fixture

@@ -1,21 +1,18 @@
 """
-A system keeper for tests, file systems that can be made to hang, and clients that it must not trust. Fixtures: import shown and ground.
+A system keeper for tests, file systems that can be made to hang, and clients that it must not trust. Fixture: import ground.
 """
 import ast
 import os
 import select
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import types
 
 import pytest
 from common import attempt
 from harness import Agent, Deadline
-from harness import host as host_module
-from harness.system import SYSTEM_DIR, Hanging, Place, SystemHost
+from harness.system import SYSTEM_DIR, Hanging
 
 HOSTILE, OTHER = 12345, 12346
 GRANTED, REFUSED, NOT_PROTECTED = 1, 4, 6
@@ -64,19 +61,7 @@ class Puppet:
 
 
 @pytest.fixture
-def shown(monkeypatch):
-    """What users without rights run."""
-    with tempfile.TemporaryDirectory(prefix="dflock-test-") as path:
-        os.chmod(path, 0o755)
-        monkeypatch.setattr(host_module, "SHIM", shutil.copy(host_module.SHIM, path))
-        os.makedirs(os.path.join(path, "tests/agents"))
-        shutil.copy(os.path.join(host_module.BUILD, "tests/agents/agent"), os.path.join(path, "tests/agents"))
-        monkeypatch.setattr(host_module, "BUILD", path)
-        yield path
-
-
-@pytest.fixture
-def ground(make_system, place, shown):
+def ground(make_system, place):
     """(host, mount(), puppet(uid)): a system keeper, file systems that can be made to hang, and clients of it."""
     host = make_system(rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
     puppets, mounts = [], []

@@ -9,7 +9,6 @@ import subprocess
 
 import pytest
 from fronted import HOSTILE as USER
-from fronted import shown  # noqa: F401
 from harness import wait_until
 from harness.host import CLI
 from harness.processes import children
@@ -33,7 +32,7 @@ HELD = "echo held; read line; exit 7"
 
 
 @pytest.fixture
-def system(make_system, place, folder, shown):  # noqa: F811
+def system(make_system, place, folder):
     """A keeper of the host's system. /run/other is a folder that nothing else uses."""
     os.chmod(folder, 0o755)
     subprocess.run([*place.inside, "sh", "-c", "mkdir -m 777 /run/other /run/own"], check=True)

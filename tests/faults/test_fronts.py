@@ -10,7 +10,7 @@ import time
 import pytest
 from common import attempt
 from fronted import (GRANTED, HOSTILE, OTHER, REFUSED, agent_of, fronts, ground, open_in, prepare,  # noqa: F401
-                     served, shown)
+                     served)
 from harness import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")

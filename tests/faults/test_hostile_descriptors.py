@@ -8,7 +8,7 @@ import signal
 import pytest
 from common import attempt
 from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, agent_of, fronts, ground, open_in,  # noqa: F401
-                     prepare, served, shown, turns)
+                     prepare, served, turns)
 from harness import wait_until
 from harness.hanging import FLUSH, OPEN, RELEASE
 from harness.processes import state

@@ -9,8 +9,7 @@ import subprocess
 
 import pytest
 from common import attempt
-from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, Puppet, agent_of, ground, prepare, served,  # noqa: F401
-                     shown, turns)
+from fronted import (GRANTED, HOSTILE, OTHER, REFUSED, Puppet, agent_of, ground, prepare, served, turns)  # noqa: F401
 from harness import wait_until
 from harness.host import CLI
 from harness.processes import children, state
@@ -203,7 +202,7 @@ LIMIT = (400 - 128) // 2  # connections of a keeper with 400 descriptors: keeper
 
 
 @pytest.fixture
-def small(make_system, shown):  # noqa: F811
+def small(make_system):
     """A system keeper with few descriptors, and clients of it."""
     host, puppets = make_system(limits=["prlimit", "--nofile=400"]), []
 

@@ -40,14 +40,16 @@ WORKS = (7, ["ok", "ok"], "")
 
 
 def may_raise_limits():
-    return any(line.startswith("CapEff:") and int(line.split()[1], 16) >> 24 & 1 for line in text_of("/proc/self/status").splitlines())  # CAP_SYS_RESOURCE
+    """CAP_SYS_RESOURCE"""
+    return any(line.startswith("CapEff:") and int(line.split()[1], 16) >> 24 & 1 for line in text_of("/proc/self/status").splitlines())
 
 
 def test_limits(host):
     """Soft ones are the job's: the supervisors raise their own. Root exceeds hard ones, if it may."""
     for limit in "nofile=16", "as=10000000", "fsize=4000000", "nproc=1:", "memlock=0", "locks=0", "cpu=5", "sigpending=0":
         assert tried(host, "prlimit", "--" + limit) == WORKS, limit
-    for limit, why in ("fsize=0:", ""), ("nofile=8:", ""), ("fsize=0", "raise the limit of file sizes (ulimit -f)"), ("nofile=8", "raise their limit (ulimit -n)"):
+    for limit, why in (("fsize=0:", ""), ("nofile=8:", ""), ("fsize=0", "raise the limit of file sizes (ulimit -f)"),
+                       ("nofile=8", "raise their limit (ulimit -n)")):
         done = ran(host, "prlimit", "--" + limit)
         if may_raise_limits() or not why:
             assert (done.returncode, done.stderr) == (0, "")

@@ -156,7 +156,8 @@ def test_a_failed_conversion_loses_the_lock_as_in_the_kernel(make_away):
     away.take()
     assert agents["busy"].do("flock 0 ex nb") == "EAGAIN"
     assert agents["t"].do("flock 0 ex nb") == "ENOLCK"
-    free = [subprocess.run(["flock", "-n", away.host.path(name), "true"], env=away.host.plain_env(), timeout=20).returncode == 0 for name in agents]
+    free = [subprocess.run(["flock", "-n", away.host.path(name), "true"], env=away.host.plain_env(), timeout=20).returncode == 0
+            for name in agents]
     assert free == [True, False]
 
 

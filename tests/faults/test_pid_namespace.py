@@ -62,7 +62,7 @@ def test_its_own_proc(host):
         first = children(inside.pid)[0]
 
         def counted():
-            done = subprocess.run(["nsenter", f"--target={first}", "--pid", "--mount", CLI, "metrics"], env=host.plain_env(), capture_output=True, text=True)
+            done = host.cli("metrics", before=["nsenter", f"--target={first}", "--pid", "--mount"])
             return int(re.search(r'^dflock_lock_refusals_total{reason="program"} (\d+)', done.stdout, re.M)[1])
 
         before = counted()

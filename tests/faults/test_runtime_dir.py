@@ -3,11 +3,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 
 import pytest
 from common import Alive, attempt, refused, works
-from harness import Host, Job, host as host_module, text_of, wait_until
+from harness import Host, Job, text_of, wait_until
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, and so root")
@@ -46,7 +45,8 @@ def test_directories_that_will_not_do(host, folder):
     os.chmod(host.runtime, 0o700)
     if os.geteuid() == 0:
         os.chown(host.runtime, NOBODY, NOBODY)
-        both_ways(host, host.runtime, "belongs to uid 65534, not to root or to uid 0, as which this process runs; have it removed, or set DFLOCK_RUNTIME_DIR")
+        both_ways(host, host.runtime, "belongs to uid 65534, not to root or to uid 0, as which this process runs; have it removed, or set "
+                                      "DFLOCK_RUNTIME_DIR")
         os.chown(host.runtime, 0, 0)
     works(host)  # as it should be
 
@@ -63,17 +63,14 @@ def test_the_longest_name(redis, folder, host_of):
 
 
 @pytest.fixture
-def as_nobody(host, folder, monkeypatch):
-    """What a user without rights needs to run under the shim: programs and a configuration that it can read."""
-    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
-        for path in (folder, host.files, shown, host.path("f")):
-            os.chmod(path, 0o755)
-        os.chown(host.files, NOBODY, NOBODY)
-        os.chown(host.path("f"), NOBODY, NOBODY)
-        os.chmod(os.path.join(folder, "redis.sock"), 0o777)
-        for program, copy in host_module.copy_programs(shown).items():
-            monkeypatch.setattr(host_module, program, copy)
-        yield {"before": ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]}
+def as_nobody(host, folder, redis):
+    """What a user without rights needs to run under the shim: files and a configuration that it can read."""
+    os.chmod(folder, 0o755)
+    os.chmod(redis.socket, 0o777)
+    for path in host.files, host.path("f"):
+        os.chmod(path, 0o755)
+        os.chown(path, NOBODY, NOBODY)
+    return {"before": ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]}
 
 
 @needs_root

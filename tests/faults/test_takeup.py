@@ -7,12 +7,10 @@ import fcntl
 import json
 import os
 import signal
-import tempfile
 
-import harness.host as host_module
 import pytest
 from common import agent_with, attempt, is_busy, leases, opened
-from harness import Job, hanging, wait_until
+from harness import BUILD, Job, hanging, wait_until
 from harness.processes import state
 
 LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
@@ -47,21 +45,16 @@ def is_kept(host, name, note):
 
 
 @pytest.fixture
-def ordinary(make_host, folder, redis, monkeypatch):
+def ordinary(make_host, folder, redis):
     """(b, a): the keeper and all programs of host a are an ordinary user's."""
     b = make_host("b", lease=LONG)
-    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
-        for path in (folder, shown):
-            os.chmod(path, 0o755)
-        os.chmod(os.path.join(folder, "redis.sock"), 0o777)
-        for program, copy in host_module.copy_programs(shown).items():
-            monkeypatch.setattr(host_module, program, copy)
-        a = make_host("a", lease=LONG, foreground=False,
-                      inside=["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"])
-        for path in (a.files, a.runtime):
-            os.chown(path, USER, USER)
-        os.chmod(a.config, 0o644)
-        yield b, a
+    os.chmod(folder, 0o755)
+    os.chmod(redis.socket, 0o777)
+    a = make_host("a", lease=LONG, foreground=False, inside=["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"])
+    for path in (a.files, a.runtime):
+        os.chown(path, USER, USER)
+    os.chmod(a.config, 0o644)
+    return b, a
 
 
 def test_a_file_that_may_not_be_opened(ordinary):
@@ -166,7 +159,7 @@ def test_the_kernel_lock_of_a_probe_of_a_keeper_that_cannot_end(make_host, make_
     """The keeper is killed in the moment in which a probe has the kernel lock, and another thread of it hangs in the kernel."""
     taken = str(tmp_path / "taken")
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
-    a.inside = ["env", "LD_PRELOAD=" + os.path.join(host_module.BUILD, "tests/preload/held.so"), "DFLOCK_TEST_TAKEN=" + taken]
+    a.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/held.so"), "DFLOCK_TEST_TAKEN=" + taken]
     a.start()
     a.inside = []
     view = make_view(a.path("dead"), hanging.OPEN)

@@ -8,6 +8,7 @@ import signal
 import pytest
 from common import refused
 from harness import wait_until
+from harness.host import KEEPER
 from harness.processes import state
 from machine import NOBODY, USER
 
@@ -98,7 +99,7 @@ def test_run_dflock(machine):
         assert machine.where(uid)[0] == f"/run/dflock/{uid}"
     machine.works(USER + 1)
     assert machine.where(USER + 1)[0] == f"/dev/shm/dflock-{USER + 1}"
-    done = machine.apart.run(machine.programs["KEEPER"], "--config", machine.host.config, "--runtime-dir", "/run/dflock/", env=machine.env())
+    done = machine.apart.run(KEEPER, "--config", machine.host.config, "--runtime-dir", "/run/dflock/", env=machine.env())
     assert done.returncode == 0, done.stderr
     for uid in (USER, 0):
         machine.works(uid)
