@@ -14,7 +14,7 @@ import time
 
 import pytest
 from common import Alive, agent_with, attempt, gone, leases, opened, refused, works
-from harness import bytes_of, wait_until
+from harness import BUILD, bytes_of, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interpose"))
 import fake_keeper as fk  # noqa: E402
@@ -213,6 +213,36 @@ def test_client_that_does_not_read(host):
         assert sent > 100
         assert attempt(host).word == "ok"
         assert client.answer() == (fk.OK, "")
+
+
+# --- late ---
+
+
+PIN_MS = 5000
+LATE_NS = 1_000_000_000
+
+
+def test_a_question_that_comes_after_the_keeper_has_looked_at_the_clock(make_host, folder):
+    """A grant names a moment on the caller's clock: the pin ends at the latest pin_ms after it, and the caller must not be told a later one. The
+    keeper waits within recvmsg() while the file exists, which it removes then."""
+    late = os.path.join(folder, "late")
+    host = make_host("a", lease=f"ttl_ms = 60000; pin_ms = {PIN_MS}; linger_ms = 60000;", foreground=False)
+    host.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/late.so"), "DFLOCK_TEST_LATE=" + late]
+    host.start()
+    host.inside = []
+    host.init()
+    assert opened(host).do("flock 0 ex nb") == "ok"  # the lease is there: the next answer comes at once
+    open(late, "w").close()
+    with open(host.path("f")) as f, Client(host) as client:
+        wait_until(lambda: not os.path.exists(late), "the keeper is about to receive the question")
+        begun = fk.boottime()
+        wait_until(lambda: fk.boottime() - begun > LATE_NS, "time has passed since")
+        sent = fk.boottime()
+        client.send(question(host, sent_ns=sent), f.fileno())
+        reply = fk.reply_of(client.socket.recv(4096))
+        answered = fk.boottime()
+    assert reply.verdict == fk.GRANTED and answered - sent < LATE_NS / 2
+    assert sent < reply.until_ns <= answered + PIN_MS * 1_000_000
 
 
 # --- many ---

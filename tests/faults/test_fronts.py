@@ -8,7 +8,7 @@ import signal
 import time
 
 import pytest
-from common import attempt
+from common import attempt, kill_keeper
 from fronted import (GRANTED, HOSTILE, OTHER, REFUSED, agent_of, fronts, ground, open_in, prepare,  # noqa: F401
                      served)
 from harness import wait_until
@@ -135,9 +135,7 @@ def test_taken_up_from_the_table(ground, elsewhere):
         assert agent.do("open 0 /run/fuse/m/f rwc") == "ok"
     assert other.do(f"open 0 {elsewhere.path('f')} rwc") == "ok"
     assert one.do("flock 0 sh") == "ok"
-    keeper = host.keeper_pids()[1]
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next keeper serves", 10)
+    kill_keeper(host, 10)
     assert two.do("flock 0 sh") == "ok"
     other.say("flock 0 ex")
     assert other.silent()

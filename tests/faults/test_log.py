@@ -10,7 +10,7 @@ import signal
 import subprocess
 
 import pytest
-from common import opened
+from common import kill_keeper, opened
 from harness import Job, wait_until, write_text
 from harness.host import KEEPER
 from test_bad_input import Client, question
@@ -56,15 +56,14 @@ def test_standard_error_that_is_not_read(make_host, redis):
     wait_until(is_full, "the pipe is full", 60)
     assert "LINES of its log could not be written" in host.cli("status").stdout
     Job(host, "flock", host.path("g"), "sh", "-c", "echo held; read line").held(20)
-    parent, keeper = host.keeper_pids()
+    parent = host.keeper_pids()[0]
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: host.status()["frozen"], "the holders are frozen", 30)
     redis.signal(signal.SIGCONT)
     wait_until(lambda: not host.status()["frozen"], "they go on", 30)
     wait_until(lambda: is_told() > 10 and host.status()["log"]["unwritten"] == 0, "all lost lines were told")
     os.close(read)
-    os.kill(keeper, signal.SIGKILL)  # the parent has something to say
-    wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next one serves")
+    kill_keeper(host)  # the parent has something to say
     assert host.keeper_pids()[0] == parent
 
 
@@ -89,10 +88,8 @@ def test_a_killed_keeper_and_what_it_had_counted(make_host):
 
     for turn in range(3):
         malformed(5)
-        keeper = host.keeper_pids()[1]
-        os.kill(keeper, signal.SIGKILL)
+        kill_keeper(host)
         wait_until(lambda: counted(lines(host, "malformed question")) == 5 * (turn + 1), "all are told")
-        wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next one serves")
     assert len(lines(host, "malformed question")) == 4
     assert len(lines(host, "died (signal 9)")) == 1 and host.keeper_pids()[0] == parent
     malformed(500)
@@ -116,9 +113,7 @@ def test_the_level_at_run_time(make_host):
     assert host.status()["log"] == {"level": "debug", "by": "dflock log-level", "unwritten": 0}
     # A keeper that dies keeps it; and its parent goes by it.
     host.cli("log-level", "error")
-    keeper = host.keeper_pids()[1]
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next keeper serves")
+    kill_keeper(host)
     assert level() == "error (dflock log-level)" and len(lines(host, "died (signal 9)")) == 1
     assert len(lines(host, "serves")) == 1  # information
     # The configuration is behind it.

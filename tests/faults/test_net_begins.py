@@ -77,7 +77,6 @@ def test_surroundings(host, folder):
             125, None, REFUSED + "/proc is not that of this pid namespace: mount it there (unshare --mount-proc)\n")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_folder_that_does_not_answer(host, make_view, folder):
     """No supervisor looks at it, or keeps it in use."""
     view = make_view(os.path.join(folder, "view"), f"{hanging.LOOKUP} {hanging.GETATTR} {hanging.OPEN} {hanging.FLUSH}", valid=0)
@@ -125,7 +124,6 @@ class Beside(Agent):
         self.process.stdout.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
 def test_a_thread_of_a_supervisor_hangs(make_host, make_view, folder):
     """In a file system that does not answer, which no signal ends. The next one takes over at once: a call that waits goes on, and so do new ones;
     only that on the hanging file waits until the file system answers."""
