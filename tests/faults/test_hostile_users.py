@@ -260,6 +260,11 @@ def dflock_break(host, uid, *words):
     return host.cli("break", "--yes", *words, before=host.as_user(uid), check=False)
 
 
+def took_away(done):
+    """On a busy machine it may say so before it is done."""
+    return done.returncode == 0 or "is not done in time, and may still do it" in done.stderr
+
+
 def runs(pid):
     return state(pid) not in ("Z", "X", "gone")
 
@@ -273,7 +278,7 @@ def test_another_users_lock(ground):
         os.chmod(host.path(name), 0o666)
     process, pid = job(host, OTHER, "own")
     done = dflock_break(host, OTHER, host.path("own"))
-    assert done.returncode == 0, done.stderr
+    assert took_away(done), done
     wait_until(lambda: not runs(pid), "it has ended")
     jobs = [process, *(job(host, uid, name)[0] for uid, name in ((OTHER, "other"), (OTHER, "shared"), (HOSTILE, "shared")))]
     for name in "other", "shared":
@@ -282,9 +287,9 @@ def test_another_users_lock(ground):
     done = dflock_break(host, HOSTILE, "t/other")
     assert any(f"process {p} would have to end" in done.stderr for p in (jobs[1].pid, *children(jobs[1].pid))), done.stderr
     assert all(each.poll() is None for each in jobs[1:])
-    assert [dflock_break(host, 0, "t/" + name).returncode for name in ("other", "shared")] == [0, 0]
+    assert all(took_away(dflock_break(host, 0, "t/" + name)) for name in ("other", "shared"))
     for each in jobs:
-        each.communicate(timeout=20)
+        each.communicate(timeout=40)
     job(host, OTHER, "free", "echo got $$")[0].communicate(timeout=20)
     done = dflock_break(host, HOSTILE, "t/free")
     assert done.returncode == 3 or "not yours" in done.stderr or "no process holds the lock now" in done.stdout, done
@@ -299,7 +304,7 @@ def test_other_hosts_are_not_a_users(ground, make_host):
         done = dflock_break(host, HOSTILE, *words)
         assert done.returncode == 1 and "only root or the keeper's user " + why in done.stderr, done
     assert runs(pid)
-    assert dflock_break(host, 0, "t/f").returncode == 0
+    assert took_away(dflock_break(host, 0, "t/f"))
     wait_until(lambda: not runs(pid), "it has ended")
     process.communicate(timeout=20)
 
