@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from harness import BUILD, Host, Postgresql, Redis, Zookeeper, mutants  # noqa: E402
+from harness.system import Place, SystemHost  # noqa: E402
 from harness.wait import wait_longer  # noqa: E402
 
 # The engine of the store in tests that ask for `redis` or make_host. Those that are about Redis itself are skipped with another one.
@@ -135,6 +136,33 @@ def make_host(redis, folder):
         if len(hosts) == 1 and host.keeper:
             host.init()
         return host
+
+    yield make
+    for host in hosts:
+        host.stop()
+
+
+@pytest.fixture
+def place():
+    """A mount namespace with a /run of its own."""
+    place = Place()
+    yield place
+    place.end()
+
+
+@pytest.fixture
+def make_system(redis, folder, place):
+    """make_system(...) is a system keeper, with an open store. limits: words before the keeper's own."""
+    if os.geteuid() != 0:
+        pytest.skip("needs namespaces and other users, and so root")
+    hosts = []
+
+    def make(limits=(), server=redis, **options):
+        os.chmod(server.socket, 0o777)
+        inside, place.inside = place.inside, [*place.inside, *limits]
+        hosts.append(SystemHost(server, folder, place, **options))
+        hosts[0].inside = place.inside = inside
+        return hosts[0].init()
 
     yield make
     for host in hosts:

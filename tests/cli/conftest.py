@@ -6,21 +6,33 @@ import tempfile
 import pytest
 from harness import write_text
 
+from lines import written
+
 
 @pytest.fixture
 def programs():
-    """A folder for programs: /dev/shm may be mounted noexec."""
+    """A folder for programs that every user can run: /dev/shm may be mounted noexec."""
     with tempfile.TemporaryDirectory(prefix="dflock-test-") as path:
+        os.chmod(path, 0o755)
         yield path
 
 
 @pytest.fixture
-def compiled(programs):
-    """compiled(NAME, ...): a program that ends with 7, compiled with these options; text: more of it."""
-    def make(name, *options, text=""):
-        source, program = os.path.join(programs, name + ".c"), os.path.join(programs, name)
-        write_text(source, text + "int main(void) { return 7; }\n")
-        subprocess.run(["cc", *options, "-o", program, source], check=True)
-        return program
+def built(programs):
+    """built(NAME, *OPTIONS): a program, or with -shared a library. text: its C, or it ends with 7; compiler: another cc."""
+    def make(name, *options, text="int main(void) { return 7; }\n", compiler="cc"):
+        source, path = os.path.join(programs, name + ".c"), os.path.join(programs, name)
+        write_text(source, text)
+        # Before the options, in which libraries are, whose symbols are resolved then.
+        subprocess.run([compiler, "-O2", "-w", "-o", path, source, *options], check=True)
+        return path
 
     return make
+
+
+@pytest.fixture
+def unable(host_of):
+    """A host without a valid configuration: nothing is started, and `dflock doctor` looks at programs all the same."""
+    host = host_of("unix:/none", foreground=False)
+    written(host, "colour = 1;\n")
+    return host

@@ -1,10 +1,7 @@
 """What the command line says, taken apart: a finding of `dflock doctor` is (level, text)."""
 import re
-import subprocess
+
 from harness import text_of, write_text
-
-from harness.host import CLI
-
 
 # What is said of a file system whose locks other hosts do not see.
 LOCAL = ": its own locks hold on this machine only, those under dflock on all hosts"
@@ -13,9 +10,9 @@ LOCAL = ": its own locks hold on this machine only, those under dflock on all ho
 class Doctor:
     """`dflock doctor` on a host, to its end. Its exit status and its last line must agree with the findings."""
 
-    def __init__(self, host, *words, done=None):
+    def __init__(self, host, *words, done=None, **more):
         """done: how it ended, if it has run already."""
-        self.done = done or host.cli("doctor", *words, check=False)
+        self.done = done or host.cli("doctor", *words, check=False, **more)
         *lines, empty, last = self.done.stdout.splitlines()
         assert empty == "" and self.done.stderr == "", self.done
         self.found = [re.fullmatch(r"(ok|warning|problem): +(.*)", line).groups() for line in lines]
@@ -47,8 +44,7 @@ def refusal(done, status=1):
 
 def unconfigured(host, home, *words):
     """dflock on a host without any configuration."""
-    env = {k: v for k, v in host.env().items() if k not in ("DFLOCK_CONFIG", "LD_PRELOAD")}
-    return subprocess.run([CLI, *words], env={**env, "HOME": home}, capture_output=True, text=True, timeout=60)
+    return host.cli(*words, check=False, env={"DFLOCK_CONFIG": "", "HOME": home})
 
 
 def written(host, text):

@@ -4,14 +4,14 @@ import re
 import signal
 
 import pytest
-from harness import Proxy, wait_until
+from harness import Proxy, text_of, wait_until
 from harness.job import holder
 from harness.host import CLI
 from harness.processes import waits_for_lock
 
-from lines import changed, refusal, unconfigured
+from lines import Doctor, changed, refusal
 
-PLACES = "write ~/.config/dflock.conf or /etc/dflock.conf (see dflock.conf(5)), or set DFLOCK_CONFIG"
+LONG = "ttl_ms = 20000;"
 
 
 def asked(host, command):
@@ -25,101 +25,68 @@ def done(host, command):
     return p.stdout[:-1]
 
 
-def test_init_opens_a_new_store(host_of, redis):
-    """Without `init` the store grants nothing for as long as a forgotten host could hold something."""
+def is_refused(host, said="t/f ({}) is locked by a program: see `dflock status`"):
+    assert refusal(asked(host, "stop")) == said.format(host.path("f"))
+
+
+def test_init(host_of, redis):
+    """Without `init` a new store grants nothing for as long as a forgotten host could hold something."""
     a = host_of(redis, lease="ttl_ms = 6000;", foreground=False)
     refused = a.run("flock", "-n", a.path("f"), "true")
     assert refused.returncode == 71 and "in grace" in refused.stderr and "dflock init" not in refused.stderr
-    assert done(a, "init") == "the store is open: locks are granted"
+    for _ in range(2):  # the second time it is open
+        assert done(a, "init") == "the store is open: locks are granted"
     assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
-    assert done(a, "init") == "the store is open: locks are granted"  # it was already
-
-
-def test_init_without_a_server(host_of):
-    a = host_of("127.0.0.1:1", foreground=False)
-    assert refusal(asked(a, "init")) == "store 127.0.0.1:1 is not reachable: connection refused; see `dflock doctor`"
-
-
-def test_init_without_a_configuration(host_of, folder):
-    assert not os.path.exists("/etc/dflock.conf"), "this test needs a machine without a configuration"
-    a = host_of("unix:/none", foreground=False)
-    assert refusal(unconfigured(a, folder, "init")) == "there is no configuration that names a store; " + PLACES
-
-
-def test_init_with_an_invalid_configuration(host_of):
-    a = host_of("unix:/none", foreground=False)
-    changed(a, "protect", "protekt")
-    assert refusal(asked(a, "init")) == f"{a.config}:4: unknown setting protekt; did you mean protect?"
+    b = host_of("127.0.0.1:1", "b", foreground=False)
+    assert refusal(asked(b, "init")) == "store 127.0.0.1:1 is not reachable: connection refused; see `dflock doctor`"
+    c = host_of("127.0.0.1:1", "c", foreground=False)
+    changed(c, "protect", "protekt")
+    assert refusal(asked(c, "init")) == f"{c.config}:4: unknown setting protekt; did you mean protect?"
 
 
 def test_reload(make_host):
     a = make_host("a")
     _, keeper = a.keeper_pids()
     assert done(a, "reload") == f"the keeper (pid {keeper}) has read its configuration again"
+    changed(a, "ttl_ms = 3000", "ttl_ms = 4000")
+    assert refusal(asked(a, "reload")) == (f"{a.config}: host, store, ttl_ms or sweep_ms have changed: end the keeper with "
+                                           "`dflock stop`, the next one reads them")
     changed(a, "protect", "protekt")
     assert refusal(asked(a, "reload")) == (f"{a.config}:4: unknown setting protekt; did you mean protect?; "
                                            "the keeper goes on with what it had read")
 
 
-def test_reload_of_another_store(make_host):
-    a = make_host("a")
-    changed(a, "ttl_ms = 3000", "ttl_ms = 4000")
-    assert refusal(asked(a, "reload")) == (f"{a.config}: host, store, ttl_ms or sweep_ms have changed: end the keeper with "
-                                           "`dflock stop`, the next one reads them")
-
-
-def test_without_a_keeper(host_of):
-    a = host_of("unix:/none", foreground=False)
-    assert done(a, "reload") == "no keeper runs; the next one reads the configuration when it starts"
-    assert done(a, "stop") == "no keeper runs"
-    assert not a.keeper_pids()
-
-
 def test_stop(make_host):
-    """Cached leases are given back."""
+    """Cached leases are given back. Then there is nothing to stop or reload."""
     a, b = make_host("a", lease="ttl_ms = 60000; linger_ms = 60000;"), make_host("b", lease="ttl_ms = 60000;")
     assert a.run("flock", a.path("f"), "true").returncode == 0
     _, keeper = a.keeper_pids()
     assert done(a, "stop") == f"the keeper (pid {keeper}) has ended"
     wait_until(lambda: not a.keeper_pids(), "its parent has ended, too")
     assert b.run("flock", "-n", b.path("f"), "true").returncode == 0
+    assert done(a, "reload") == "no keeper runs; the next one reads the configuration when it starts"
+    assert done(a, "stop") == "no keeper runs"
+    assert not a.keeper_pids()
 
 
-def test_stop_while_a_program_holds(make_host):
-    a = make_host("a", lease="ttl_ms = 20000;")
+def test_stop_while_a_program_holds_or_waits(make_host):
+    """Also while the lease is closed already, and the probe has not answered: a local program may have got the lock."""
+    a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 3000;"), make_host("b", lease=LONG)
     job = holder(a)
     for _ in range(2):
-        assert refusal(asked(a, "stop")) == f"t/f ({a.path('f')}) is locked by a program: see `dflock status`"
-    assert job.end() == 0
-    assert done(a, "stop").endswith("has ended")
-
-
-def test_stop_while_a_program_holds_what_another_host_wants(make_host):
-    """Also while the lease is closed already, and the probe has not answered: a local program may have got the lock."""
-    a, b = make_host("a", lease="ttl_ms = 20000; pin_ms = 3000;"), make_host("b", lease="ttl_ms = 20000;")
-    job = holder(a)
+        is_refused(a)
     waiting = [a.popen("flock", a.path("f"), "true")]
     wait_until(lambda: waits_for_lock(waiting[0].pid), "it has its pin and waits for the kernel lock")
     waiting.append(b.popen("flock", b.path("f"), "true"))
     wait_until(lambda: a.status()["leases"][0]["state"] == "draining", "it is recalled")
+    is_refused(b, "a program waits for t/f: see `dflock status`")
     for _ in range(2):
-        assert refusal(asked(a, "stop")) == f"t/f ({a.path('f')}) is locked by a program: see `dflock status`"
+        is_refused(a)
     assert job.end() == 0
     for process in waiting:
         process.communicate(timeout=20)
         assert process.returncode == 0
     wait_until(lambda: asked(a, "stop").returncode == 0, "nothing is held")
-
-
-def test_stop_while_a_program_waits(make_host):
-    a, b = (make_host(name, lease="ttl_ms = 20000;") for name in "ab")
-    job = holder(a)
-    waiting = b.popen("flock", b.path("f"), "true")
-    wait_until(lambda: [l for l in b.status()["leases"] if l["waiting"]], "it waits")
-    assert refusal(asked(b, "stop")) == "a program waits for t/f: see `dflock status`"
-    job.end()
-    waiting.communicate(timeout=20)
-    assert waiting.returncode == 0
 
 
 def test_stop_while_the_store_is_down(make_host, redis):
@@ -152,18 +119,27 @@ def test_stop_while_a_lease_is_unsure(make_host, redis):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("command", ["stop", "reload", "init"])
-def test_a_keeper_that_does_not_answer(make_host, command):
+def test_a_keeper_that_does_not_answer(make_host, folder):
+    """The parent, which would kill it and start the next one, is stopped as well."""
     a = make_host("a")
     parent, keeper = a.keeper_pids()
-    os.kill(parent, signal.SIGSTOP)
-    os.kill(keeper, signal.SIGSTOP)
+    for pid in parent, keeper:
+        os.kill(pid, signal.SIGSTOP)
     try:
-        said = refusal(asked(a, command))
+        asking = [a.popen("env", "-u", "LD_PRELOAD", CLI, *command.split())
+                  for command in ("status", "stop", "reload", "init", "metrics", f"metrics --textfile {folder}")]
+        Doctor(a).only(rf"the keeper \(pid {keeper}\).*has not answered for \d+ s; its log may say why$")
+        required = a.run("env", "DFLOCK_REQUIRE=1", "echo", "ran")
+        assert (required.stdout, required.returncode) == ("", 123) and "the keeper does not answer" in required.stderr
+        for p in asking:
+            out, err = p.communicate(timeout=40)
+            assert p.returncode == 1
+            assert re.fullmatch(rf"dflock: the keeper \(pid {keeper}\) has not answered for \d+ s; its log may say why\n", err), err
+            assert out == "" or p.args[-1] == "metrics"
+        assert "\ndflock_up 0\n" in text_of(os.path.join(folder, "dflock.prom"))
     finally:
-        os.kill(keeper, signal.SIGCONT)
-        os.kill(parent, signal.SIGCONT)
-    assert re.fullmatch(rf"the keeper \(pid {keeper}\) has not answered for \d+ s; its log may say why", said)
+        for pid in keeper, parent:
+            os.kill(pid, signal.SIGCONT)
 
 
 def test_a_store_that_has_just_come_back(make_host, redis, folder):

@@ -73,11 +73,6 @@ def test_a_service_that_cannot_be_wrapped(wrap, start, why):
     assert why in wrap("nightly", status=1)
 
 
-def test_no_such_service(wrap):
-    assert wrap("other", status=1) == "No files found for other.service.\n"
-    assert wrap("../etc/passwd", status=2) == 'dflock: "../etc/passwd" is no name of a unit\n'
-
-
 def test_a_crontab(wrap):
     run = f"{BUILD}/dflock run --require --"
     changed = [line[1:] for line in wrap("--crontab=root", "--require").splitlines() if line.startswith("+") and not line.startswith("+++")]
@@ -100,7 +95,9 @@ def test_a_crontab_is_written(wrap):
     assert wrap("--crontab=root") == "no job of root's crontab is to be changed\n"
 
 
-def test_usage(wrap):
-    assert "it takes a unit, or --crontab=USER" in wrap(status=2)
-    assert "it takes a unit, or --crontab=USER" in wrap("nightly", "--crontab=root", status=2)
+def test_what_makes_no_sense(wrap):
+    assert wrap("other", status=1) == "No files found for other.service.\n"
+    assert wrap("../etc/passwd", status=2) == 'dflock: "../etc/passwd" is no name of a unit\n'
+    for words in (), ("nightly", "--crontab=root"):
+        assert "it takes a unit, or --crontab=USER" in wrap(*words, status=2)
     assert "has a character that units or crontabs read as their own" in wrap("nightly", "--require=/a b", status=2)

@@ -1,6 +1,8 @@
 """What the tests here share: a lock call as a program makes it, and what it said."""
 import collections
+import os
 import re
+import signal
 import subprocess
 import time
 
@@ -11,14 +13,19 @@ Outcome = collections.namedtuple("Outcome", "word line seconds")
 WORDS = {0: "ok", 1: "busy", 71: "ENOLCK"}
 
 
+def outcome(status, said, begun):
+    """line: what the shim said, if anything: one line at the most."""
+    lines = [l for l in said.splitlines() if l.startswith("dflock:")]
+    assert len(lines) <= 1, lines
+    return Outcome(WORDS[status], "".join(lines), time.monotonic() - begun)
+
+
 def attempt(host, name="f", wait=False, seconds=40, before=(), **environment):
-    """flock(1) under the shim takes the lock and leaves it. line: what the shim said, if anything: one line at the most."""
+    """flock(1) under the shim takes the lock and leaves it."""
     begun = time.monotonic()
     words = ["flock", host.path(name), "true"] if wait else ["flock", "-n", host.path(name), "true"]
     p = subprocess.run([*before, *words], env={**host.env(), **environment}, capture_output=True, text=True, timeout=seconds)
-    lines = [l for l in p.stderr.splitlines() if l.startswith("dflock:")]
-    assert len(lines) <= 1, lines
-    return Outcome(WORDS[p.returncode], "".join(lines), time.monotonic() - begun)
+    return outcome(p.returncode, p.stderr, begun)
 
 
 class Waiting:
@@ -32,15 +39,8 @@ class Waiting:
         return self.process.poll() is None
 
     def outcome(self, seconds=40):
-        try:
-            _, err = self.process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
-            raise
-        lines = [l for l in err.splitlines() if l.startswith("dflock:")]
-        assert len(lines) <= 1, lines
-        return Outcome(WORDS[self.process.returncode], "".join(lines), time.monotonic() - self.begun)
+        _, err = self.process.communicate(timeout=seconds)
+        return outcome(self.process.returncode, err, self.begun)
 
 
 def refused(outcome, pattern):
@@ -86,6 +86,13 @@ def gone(redis, name="f"):
 
 def leases(host, **want):
     return [l for l in host.status()["leases"] if all(l[k] == v for k, v in want.items())]
+
+
+def kill_keeper(host, seconds=20):
+    """kill -9 of the keeper, not of its parent; until the next one serves."""
+    keeper = host.keeper_pids()[1]
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next keeper serves", seconds)
 
 
 class Alive:

@@ -1,8 +1,9 @@
 """Fixtures of the tests with faults."""
-import tempfile
+import os
 
 import pytest
 from harness import Proxy
+from harness.view import View
 from machine import Machine
 
 
@@ -22,7 +23,22 @@ def make_proxy(redis, folder):
 
 @pytest.fixture
 def machine(redis, folder):
-    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
-        machine = Machine(redis, folder, shown)
-        yield machine
-        machine.delete()
+    machine = Machine(redis, folder)
+    yield machine
+    machine.delete()
+
+
+@pytest.fixture
+def make_view():
+    """make_view(...): a file system that can be made to hang. Name it behind make_host: it ends before the hosts."""
+    if os.geteuid() != 0:
+        pytest.skip("only root mounts")
+    views = []
+
+    def make(*words, **more):
+        views.append(View(*words, **more))
+        return views[-1]
+
+    yield make
+    for view in views:
+        view.end()

@@ -1,22 +1,18 @@
 """
-A system keeper for tests, file systems that can be made to hang, and clients that it must not trust. Fixtures: import place, shown and
-ground.
+A system keeper for tests, file systems that can be made to hang, and clients that it must not trust. Fixture: import ground.
 """
 import ast
 import os
 import select
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import types
 
 import pytest
 from common import attempt
 from harness import Agent, Deadline
-from harness import host as host_module
-from harness.system import SYSTEM_DIR, Hanging, Place, SystemHost
+from harness.system import SYSTEM_DIR, Hanging
 
 HOSTILE, OTHER = 12345, 12346
 GRANTED, REFUSED, NOT_PROTECTED = 1, 4, 6
@@ -58,30 +54,16 @@ class Puppet:
     def kill(self):
         self.process.kill()  # may stay in D until the mounts are gone
 
-
-@pytest.fixture
-def place():
-    place = Place()
-    yield place
-    place.end()
+    def end(self):
+        self.process.wait(20)
+        self.process.stdin.close()
+        self.process.stdout.close()
 
 
 @pytest.fixture
-def shown(monkeypatch):
-    """What users without rights run."""
-    with tempfile.TemporaryDirectory(prefix="dflock-test-") as path:
-        os.chmod(path, 0o755)
-        monkeypatch.setattr(host_module, "SHIM", shutil.copy(host_module.SHIM, path))
-        os.makedirs(os.path.join(path, "tests/agents"))
-        shutil.copy(os.path.join(host_module.BUILD, "tests/agents/agent"), os.path.join(path, "tests/agents"))
-        monkeypatch.setattr(host_module, "BUILD", path)
-        yield path
-
-
-@pytest.fixture
-def ground(redis, folder, place, shown):
+def ground(make_system, place):
     """(host, mount(), puppet(uid)): a system keeper, file systems that can be made to hang, and clients of it."""
-    host = SystemHost(redis, folder, place, rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
+    host = make_system(rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
     puppets, mounts = [], []
 
     def mount(name="m"):
@@ -91,19 +73,14 @@ def ground(redis, folder, place, shown):
     def puppet(*args, **more):
         puppets.append(Puppet(host, *args, **more))
         return puppets[-1]
-    try:
-        host.init()
-        yield host, mount, puppet
-    finally:
-        for each in puppets:
-            each.kill()
-        for each in mounts:
-            each.end()
-        for each in puppets:
-            each.process.wait(20)
-            each.process.stdin.close()
-            each.process.stdout.close()
-        host.stop()
+
+    yield host, mount, puppet
+    for each in puppets:
+        each.kill()
+    for each in mounts:
+        each.end()
+    for each in puppets:
+        each.end()
 
 
 def prepare(host, name, uid):

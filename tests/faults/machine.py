@@ -3,9 +3,9 @@ import json
 import os
 import subprocess
 
-from common import Outcome, WORDS
+from common import outcome
 from harness import Apart, Host, wait_until
-from harness.host import copy_programs
+from harness.host import CLI, SHIM
 
 NOBODY = 65534
 USER = 31977  # of nobody on the real machine
@@ -14,12 +14,10 @@ USER = 31977  # of nobody on the real machine
 class Machine:
     """Every user can run the programs, and lock the files. DFLOCK_RUNTIME_DIR is set only where a call gives it."""
 
-    def __init__(self, redis, folder, shown):
+    def __init__(self, redis, folder):
         self.redis, self.apart = redis, Apart(folder)
         self.host = Host(redis, "a", folder, foreground=False, lease="ttl_ms = 500; idle_ms = 0;")
-        self.programs = copy_programs(shown)
         os.chmod(os.path.join(folder, "redis.sock"), 0o777)
-        os.chmod(shown, 0o755)
         os.chmod(folder, 0o755)
         os.chmod(self.host.files, 0o777)
 
@@ -38,7 +36,7 @@ class Machine:
         return env
 
     def start(self, *words, uid=0, before=(), **environment):
-        env = self.env(LD_PRELOAD=self.programs["SHIM"], **environment)
+        env = self.env(LD_PRELOAD=SHIM, **environment)
         return subprocess.Popen([*self.words(uid, before), *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def begin(self, uid=0, name="f", **more):
@@ -47,12 +45,16 @@ class Machine:
             os.chmod(path, 0o666)
         return self.start("flock", "-n", path, "true", uid=uid, **more)
 
+    def holding(self, **more):
+        """A shell that has the lock, and becomes sleep(1)."""
+        held = self.start("sh", "-c", f"exec 9>{self.host.path('f')}; flock 9 && echo got && exec sleep 100", **more)
+        assert held.stdout.readline() == "got\n"
+        return held
+
     @staticmethod
     def end(process):
         _, err = process.communicate(timeout=60)
-        lines = [l for l in err.splitlines() if l.startswith("dflock:")]
-        assert len(lines) <= 1, lines
-        return Outcome(WORDS[process.returncode], "".join(lines), 0)
+        return outcome(process.returncode, err, 0)
 
     def lock(self, uid=0, **more):
         return self.end(self.begin(uid, **more))
@@ -61,7 +63,7 @@ class Machine:
         wait_until(lambda: self.lock(uid, **more).word == "ok", f"uid {uid} gets a lock")
 
     def cli(self, *words, uid=0, before=(), **environment):
-        return subprocess.run([*self.words(uid, before), self.programs["CLI"], *words], env=self.env(LD_PRELOAD="", **environment),
+        return subprocess.run([*self.words(uid, before), CLI, *words], env=self.env(LD_PRELOAD="", **environment),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
 
     def where(self, uid=0, **more):

@@ -1,6 +1,7 @@
 """
 What comes to the keeper's socket is hostile until checked: nonsense, too much of it, clients that stop, other versions.
-The keeper disconnects or refuses, goes on serving, and keeps no descriptor.
+The keeper disconnects or refuses, goes on serving, and keeps no descriptor. Every field: tests/unit/test_question_check.c; answers that no
+keeper gives: tests/interpose/test_asking.py; other kinds of descriptors: test_hostile_descriptors.py.
 """
 import array
 import os
@@ -13,7 +14,7 @@ import time
 
 import pytest
 from common import Alive, agent_with, attempt, gone, leases, opened, refused, works
-from harness import bytes_of, wait_until
+from harness import BUILD, bytes_of, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../interpose"))
 import fake_keeper as fk  # noqa: E402
@@ -61,6 +62,11 @@ class Client:
         assert reply[:3] == (fk.MAGIC, fk.VERSION, fk.REPLY.size)
         return reply.verdict, reply.reason
 
+    def has_answer(self):
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return bool(poll.poll(0))
+
 
 def descriptors(host):
     """How many the keeper has open, after it has closed those that it was about to close."""
@@ -76,66 +82,40 @@ def host(make_host):
     with Alive(host):
         yield host
         works(host)
-        wait_until(lambda: descriptors(host) <= before, "the keeper has closed what it was sent", 10)
+        wait_until(lambda: descriptors(host) <= before, "the keeper has closed what it was sent", 20)
 
 
-MALFORMED = {
-    "empty": lambda h: b"",
-    "one byte": lambda h: b"x",
-    "less than the head": lambda h: question(h)[:7],
-    "the head alone": lambda h: question(h)[:8],
-    "cut short": lambda h: question(h)[:-1],
-    "too long": lambda h: question(h) + b"\0",
-    "much too long": lambda h: question(h) + bytes(100000),
-    "zeros": lambda h: bytes(fk.REQUEST.size),
-    "wrong magic": lambda h: question(h, magic=0x12345678),
-    "wrong size": lambda h: question(h, size=1),
-    "no operation": lambda h: question(h, op=0),
-    "unknown operation": lambda h: question(h, op=200),
-    "unknown space": lambda h: question(h, space=9),
-    "unknown mode": lambda h: question(h, mode=9),
-    "unknown flags": lambda h: question(h, flags=0x80),
-    "unknown owner": lambda h: question(h, owner=9),
-    "negative start": lambda h: question(h, space=1, start=-5, to=7),
-    "empty range": lambda h: question(h, space=1, start=5, to=5),
-    "range of a flock": lambda h: question(h, start=1),
-    "a clock before its start": lambda h: question(h, sent_ns=-1),
-    "a clock at its end": lambda h: question(h, sent_ns=EOF),
-}
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 250])
-def test_malformed(host, count):
-    """With whatever number of descriptors it comes: disconnected without an answer."""
-    for what, make in MALFORMED.items():
-        with open(host.path("f")) as f, Client(host) as client:
-            client.send(make(host), *[f.fileno()] * count)
-            assert client.answer() is None, what
-
-
-@pytest.mark.parametrize("op,count", [(fk.LOCK, 0), (fk.LOCK, 2), (fk.LOCK, 250), (TEST, 0), (TEST, 2), (PING, 1),
-                                      (STATUS, 1), (STOP, 1), (BEFORE, 1)])
-def test_wrong_number_of_descriptors(host, op, count):
-    with open(host.path("f")) as f, Client(host) as client:
-        client.send(question(host, op=op), *[f.fileno()] * count)
-        assert client.answer() is None
-
-
-def test_right_after_all(host):
-    """The control: a question as it should be."""
-    with open(host.path("f")) as f, Client(host) as client:
-        assert client.send(question(host), f.fileno()).answer() == (fk.GRANTED, "")
+def test_malformed(host):
+    """With whatever number of descriptors it comes: disconnected without an answer. A question as it should be gets one."""
+    whole = question(host)
+    shapes = [b"", b"x", whole[:7], whole[:8], whole[:-1], whole + b"\0", whole + bytes(100000), bytes(fk.REQUEST.size)]
+    fields = [{"magic": 0x12345678}, {"size": 1}, {"op": 0}, {"op": 200}, {"space": 9}, {"mode": 9}, {"flags": 0x80}, {"owner": 9},
+              {"space": 1, "start": -5, "to": 7}, {"space": 1, "start": 5, "to": 5}, {"start": 1}, {"sent_ns": -1}, {"sent_ns": EOF}]
+    with open(host.path("f")) as f:
+        for data in shapes + [question(host, **each) for each in fields]:
+            for count in 0, 1, 2, 250:
+                with Client(host) as client:
+                    assert client.send(data, *[f.fileno()] * count).answer() is None, (data[:80], count)
+        for op, count in [(op, n) for op in (fk.LOCK, TEST) for n in (0, 2, 250)] + [(op, 1) for op in (PING, STATUS, STOP, BEFORE)]:
+            with Client(host) as client:
+                assert client.send(question(host, op=op), *[f.fileno()] * count).answer() is None, (op, count)
+        with Client(host) as client:
+            assert client.send(question(host), f.fileno()).answer() == (fk.GRANTED, "")
     with Client(host) as client:
         assert client.send(question(host, op=PING)).answer() == (fk.OK, "")
+    with open(host.path("gone"), "w") as f, Client(host) as client:
+        os.unlink(host.path("gone"))
+        assert client.send(question(host), f.fileno()).answer() == (fk.GRANTED, ""), "a deleted file"
 
 
-@pytest.mark.parametrize("version", [0, fk.VERSION - 1, fk.VERSION + 1, 65535])
-def test_library_of_another_version(host, version):
+def test_library_of_another_version(host):
     """It can read the head of the answer, and that is the line to show."""
-    for data in (question(host, version=version), question(host, version=version)[:12], question(host, version=version) + b"x" * 500):
-        with Client(host) as client, open(host.path("f")) as f:
-            verdict, reason = client.send(data, f.fileno()).answer()
-            assert verdict == fk.REFUSED and "different versions: end the keeper with `dflock stop`" in reason
+    for version in 0, fk.VERSION - 1, fk.VERSION + 1, 65535:
+        whole = question(host, version=version)
+        for data in (whole, whole[:12], whole + b"x" * 500):
+            with Client(host) as client, open(host.path("f")) as f:
+                verdict, reason = client.send(data, f.fileno()).answer()
+                assert verdict == fk.REFUSED and "different versions: end the keeper with `dflock stop`" in reason
 
 
 def test_stop_of_another_version(host_of, redis):
@@ -168,65 +148,24 @@ def test_a_keeper_of_another_version_is_told_to_stop(host_of, redis):
     assert status.returncode == 1 and "`dflock stop` ends it" in status.stderr
 
 
-@pytest.mark.parametrize("answer,pattern", [
-    ({"version": fk.VERSION + 1}, "the keeper is of another version than this library; end it with `dflock stop`"),
-    ({"magic": 7}, "what listens on the keeper's socket is no keeper; end it"),
-    ({"size": 5}, "the keeper's answer is malformed"),
-])
-def test_keeper_of_another_version(host_of, redis, answer, pattern):
-    host = host_of(redis, foreground=False)
-
-    def handler(connection):
-        while connection.receive():
-            connection.send(fk.OK, **answer)
-
-    with fk.Keeper(host.runtime, host.config, [(fk.TREE, host.files)], handler):
-        refused(attempt(host), pattern)
-        refused(attempt(host, wait=True), pattern)
-
-
 def of_configuration(state, path):
     return fk.REQUEST.pack(fk.MAGIC, fk.VERSION, fk.REQUEST.size, fk.LOCK, 0, 1, 0, 0, 0, EOF, 1, *state, fk.path_hash(path) if path else 0, b"")
 
 
 def test_another_configuration(host):
-    """A state that was never seen, of another path, or of this one long ago: also while the file is missing."""
+    """A state that was never seen, of another path, or of this one long ago: also while the file is missing. Some go away meanwhile."""
+    seen_never, other = (1, 2, 3, 4, 5), "/etc/other.conf"
+    for _ in range(50):
+        with open(host.path("f")) as f, Client(host) as client:
+            client.send(of_configuration(seen_never, host.config), f.fileno())
     with open(host.path("f")) as f, Client(host) as client:
-        for state, path in [((1, 2, 3, 4, 5), "/etc/other.conf"), ((1, 2, 3, 4, 5), host.config), (fk.NONE, "/etc/other.conf"),
-                            (fk.NONE, None), ((1, 2, 3, 4, 5), None)]:
+        for state, path in [(seen_never, other), (seen_never, host.config), (fk.NONE, other), (fk.NONE, None), (seen_never, None)]:
             verdict, reason = client.send(of_configuration(state, path), f.fileno()).answer()
             assert verdict == fk.REFUSED and "the keeper goes by another configuration" in reason and host.config in reason
             assert ("sees another file than the keeper" in reason) == (path == host.config)
         young = (1, 2, 3, 4, time.time_ns())
         for state, path in [(young, host.config), (fk.NONE, host.config), (fk.config_id(host.config), None)]:
             assert client.send(of_configuration(state, path), f.fileno()).answer() == (fk.GRANTED, ""), (state, path)
-
-
-def test_goes_away_while_the_configuration_is_looked_at(host):
-    for _ in range(50):
-        with open(host.path("f")) as f, Client(host) as client:
-            client.send(of_configuration((1, 2, 3, 4, 5), host.config), f.fileno())
-    with open(host.path("f")) as f, Client(host) as client:
-        assert client.send(question(host), f.fileno()).answer() == (fk.GRANTED, "")
-
-
-def test_descriptors_of_no_use(host):
-    """Descriptors of files that cannot be protected, or cannot be opened again."""
-    read, write = os.pipe()
-    opened_here = [read, write, os.open("/dev/null", os.O_RDWR), os.open("/dev/null", os.O_PATH),
-                   os.open("/proc/self/stat", os.O_RDONLY), os.memfd_create("x"), os.open("/", os.O_RDONLY),
-                   socket.socket().detach(), os.eventfd(0)]
-    for fd in opened_here:
-        with Client(host) as client:
-            verdict, reason = client.send(question(host), fd).answer()
-            assert verdict == fk.REFUSED and reason or verdict == fk.NOT_PROTECTED and reason.startswith("/"), (fd, reason)
-        os.close(fd)
-
-
-def test_deleted_file(host):
-    with open(host.path("gone"), "w") as f, Client(host) as client:
-        os.unlink(host.path("gone"))
-        assert client.send(question(host), f.fileno()).answer() == (fk.GRANTED, "")
 
 
 def test_asks_again_before_it_has_its_answer(host, make_host, redis):
@@ -242,25 +181,26 @@ def test_asks_again_before_it_has_its_answer(host, make_host, redis):
     gone(redis)
 
 
-@pytest.mark.parametrize("how", ["closes", "is silent"])
-def test_client_that_leaves_its_pin(host, make_host, how):
+def test_client_that_leaves_its_pin(host, make_host):
     """Granted, it never takes the kernel lock: a pin ends after pin_ms, or with the connection."""
-    b = make_host("b")
-    begun = time.monotonic()
-    with open(host.path("f")) as f, Client(host) as client:
-        assert client.send(question(host), f.fileno()).answer() == (fk.GRANTED, "")
-        waiter = opened(b).say("flock 0 ex")
-        if how == "closes":
-            client.socket.close()
-        else:
-            wait_until(lambda: leases(host, state="draining"), "it is recalled and waits for the pin")
-        assert waiter.heard()[0] == "ok"
-        assert waiter.do("flock 0 un") == "ok"
-        assert how == "closes" or time.monotonic() - begun >= 0.9
+    waiter = opened(make_host("b"))
+    for closes in True, False:
+        works(host)
+        begun = time.monotonic()
+        with open(host.path("f")) as f, Client(host) as client:
+            assert client.send(question(host), f.fileno()).answer() == (fk.GRANTED, "")
+            waiter.say("flock 0 ex")
+            if closes:
+                client.socket.close()
+            else:
+                wait_until(lambda: leases(host, state="draining"), "it is recalled and waits for the pin")
+            assert waiter.heard()[0] == "ok"
+            assert waiter.do("flock 0 un") == "ok"
+            assert closes or time.monotonic() - begun >= 0.9
 
 
 def test_client_that_does_not_read(host):
-    """Answers that find no room are dropped, and all other clients are served meanwhile."""
+    """Answers that find no room are dropped, and all other clients are served meanwhile. With descriptors: test_metrics_refusals.py."""
     with Client(host) as client:
         client.socket.settimeout(0.2)
         sent = 0
@@ -275,16 +215,34 @@ def test_client_that_does_not_read(host):
         assert client.answer() == (fk.OK, "")
 
 
-def test_client_that_does_not_read_its_status(host):
-    """Each answer carries a descriptor. A client that asks again before there is an answer is disconnected."""
-    with Client(host) as client:
-        try:
-            for _ in range(50):
-                client.send(question(host, op=STATUS))
-                wait_until(lambda: has_answer(client), "there is an answer")
-        except OSError:
-            pass
-        assert attempt(host).word == "ok"
+# --- late ---
+
+
+PIN_MS = 5000
+LATE_NS = 1_000_000_000
+
+
+def test_a_question_that_comes_after_the_keeper_has_looked_at_the_clock(make_host, folder):
+    """A grant names a moment on the caller's clock: the pin ends at the latest pin_ms after it, and the caller must not be told a later one. The
+    keeper waits within recvmsg() while the file exists, which it removes then."""
+    late = os.path.join(folder, "late")
+    host = make_host("a", lease=f"ttl_ms = 60000; pin_ms = {PIN_MS}; linger_ms = 60000;", foreground=False)
+    host.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/held.so"), "DFLOCK_TEST_LATE=" + late]
+    host.start()
+    host.inside = []
+    host.init()
+    assert opened(host).do("flock 0 ex nb") == "ok"  # the lease is there: the next answer comes at once
+    open(late, "w").close()
+    with open(host.path("f")) as f, Client(host) as client:
+        wait_until(lambda: not os.path.exists(late), "the keeper is about to receive the question")
+        begun = fk.boottime()
+        wait_until(lambda: fk.boottime() - begun > LATE_NS, "time has passed since")
+        sent = fk.boottime()
+        client.send(question(host, sent_ns=sent), f.fileno())
+        reply = fk.reply_of(client.socket.recv(4096))
+        answered = fk.boottime()
+    assert reply.verdict == fk.GRANTED and answered - sent < LATE_NS / 2
+    assert sent < reply.until_ns <= answered + PIN_MS * 1_000_000
 
 
 # --- many ---
@@ -299,11 +257,8 @@ def many_descriptors():
 
 
 def connect_all(host, count):
-    """Connections that send nothing; fewer if the keeper turns them away."""
-    clients = []
-    for _ in range(count):
-        clients.append(Client(host))
-    return clients
+    """Connections that send nothing."""
+    return [Client(host) for _ in range(count)]
 
 
 def close_all(clients):
@@ -311,32 +266,20 @@ def close_all(clients):
         c.socket.close()
 
 
-def test_ten_thousand_connections(make_host, many_descriptors):
-    host = make_host("a")
-    works(host)
-    before = descriptors(host)
-    with Alive(host):
-        clients = connect_all(host, min(10000, many_descriptors))
-        try:
-            outcome = attempt(host)
-            if outcome.word != "ok":
-                refused(outcome, "serves too many programs at once: raise its RLIMIT_NOFILE")
-            told = [c.answer() for c in clients if has_answer(c)]
-            assert all(t and "too many programs" in t[1] for t in told)
-            assert len(clients) - len(told) >= min(9000, many_descriptors // 2 - 200)
-        finally:
-            close_all(clients)
-        works(host)
-        wait_until(lambda: descriptors(host) <= before, "the keeper has closed them all", 20)
+def test_ten_thousand_connections(host, many_descriptors):
+    clients = connect_all(host, min(10000, many_descriptors))
+    try:
+        outcome = attempt(host)
+        if outcome.word != "ok":
+            refused(outcome, "serves too many programs at once: raise its RLIMIT_NOFILE")
+        told = [c.answer() for c in clients if c.has_answer()]
+        assert all(t and "too many programs" in t[1] for t in told)
+        assert len(clients) - len(told) >= min(9000, many_descriptors // 2 - 200)
+    finally:
+        close_all(clients)
 
 
-def has_answer(client):
-    poll = select.poll()
-    poll.register(client.socket, select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def test_a_thousand_waiters(make_host, many_descriptors, redis):
+def test_a_thousand_waiters(make_host, many_descriptors):
     """They wait for another host, and are all granted when it leaves; half of them have gone by then."""
     a, b = make_host("a"), make_host("b")
     holder = agent_with(b)
@@ -355,33 +298,30 @@ def test_a_thousand_waiters(make_host, many_descriptors, redis):
         works(a)
 
 
-def test_no_descriptor_left(make_host):
+def test_no_descriptor_left(host):
     """The keeper has hardly any left: new clients are told, and when the others go, all is well."""
-    host = make_host("a")
-    works(host)
     keeper = host.keeper_pids()[1]
     old = resource.prlimit(keeper, resource.RLIMIT_NOFILE)
-    before = descriptors(host)
-    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (before + 10, old[1]))
-    clients = []
-    with Alive(host):
-        try:
-            clients = connect_all(host, 50)
-            wait_until(lambda: sum(map(has_answer, clients)) >= 30, "most are turned away")
-            told = [c.answer() for c in clients if has_answer(c)]
-            assert all(t and t[0] == fk.REFUSED and "raise its RLIMIT_NOFILE" in t[1] for t in told)
-            # Files that the host has no lease for: the others can be locked without the keeper.
-            refused(attempt(host, "g"), "no descriptor left: raise its RLIMIT_NOFILE")
-            refused(attempt(host, "g", wait=True), "no descriptor left: raise its RLIMIT_NOFILE")
-        finally:
-            close_all(clients)
-        works(host)
-        # One connection fits, the descriptor that comes with its question does not.
-        resource.prlimit(keeper, resource.RLIMIT_NOFILE, (max(map(int, os.listdir(f"/proc/{keeper}/fd"))) + 2, old[1]))
-        outcome = attempt(host)
-        assert outcome.word == "ok" or "RLIMIT_NOFILE" in outcome.line or "descriptor" in outcome.line, outcome
-        resource.prlimit(keeper, resource.RLIMIT_NOFILE, old)
-        works(host)
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (descriptors(host) + 10, old[1]))
+    clients = connect_all(host, 50)
+    try:
+        wait_until(lambda: sum(c.has_answer() for c in clients) >= 30, "most are turned away")
+        told = [c.answer() for c in clients if c.has_answer()]
+        assert all(t and t[0] == fk.REFUSED and "raise its RLIMIT_NOFILE" in t[1] for t in told)
+        # Files that the host has no lease for: the others can be locked without the keeper.
+        for wait in False, True:
+            refused(attempt(host, "g", wait=wait), "no descriptor left: raise its RLIMIT_NOFILE")
+    finally:
+        close_all(clients)
+    works(host)
+    # One connection fits, the descriptor that comes with its question does not.
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, (max(map(int, os.listdir(f"/proc/{keeper}/fd"))) + 2, old[1]))
+    outcome = attempt(host)
+    assert outcome.word == "ok" or "RLIMIT_NOFILE" in outcome.line or "descriptor" in outcome.line, outcome
+    resource.prlimit(keeper, resource.RLIMIT_NOFILE, old)
+
+
+# --- from the store ---
 
 
 def test_a_malformed_message_is_in_the_log(host, redis):

@@ -17,35 +17,127 @@ LEASE = "ttl_ms = 12000; linger_ms = 0;"
 SHORT = "connect_ms = 2500;"
 
 
-@pytest.fixture
-def pair(request, make_host, make_proxy):
-    """(a behind a proxy, b, the proxy), some with TCP."""
-    kind = getattr(request.node, "callspec", None) and request.node.callspec.params.get("kind")
-    proxy = make_proxy(tcp=kind in ("no answer", "cut after"))
-    return make_host("a", server=proxy.address, lease=LEASE, store=SHORT), make_host("b", lease=LEASE), proxy
+class Pair:
+    """Hosts a, behind a proxy, and b. What happens while a request of a breaks in this way."""
 
+    def __init__(self, make_host, make_proxy, redis, kind=None):
+        self.kind, self.redis = kind, redis
+        self.proxy = make_proxy(tcp=kind in ("no answer", "cut after"))
+        self.a, self.b = make_host("a", server=self.proxy.address, lease=LEASE, store=SHORT), make_host("b", lease=LEASE)
 
-def is_up(host):
-    wait_until(lambda: host.status()["store"]["up"], host.name + " is connected")
+    def fault(self, command):
+        return self.proxy.fault(command, self.kind)
 
+    def ready(self):
+        """The connection of a is as it should be, and nothing is under way."""
+        works(self.a, "ready")
+        gone(self.redis, "ready")
 
-def ends_well(redis, agent, b):
-    """The agent has the lock, and b cannot; then it leaves it, and nothing is left."""
-    is_busy(b)
-    assert agent.do("flock 0 un") == "ok"
-    gone(redis)
-    works(b)
+    def ends_well(self, agent, other):
+        """The agent has the lock, and the other host cannot; then it leaves it, and nothing is left."""
+        is_busy(other)
+        assert agent.do("flock 0 un") == "ok"
+        gone(self.redis)
+        works(other)
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_acquire(pair, redis, kind):
-    a, b, proxy = pair
-    fault = proxy.fault("acquire", kind)
-    with Alive(a, b):
-        agent = opened(a).say("flock 0 ex")
+    def acquire(self):
+        fault = self.fault("acquire")
+        agent = opened(self.a).say("flock 0 ex")
         assert fault.happened.wait(20)
         assert agent.heard()[0] == "ok"
-        ends_well(redis, agent, b)
+        self.ends_well(agent, self.b)
+
+    def acquire_without_waiting(self):
+        """It may fail, but then what the store may have granted must not stay."""
+        fault, agent = self.fault("acquire"), opened(self.a)
+        word = agent.do("flock 0 ex nb")
+        assert fault.happened.is_set() and word in ("ok", "ENOLCK")
+        if word == "ok":
+            self.ends_well(agent, self.b)
+        gone(self.redis)
+        works(self.b)
+
+    def release(self):
+        agent = agent_with(self.a)
+        fault = self.fault("release")
+        assert agent.do("flock 0 un") == "ok"
+        assert fault.happened.wait(20)
+        gone(self.redis)
+        works(self.b)
+        works(self.a)
+
+    def release_while_another_waits(self):
+        agent, waiter = agent_with(self.a), opened(self.b).say("flock 0 ex")
+        wait_until(lambda: leases(self.a, note="wanted by another host"), "a is recalled")
+        fault = self.fault("release")
+        assert agent.do("flock 0 un") == "ok"
+        assert fault.happened.wait(20)
+        assert waiter.heard()[0] == "ok"
+        self.ends_well(waiter, self.a)
+
+    def cancelled_wait(self):
+        """The release that takes a waiter out of the queue is lost: no caller may wait behind that waiter for ever."""
+        agent, waiter = agent_with(self.b), Waiting(self.a)
+        wait_until(lambda: leases(self.a, note="waits for another host"), "a is queued")
+        fault = self.fault("release")
+        waiter.process.kill()
+        waiter.process.communicate()
+        assert fault.happened.wait(20)
+        assert agent.do("flock 0 un") == "ok"
+        gone(self.redis)
+        works(self.b)
+
+    def shrink(self):
+        agent = agent_with(self.a)
+        fault = self.fault("shrink")
+        assert agent.do("flock 0 sh") == "ok"
+        reader = agent_with(self.b, "flock 0 sh")
+        assert fault.happened.wait(20)
+        assert opened(self.b).do("flock 0 ex nb") == "EAGAIN"
+        assert reader.do("flock 0 un") == "ok"
+        assert opened(self.b).do("flock 0 ex nb") == "EAGAIN"
+        assert agent.do("flock 0 un") == "ok"
+        gone(self.redis)
+
+    def beat(self):
+        agent = agent_with(self.a)
+        assert self.fault("beat").happened.wait(20)
+        self.a.wait_up()
+        assert not self.a.status()["lost"]
+        self.ends_well(agent, self.b)
+
+    def connecting(self):
+        for command in "info", "script", "subscribe", "store":
+            self.ready()
+            agent = agent_with(self.a)
+            fault = self.fault(command)
+            self.proxy.cut()
+            assert fault.happened.wait(20), command
+            self.a.wait_up()
+            self.ends_well(agent, self.b)
+
+    def confirm(self):
+        """A keeper that was killed takes its lease up, over a connection that breaks."""
+        agent = agent_with(self.a)
+        fault = self.fault("confirm")
+        os.kill(self.a.keeper_pids()[1], signal.SIGKILL)
+        assert fault.happened.wait(20)
+        wait_until(lambda: leases(self.a, state="held"), "a has its lease again")
+        self.ends_well(agent, self.b)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_request(make_host, make_proxy, redis, kind):
+    pair = Pair(make_host, make_proxy, redis, kind)
+    with Alive(pair.a, pair.b):
+        for step in (pair.acquire, pair.acquire_without_waiting, pair.release, pair.release_while_another_waits, pair.cancelled_wait, pair.shrink,
+                     pair.beat, pair.connecting):
+            print(step.__name__)  # if it fails
+            pair.ready()
+            step()
+    pair.ready()
+    pair.confirm()
 
 
 def test_granted_before_a_silence(make_host, make_proxy, redis):
@@ -82,138 +174,23 @@ def test_granted_before_a_silence(make_host, make_proxy, redis):
         assert first.heard()[0] == "ok"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_acquire_without_waiting(pair, redis, kind):
-    """It may fail, but then what the store may have granted must not stay."""
-    a, b, proxy = pair
-    fault = proxy.fault("acquire", kind)
+def test_cut_again_and_again_and_for_a_while(make_host, make_proxy, redis):
+    """The last time the network is away while a's program leaves the lock, and b waits."""
+    pair = Pair(make_host, make_proxy, redis)
+    a, b, proxy = pair.a, pair.b, pair.proxy
     with Alive(a, b):
-        agent = opened(a)
-        word = agent.do("flock 0 ex nb")
-        assert fault.happened.is_set() and word in ("ok", "ENOLCK")
-        if word == "ok":
-            ends_well(redis, agent, b)
-        gone(redis)
-        works(b)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_release(pair, redis, kind):
-    a, b, proxy = pair
-    agent = agent_with(a)
-    fault = proxy.fault("release", kind)
-    with Alive(a, b):
-        assert agent.do("flock 0 un") == "ok"
-        assert fault.happened.wait(20)
-        gone(redis)
-        works(b)
-        works(a)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_release_while_another_waits(pair, redis, kind):
-    a, b, proxy = pair
-    agent, waiter = agent_with(a), opened(b).say("flock 0 ex")
-    wait_until(lambda: leases(a, note="wanted by another host"), "a is recalled")
-    fault = proxy.fault("release", kind)
-    with Alive(a, b):
-        assert agent.do("flock 0 un") == "ok"
-        assert fault.happened.wait(20)
-        assert waiter.heard()[0] == "ok"
-        ends_well(redis, waiter, a)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_cancelled_wait(pair, redis, kind):
-    """The release that takes a waiter out of the queue is lost: no caller may wait behind that waiter for ever."""
-    a, b, proxy = pair
-    agent, waiter = agent_with(b), Waiting(a)
-    wait_until(lambda: leases(a, note="waits for another host"), "a is queued")
-    fault = proxy.fault("release", kind)
-    with Alive(a, b):
-        waiter.process.kill()
-        waiter.process.communicate()
-        assert fault.happened.wait(20)
-        assert agent.do("flock 0 un") == "ok"
-        gone(redis)
-        works(b)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_shrink(pair, redis, kind):
-    a, b, proxy = pair
-    agent = agent_with(a)
-    fault = proxy.fault("shrink", kind)
-    with Alive(a, b):
-        assert agent.do("flock 0 sh") == "ok"
-        reader = agent_with(b, "flock 0 sh")
-        assert fault.happened.wait(20)
-        assert opened(b).do("flock 0 ex nb") == "EAGAIN"
-        assert reader.do("flock 0 un") == "ok"
-        assert opened(b).do("flock 0 ex nb") == "EAGAIN"
-        assert agent.do("flock 0 un") == "ok"
-        gone(redis)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_beat(pair, redis, kind):
-    a, b, proxy = pair
-    agent = agent_with(a)
-    fault = proxy.fault("beat", kind)
-    with Alive(a, b):
-        assert fault.happened.wait(20)
-        is_up(a)
-        assert not a.status()["lost"]
-        ends_well(redis, agent, b)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_confirm(pair, redis, kind):
-    """A keeper that was killed takes its lease up, over a connection that breaks."""
-    a, b, proxy = pair
-    agent = agent_with(a)
-    fault = proxy.fault("confirm", kind)
-    os.kill(a.keeper_pids()[1], signal.SIGKILL)
-    assert fault.happened.wait(20)
-    wait_until(lambda: leases(a, state="held"), "a has its lease again")
-    ends_well(redis, agent, b)
-
-
-@pytest.mark.parametrize("command", ["info", "script", "subscribe", "store"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_connecting(pair, redis, kind, command):
-    a, b, proxy = pair
-    agent = agent_with(a)
-    fault = proxy.fault(command, kind)
-    with Alive(a, b):
-        proxy.cut()
-        assert fault.happened.wait(20)
-        is_up(a)
-        ends_well(redis, agent, b)
-
-
-def test_cut_again_and_again(pair, redis):
-    a, b, proxy = pair
-    agent = agent_with(a)
-    with Alive(a, b):
+        agent, waiter = agent_with(a), opened(b).say("flock 0 ex")
+        wait_until(lambda: leases(a, note="wanted by another host"), "a is recalled")
         for _ in range(10):
-            is_up(a)
+            a.wait_up()
             proxy.cut()
-        ends_well(redis, agent, b)
-
-
-def test_gone_for_a_while(pair, redis):
-    """The network is away while a's program leaves the lock; b waits."""
-    a, b, proxy = pair
-    agent, waiter = agent_with(a), opened(b).say("flock 0 ex")
-    wait_until(lambda: leases(a, note="wanted by another host"), "a is recalled")
-    proxy.accepting = False
-    proxy.cut()
-    wait_until(lambda: not a.status()["store"]["up"], "a notices")
-    assert agent.do("flock 0 un") == "ok"
-    assert waiter.silent(0.1)
-    proxy.accepting = True
-    assert waiter.heard()[0] == "ok"
+        proxy.accepting = False
+        proxy.cut()
+        wait_until(lambda: not a.status()["store"]["up"], "a notices")
+        assert agent.do("flock 0 un") == "ok"
+        assert waiter.silent(0.1)
+        proxy.accepting = True
+        assert waiter.heard()[0] == "ok"
 
 
 def test_late_grant_is_not_believed(make_host, make_proxy):
@@ -235,59 +212,38 @@ def test_late_grant_is_not_believed(make_host, make_proxy):
     assert attempt(b).word == "busy"
 
 
-# --- messages that do not arrive: they only wake up ---
-
-
-def test_lost_grants(make_host, make_proxy):
-    """b never hears that it got the lock: it asks again."""
-    proxy = make_proxy()
-    a, b = make_host("a", lease=LEASE), make_host("b", server=proxy.address, lease=LEASE)
-    agent, waiter = agent_with(a), opened(b).say("flock 0 ex")
-    wait_until(lambda: leases(a, note="wanted by another host"), "a is recalled")
-    proxy.drop_messages = True
-    assert agent.do("flock 0 un") == "ok"
-    assert waiter.heard(10)[0] == "ok"
-    assert proxy.dropped
-    assert attempt(a).word == "busy"
-
-
-def test_lost_recall(make_host, make_proxy):
-    """a does not hear that b waits, but b says so again."""
-    proxy = make_proxy()
+def test_lost_messages(make_host, make_proxy):
+    """They only wake up. Hosts ask again, say again that they wait, and give back by themselves what they do not use."""
+    to_a, to_b = make_proxy(), make_proxy()
     lease = "ttl_ms = 4000; linger_ms = 4000;"
-    a, b = make_host("a", server=proxy.address, lease=lease), make_host("b", lease=lease)
+    a, b = make_host("a", server=to_a.address, lease=lease), make_host("b", server=to_b.address, lease=lease)
     agent = agent_with(a)
-    proxy.drop_messages = True
-    waiter = opened(b).say("flock 0 ex")
-    wait_until(lambda: proxy.dropped, "the recall was dropped")
-    assert not leases(a, note="wanted by another host")
-    proxy.drop_messages = False
-    wait_until(lambda: leases(a, note="wanted by another host"), "a hears it later", 10)
-    assert agent.do("flock 0 un") == "ok"
-    assert waiter.heard()[0] == "ok"
-
-
-def test_all_recalls_lost(make_host, make_proxy):
-    """a never hears anything: it gives unused leases back by itself."""
-    proxy = make_proxy()
-    a, b = make_host("a", server=proxy.address, lease="ttl_ms = 3000;"), make_host("b")
-    agent = agent_with(a)
-    proxy.drop_messages = True
-    waiter = opened(b).say("flock 0 ex")
-    wait_until(lambda: proxy.dropped > 1, "recalls were dropped")
-    assert agent.do("flock 0 un") == "ok"
-    assert waiter.heard(20)[0] == "ok"
-
-
-def test_lost_answer_of_a_holder(make_host, make_proxy):
-    """A call that does not wait asks a holder that never hears it: it is told busy within probe_ms."""
-    proxy = make_proxy()
-    a, b = make_host("a", server=proxy.address, lease=LEASE), make_host("b", lease=LEASE)
-    agent_with(a)
-    proxy.drop_messages = True
+    # A call that does not wait asks a holder that never hears it: it is told busy within probe_ms.
+    to_a.drop_messages = True
     answer = attempt(b)
     assert answer.word == "busy" and answer.seconds < 5
-    wait_until(lambda: proxy.dropped, "the question was dropped")
+    wait_until(lambda: to_a.dropped, "the question was dropped")
+    # a does not hear that b waits.
+    before = to_a.dropped
+    waiter = opened(b).say("flock 0 ex")
+    wait_until(lambda: to_a.dropped > before, "the recall was dropped")
+    assert not leases(a, note="wanted by another host")
+    to_a.drop_messages = False
+    wait_until(lambda: leases(a, note="wanted by another host"), "a hears it later", 10)
+    # b does not hear that it got the lock.
+    to_b.drop_messages = True
+    assert agent.do("flock 0 un") == "ok"
+    assert waiter.heard(10)[0] == "ok" and to_b.dropped
+    assert attempt(a).word == "busy"
+    # a never hears anything.
+    to_b.drop_messages = False
+    assert waiter.do("flock 0 un") == "ok"
+    wait_until(lambda: agent.do("flock 0 ex nb") == "ok", "a has it")
+    before, to_a.drop_messages = to_a.dropped, True
+    waiter.say("flock 0 ex")
+    wait_until(lambda: to_a.dropped > before + 1, "recalls were dropped")
+    assert agent.do("flock 0 un") == "ok"
+    assert waiter.heard(20)[0] == "ok"
 
 
 def test_random_faults(make_host, make_proxy, folder, redis):

@@ -9,10 +9,8 @@ import subprocess
 
 import pytest
 from fronted import HOSTILE as USER
-from fronted import shown  # noqa: F401
 from harness import wait_until
 from harness.host import CLI
-from harness.system import Place, SystemHost
 from harness.processes import children
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
@@ -27,7 +25,6 @@ GROUNDS = {
                "echo changed >>$F/f",
     "tmpfs": "mount -t tmpfs x $F && touch $F/f",
     "elsewhere": "mount --bind $F $W && F=$W",
-    "deleted": "mount -t tmpfs x $F && touch $F/f && exec 8<>$F/f && rm $F/f && F=/proc/self/fd && ln -s 8 $W/f; true",
 }
 # As an image's first process has it: $1 is a shell's job, whose file is $2.
 FIRST = 'f=$F/f; exec "$CLI" run $RUN -- flock -n "$f" sh -c "$JOB"'
@@ -35,18 +32,11 @@ HELD = "echo held; read line; exit 7"
 
 
 @pytest.fixture
-def system(redis, folder, shown):  # noqa: F811
+def system(make_system, place, folder):
     """A keeper of the host's system. /run/other is a folder that nothing else uses."""
-    for path, mode in (folder, 0o755), (redis.socket, 0o777):
-        os.chmod(path, mode)
-    place = Place()
+    os.chmod(folder, 0o755)
     subprocess.run([*place.inside, "sh", "-c", "mkdir -m 777 /run/other /run/own"], check=True)
-    host = SystemHost(redis, folder, place, lease=LONG, rules='{ tree = "%s"; name = "t"; }, { tree = "/run/other"; name = "t"; }')
-    host.init()
-    host.wait_up()
-    yield host
-    host.stop()
-    place.end()
+    return make_system(lease=LONG, rules='{ tree = "%s"; name = "t"; }, { tree = "/run/other"; name = "t"; }').wait_up()
 
 
 class Container:
@@ -55,10 +45,8 @@ class Container:
         self.name = host.path("f")
         with open(self.name, "a"):
             os.chown(self.name, uid, uid)
-        env = {**host.env(), "F": host.files, "W": "/run/other", "O": "userxattr" if uid else "index=off", "CLI": CLI, "RUN": run, "JOB": job,
-               "LD_PRELOAD": ""}
-        if runtime:
-            env["DFLOCK_RUNTIME_DIR"] = runtime
+        env = host.plain_env(F=host.files, W="/run/other", O="userxattr" if uid else "index=off", CLI=CLI, RUN=run, JOB=job,
+                             **({"DFLOCK_RUNTIME_DIR": runtime} if runtime else {}))
         words = [*host.inside, *(host.as_user(uid) if uid else ()), "unshare", *users, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
                  "sh", "-ec", GROUNDS[ground] + "; " + FIRST]
         self.process = subprocess.Popen(words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -111,13 +99,13 @@ def test_a_volume_and_the_hosts_keeper(system, make_host, container, uid):
     wait_until(lambda: is_free(b), "the keeper lives on, and gives it back")
 
 
-@pytest.mark.parametrize("ground", ["overlay", "tmpfs", "elsewhere"])
 @pytest.mark.parametrize("uid", [0, USER])
-def test_a_file_that_the_hosts_keeper_does_not_see(system, container, ground, uid):
-    status, out, lines = container(system, ground, uid).end()
-    assert status != 7 and out == "", "the job must not have started"
-    assert len(lines) == 1 and MOUNT in lines[0], lines
-    assert system.status()["leases"] == []
+def test_a_file_that_the_hosts_keeper_does_not_see(system, container, uid):
+    for ground in "overlay", "tmpfs", "elsewhere":
+        status, out, lines = container(system, ground, uid).end()
+        assert status != 7 and out == "", "the job must not have started"
+        assert len(lines) == 1 and MOUNT in lines[0], lines
+        assert system.status()["leases"] == []
 
 
 @pytest.mark.parametrize("uid", [0, USER])

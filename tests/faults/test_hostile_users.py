@@ -2,18 +2,17 @@
 Users of a system keeper who make up what they send: each gets what the kernel would give it, and an answer or the end of its
 connection; the shares of users (quota.c, room.c); and what a user cannot end, or learn, by way of the keeper.
 """
+import json
 import os
 import signal
 import subprocess
 
 import pytest
 from common import attempt
-from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, Puppet, agent_of, ground, place, prepare, served,  # noqa: F401
-                     shown, turns)
+from fronted import (GRANTED, HOSTILE, OTHER, REFUSED, Puppet, agent_of, ground, prepare, served, turns)  # noqa: F401
 from harness import wait_until
 from harness.host import CLI
-from harness.system import Place, SystemHost
-from harness.processes import state
+from harness.processes import children, state
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
 
@@ -28,31 +27,28 @@ def names(host):
 # --- what the kernel lets them lock ---
 
 
-@pytest.mark.parametrize("space,mode,verdict", [(0, 1, GRANTED), (0, 0, GRANTED), (1, 0, GRANTED), (1, 1, REFUSED)])
-def test_a_file_that_may_only_be_read(ground, space, mode, verdict):
-    """flock() takes any descriptor, and a lock of bytes takes one that is open for it: so does the keeper, and others may read."""
+def test_a_file_that_may_only_be_read(ground):
+    """flock() takes any descriptor, and a lock of bytes takes one that is open for it: so does the keeper, and others may read. A descriptor from a
+    time when the user could open the file gets no lease: the kernel's lock is all that it has."""
     host, _, puppet = ground
-    with open(host.path("f"), "w"):
-        os.chmod(host.path("f"), 0o644)
     hostile = puppet()
-    fd = hostile.do(f"keep(os.open({host.path('f')!r}, os.O_RDONLY))")
-    said = hostile.answer(hostile.send(f"question({host.config!r}, space={space}, mode={mode}, owner={space})", fd))
-    assert said[0] == verdict, said
-    if verdict == REFUSED:
-        assert "not open for writing" in said[1] and not names(host)
-
-
-def test_a_file_that_may_not_be_opened(ground):
-    """A descriptor from a time when the user could open it gets no lease: the kernel's lock is all that it has."""
-    host, _, puppet = ground
+    for space, mode, verdict in [(1, 1, REFUSED), (0, 1, GRANTED), (0, 0, GRANTED), (1, 0, GRANTED)]:
+        path = host.path(f"f{space}{mode}")
+        with open(path, "w"):
+            os.chmod(path, 0o644)
+        fd = hostile.do(f"keep(os.open({path!r}, os.O_RDONLY))")
+        said = hostile.answer(hostile.send(f"question({host.config!r}, space={space}, mode={mode}, owner={space})", fd))
+        assert said[0] == verdict, said
+        if verdict == REFUSED:
+            assert "not open for writing" in said[1] and not names(host)
+    before = names(host)
     path = prepare(host, "f", HOSTILE)
-    hostile = puppet()
     fd = hostile.open(path)
     os.chown(path, 0, 0)
     os.chmod(path, 0o600)
     said = hostile.answer(hostile.send(hostile.question, fd))
     assert said[0] == REFUSED and "cannot open it again: Permission denied" in said[1], said
-    assert not names(host)
+    assert names(host) <= before
     served(host, name="f")
 
 
@@ -64,41 +60,40 @@ FAKES = {
     "overlay": "mkdir -p /tmp/{mark}/u /tmp/{mark}/w && mount -t tmpfs x /tmp/{mark} && mkdir /tmp/{mark}/u /tmp/{mark}/w && "
                "mount -t overlay -o userxattr,lowerdir={files},upperdir=/tmp/{mark}/u,workdir=/tmp/{mark}/w x {files} && touch {files}/f",
     "file": "mount -t tmpfs x /tmp && touch /tmp/f && mount --bind /tmp/f {files}/f",
+    "fuse": "mount -t tmpfs x {files} && touch {files}/f",
 }
 
 
-@pytest.mark.parametrize("deleted", [False, True])
-@pytest.mark.parametrize("how", FAKES)
-def test_a_protected_path_in_a_namespace_of_ones_own(ground, folder, how, deleted):
-    """Its file is not the lock's, so no lease is taken for it; and others lock the real one meanwhile."""
-    host, _, puppet = ground
-    mark = os.path.basename(folder)
+def test_a_protected_path_in_a_namespace_of_ones_own(ground, folder):
+    """Its file is not the lock's, so no lease is taken for it, also when it was deleted; and others lock the real one meanwhile. The control: the
+    user is the one that it is outside, whatever it is called inside."""
+    host, mount, puppet = ground
+    mount()
+    inside = ["unshare", "--user", "--map-root-user", "--mount"]
     prepare(host, "f", HOSTILE)
-    hostile = puppet(inside=["unshare", "--user", "--map-root-user", "--mount"])
-    script = FAKES[how].format(files=host.files, mark=mark)
-    try:
-        made = hostile.do(f"__import__('subprocess').call({script!r}, shell=True)")
-        assert made == 0
-        fd = hostile.do(f"keep(os.open({host.path('f')!r}, os.O_RDWR))")
-        if deleted and how != "file":
-            hostile.do(f"os.unlink({host.path('f')!r})")
-        said = hostile.answer(hostile.send(hostile.question, fd))
-        assert said[0] == REFUSED and "another file" in said[1], said
-        assert not names(host)
-        assert attempt(host, "f", before=host.inside).word == "ok"
-    finally:
-        subprocess.run(["rm", "-rf", "--one-file-system", "/tmp/" + mark], check=False)
-
-
-def test_the_real_file_from_such_a_namespace(ground):
-    """The control: the user is the one that it is outside, whatever it is called inside."""
-    host, _, puppet = ground
-    prepare(host, "f", HOSTILE)
-    inside = puppet(inside=["unshare", "--user", "--map-root-user", "--mount"])
-    assert inside.do("os.getuid()") == 0
-    assert inside.answer(inside.send(inside.question, inside.open(host.path("f"))))[0] == GRANTED
+    for how, script in FAKES.items():
+        mark = f"{os.path.basename(folder)}-{how}"
+        files = "/run/fuse/m" if how == "fuse" else host.files
+        hostile = puppet(inside=inside)
+        try:
+            script = script.format(files=files, mark=mark)
+            assert hostile.do(f"__import__('subprocess').call({script!r}, shell=True)") == 0, how
+            fd = hostile.do(f"keep(os.open({files + '/f'!r}, os.O_RDWR))")
+            for deleted in (False, True) if how != "file" else (False, ):
+                if deleted:
+                    hostile.do(f"os.unlink({files + '/f'!r})")
+                said = hostile.answer(hostile.send(hostile.question, fd))
+                assert said[0] == REFUSED and "another file" in said[1], (how, deleted, said)
+            assert not names(host)
+            assert attempt(host, "f", before=host.inside).word == "ok"
+            wait_until(lambda: not names(host), "it goes back")
+        finally:
+            subprocess.run(["rm", "-rf", "--one-file-system", "/tmp/" + mark], check=False)
+    real = puppet(inside=inside)
+    assert real.do("os.getuid()") == 0
+    assert real.answer(real.send(real.question, real.open(host.path("f"))))[0] == GRANTED
     for op in (RELOAD, STOP, INIT):
-        said = inside.answer(inside.send(f"question({host.config!r}, op={op})"))
+        said = real.answer(real.send(f"question({host.config!r}, op={op})"))
         assert said[0] == REFUSED and "only root" in said[1], said
 
 
@@ -106,7 +101,8 @@ def test_the_real_file_from_such_a_namespace(ground):
 
 
 def test_shapes_of_messages(ground):
-    """Half a message, a byte at a time, more than any, 253 descriptors: the connection ends, and nothing stays open."""
+    """Half a message, a byte at a time, more than any, 253 descriptors: the connection ends, and nothing stays open. Every question, with and
+    without a descriptor, whose peer is gone before its answer. A peer that does not read."""
     host, _, puppet = ground
     served(host), served(host, OTHER)
     hostile = puppet()
@@ -120,49 +116,15 @@ def test_shapes_of_messages(ground):
     slow = hostile.connect()
     hostile.do(f"send({slow}, {hostile.question}[:1])")
     assert hostile.answer(slow) is None
-    assert host.keeper_pids() == before
     served(host), served(host, OTHER), turns(host)
     assert hostile.answer(hostile.send(hostile.question, fd))[0] == GRANTED
-
-
-def test_credentials_in_messages(ground):
-    """Who asks is who connected: what a message says does not count, also where the kernel lets it pass (root)."""
-    host, _, puppet = ground
-    hostile, root = puppet(), puppet(0)
-    stop = f"question({host.config!r}, op={STOP})"
-    number = hostile.connect()
-    assert hostile.do(f"send_as({number}, {stop}, 0)") == "refused by the kernel"
-    hostile.do(f"send_as({number}, {stop}, {HOSTILE})")
-    assert "only root" in hostile.answer(number)[1]
-    prepare(host, "f", 0)
-    os.chmod(host.path("f"), 0o600)
-    fd, number = root.open(host.path("f")), root.connect()
-    root.do(f"send_as({number}, {root.question}, {HOSTILE}, {fd})")
-    assert root.answer(number)[0] == GRANTED
-    assert host.keeper_pids()
-
-
-def test_gone_at_every_point(ground):
-    """Every question, with and without a descriptor, whose peer is gone before its answer."""
-    host, _, puppet = ground
-    served(host), served(host, OTHER)
-    hostile = puppet()
-    fd = hostile.open(prepare(host, "f", HOSTILE))
-    before = host.keeper_pids()
     for op in range(0, 17):
         for passed in ([], [fd]):
             for text in ("b''", "b't/f'"):
                 number = hostile.send(f"question({host.config!r}, op={op}, text={text})", *passed)
                 hostile.do(f"hang_up({number})")
-    assert host.keeper_pids() == before
     served(host), served(host, OTHER), turns(host)
     wait_until(lambda: hostile.answer(hostile.send(hostile.question, fd))[0] == GRANTED, "it is served again", 20)
-
-
-def test_a_peer_that_does_not_read(ground):
-    host, _, puppet = ground
-    served(host), served(host, OTHER)
-    hostile = puppet()
     ping = f"question({host.config!r}, op={PING})"
     number = hostile.connect()
     hostile.do(f"connections[{number}].setblocking(False)")
@@ -172,18 +134,29 @@ def test_a_peer_that_does_not_read(ground):
     served(host), served(host, OTHER), turns(host)
     hostile.do(f"connections[{number}].setblocking(True)")
     assert hostile.answer(number)[0] == OK
+    assert host.keeper_pids() == before
 
 
-def test_a_connection_that_a_child_keeps(ground):
-    """The process that connected has ended, and another one has the connection: it counts until that is gone, too."""
+def test_who_asks(ground):
+    """It is the process that connected: what a message says does not count, also where the kernel lets it pass (root). If that has ended, and
+    another one has the connection, it counts until that is gone, too."""
     host, _, puppet = ground
-    fd = (client := puppet()).open(prepare(host, "f", HOSTILE))
-    number = client.connect()
-    child = client.do("(lambda pid: pid if pid else __import__('time').sleep(1000))(os.fork())")
-    client.do(f"send({number}, {client.question}, {fd})")
-    assert client.answer(number)[0] == GRANTED
-    client.do(f"hang_up({number})")
-    other = puppet(OTHER)
+    hostile, root, other = puppet(), puppet(0), puppet(OTHER)
+    stop = f"question({host.config!r}, op={STOP})"
+    number = hostile.connect()
+    assert hostile.do(f"send_as({number}, {stop}, 0)") == "refused by the kernel"
+    hostile.do(f"send_as({number}, {stop}, {HOSTILE})")
+    assert "only root" in hostile.answer(number)[1]
+    prepare(host, "r", 0)
+    os.chmod(host.path("r"), 0o600)
+    fd, number = root.open(host.path("r")), root.connect()
+    root.do(f"send_as({number}, {root.question}, {HOSTILE}, {fd})")
+    assert root.answer(number)[0] == GRANTED
+    fd, number = hostile.open(prepare(host, "f", HOSTILE)), hostile.connect()
+    child = hostile.do("(lambda pid: pid if pid else __import__('time').sleep(1000))(os.fork())")
+    hostile.do(f"send({number}, {hostile.question}, {fd})")
+    assert hostile.answer(number)[0] == GRANTED
+    hostile.do(f"hang_up({number})")
     os.chmod(host.path("f"), 0o666)
     assert other.answer(other.send(other.question, other.open(host.path("f"))))[0] == GRANTED
     os.kill(child, signal.SIGKILL)
@@ -193,12 +166,16 @@ def test_a_connection_that_a_child_keeps(ground):
 # --- shares ---
 
 
-def test_questions_for_the_status(ground, redis):
-    """The store does not answer, so each question stays under way: two are, and the next is refused with a line. Others ask."""
+def test_questions_that_the_store_answers(ground, redis):
+    """It does not, so each question stays under way: some of a user's are, and the next is refused with a line. Others ask."""
     host, _, puppet = ground
     served(host)
     hostile, other = puppet(), puppet(OTHER)
     status = f"question({host.config!r}, op={STATUS})"
+
+    def who(name):
+        return f"question({host.config!r}, op={WHO}, text=b't/{name}')"
+
     redis.signal(signal.SIGSTOP)
     try:
         numbers = [hostile.send(status) for _ in range(5)]
@@ -207,57 +184,35 @@ def test_questions_for_the_status(ground, redis):
         hostile.do(f"[hang_up(n) for n in {numbers}] and 0")
         said = hostile.answer(hostile.send(status))
         assert said[0] == REFUSED and "2 times" in said[1], "what was asked for and left counts as well"
-        theirs = other.send(status)
-    finally:
-        redis.signal(signal.SIGCONT)
-    assert other.answer(theirs)[0] == OK
-    assert other.answer(other.send(status))[0] == OK
-    wait_until(lambda: hostile.answer(hostile.send(status))[0] == OK, "it may ask again")
-    turns(host)
-
-
-def test_questions_who_has_a_lock(ground, redis):
-    host, _, puppet = ground
-    served(host)
-    hostile, other = puppet(), puppet(OTHER)
-    redis.signal(signal.SIGSTOP)
-    try:
-        numbers = [hostile.send(f"question({host.config!r}, op={WHO}, text=b't/f{i}')") for i in range(60)]
+        numbers = [hostile.send(who(f"f{i}")) for i in range(60)]
         said = [hostile.answer(number) for number in numbers[8:]]
         assert all(s[0] == REFUSED and "this user asks too often at once" in s[1] for s in said), said
-        theirs = other.send(f"question({host.config!r}, op={WHO}, text=b't/f')")
+        theirs = other.send(status), other.send(who("f"))
     finally:
         redis.signal(signal.SIGCONT)
-    assert other.answer(theirs)[0] == OK
+    assert [other.answer(number)[0] for number in theirs] == [OK, OK]
+    assert other.answer(other.send(status))[0] == OK
     assert [hostile.answer(number)[0] for number in numbers[:8]] == [OK] * 8
-    wait_until(lambda: hostile.answer(hostile.send(f"question({host.config!r}, op={WHO}, text=b't/f')"))[0] == OK, "it may ask again")
+    for question in status, who("f"):
+        wait_until(lambda: hostile.answer(hostile.send(question))[0] == OK, "it may ask again")
+    turns(host)
 
 
 LIMIT = (400 - 128) // 2  # connections of a keeper with 400 descriptors: keeper.c
 
 
 @pytest.fixture
-def small(redis, folder, shown):  # noqa: F811
+def small(make_system):
     """A system keeper with few descriptors, and clients of it."""
-    os.chmod(redis.socket, 0o777)
-    space, puppets = Place(), []
-    space.inside += ["prlimit", "--nofile=400"]
-    host = SystemHost(redis, folder, space)
-    space.inside = space.inside[:-2]
-    host.inside = space.inside
+    host, puppets = make_system(limits=["prlimit", "--nofile=400"]), []
 
     def puppet(uid=HOSTILE):
         puppets.append(Puppet(host, uid))
         return puppets[-1]
-    host.init()
     yield host, puppet
     for each in puppets:
         each.kill()
-        each.process.wait(20)
-        each.process.stdin.close()
-        each.process.stdout.close()
-    host.stop()
-    space.end()
+        each.end()
 
 
 def told(client, number):
@@ -292,16 +247,66 @@ def test_connections(small):
 
 # --- what they cannot end, and what they are told ---
 
+HOLD = "echo got $$; exec sleep 1000"
 
-def dflock_break(host, uid, what):
-    env = host.env()
-    env.pop("LD_PRELOAD")
-    return subprocess.Popen([*host.inside, *host.as_user(uid, CLI, "break", "--yes", what)], env=env, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+
+def job(host, uid, name, script=HOLD):
+    """A process that has the lock: flock(1), and what it has started."""
+    process = host.popen(*host.as_user(uid, "flock", "-s", host.path(name), "sh", "-c", script), start_new_session=True)
+    return process, int(process.stdout.readline().split()[1])
+
+
+def dflock_break(host, uid, *words):
+    return host.cli("break", "--yes", *words, before=host.as_user(uid), check=False)
+
+
+def took_away(done):
+    """On a busy machine it may say so before it is done."""
+    return done.returncode == 0 or "is not done in time, and may still do it" in done.stderr
 
 
 def runs(pid):
     return state(pid) not in ("Z", "X", "gone")
+
+
+def test_another_users_lock(ground):
+    """A user may end what is its own, and nothing else: not what another one holds, also under the same lease; nor a lease that stays for a moment
+    after a lock. Root may."""
+    host, _, _ = ground
+    for name in "own", "other", "shared", "free":
+        prepare(host, name, OTHER)
+        os.chmod(host.path(name), 0o666)
+    process, pid = job(host, OTHER, "own")
+    done = dflock_break(host, OTHER, host.path("own"))
+    assert took_away(done), done
+    wait_until(lambda: not runs(pid), "it has ended")
+    jobs = [process, *(job(host, uid, name)[0] for uid, name in ((OTHER, "other"), (OTHER, "shared"), (HOSTILE, "shared")))]
+    for name in "other", "shared":
+        done = dflock_break(host, HOSTILE, "t/" + name)
+        assert done.returncode == 1 and "is not yours: only root or the keeper's user may do that" in done.stderr, done
+    done = dflock_break(host, HOSTILE, "t/other")
+    assert any(f"process {p} would have to end" in done.stderr for p in (jobs[1].pid, *children(jobs[1].pid))), done.stderr
+    assert all(each.poll() is None for each in jobs[1:])
+    assert all(took_away(dflock_break(host, 0, "t/" + name)) for name in ("other", "shared"))
+    for each in jobs:
+        each.communicate(timeout=40)
+    job(host, OTHER, "free", "echo got $$")[0].communicate(timeout=20)
+    done = dflock_break(host, HOSTILE, "t/free")
+    assert done.returncode == 3 or "not yours" in done.stderr or "no process holds the lock now" in done.stdout, done
+    assert "t/free (fence" not in host.log(), "at most it has gone back by itself"
+
+
+def test_other_hosts_are_not_a_users(ground, make_host):
+    host, b = ground[0], make_host("b", top="allow_break = true;")
+    process = b.popen("flock", b.path("f"), "sh", "-c", HOLD)
+    pid = int(process.stdout.readline().split()[1])
+    for words, why in (["t/f"], "may take away what other hosts have"), (["--host", b.status()["host"]], "may do that"):
+        done = dflock_break(host, HOSTILE, *words)
+        assert done.returncode == 1 and "only root or the keeper's user " + why in done.stderr, done
+    assert runs(pid)
+    assert took_away(dflock_break(host, 0, "t/f"))
+    wait_until(lambda: not runs(pid), "it has ended")
+    process.communicate(timeout=20)
 
 
 @pytest.mark.parametrize("how", ["passed", "mapped"])
@@ -325,7 +330,8 @@ def test_a_lock_that_another_users_process_gets_just_before_the_end(ground, fold
     parent = host.keeper_pids()[0]
     os.kill(parent, signal.SIGSTOP)
     try:
-        breaking = dflock_break(host, HOSTILE, "t/f")
+        breaking = subprocess.Popen([*host.inside, *host.as_user(HOSTILE, CLI, "break", "--yes", "t/f")], env=host.plain_env(), text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         wait_until(lambda: [l for l in host.status()["leases"] if l["state"] == "ending"] or breaking.poll() is not None, "it is doomed")
         assert breaking.poll() is None, breaking.communicate()
         if how == "passed":
@@ -345,19 +351,18 @@ def test_a_lock_that_another_users_process_gets_just_before_the_end(ground, fold
     turns(host)
 
 
-@pytest.mark.parametrize("made", ["mkfifo {}", "mkdir {}", "ln -s /etc/passwd {}"])
-def test_what_a_user_puts_in_the_place_of_a_lock_without_a_file(ground, made):
+def test_what_a_user_puts_in_the_place_of_a_lock_without_a_file(ground):
     """`dflock lock` of root ends with a line: a FIFO must not make it wait for ever."""
     host, _, puppet = ground
     served(host)
-    path = "/run/dflock/names/nightly"
-    assert puppet().do(f"__import__('subprocess').call({made.format(path)!r}, shell=True)") == 0
-    env = {**host.env(), "LD_PRELOAD": ""}
-    done = subprocess.run([*host.inside, CLI, "lock", "-n", "nightly", "echo", "ran"], env=env, capture_output=True, text=True, timeout=40)
-    assert done.stdout == "" and done.returncode == 123 and path in done.stderr, done
-    assert "ln" in made or f"uid {HOSTILE} has made it; remove it" in done.stderr
-    done = subprocess.run([*host.inside, CLI, "lock", "-n", "another", "echo", "ran"], env=env, capture_output=True, text=True, timeout=40)
-    assert done.stdout == "ran\n", done
+    hostile = puppet()
+    for made in "mkfifo {}", "mkdir {}", "ln -s /etc/passwd {}":
+        path = "/run/dflock/names/" + made.split()[0]
+        assert hostile.do(f"__import__('subprocess').call({made.format(path)!r}, shell=True)") == 0
+        done = host.cli("lock", "-n", made.split()[0], "echo", "ran", check=False)
+        assert done.stdout == "" and done.returncode == 123 and path in done.stderr, done
+        assert "ln" in made or f"uid {HOSTILE} has made it; remove it" in done.stderr
+    assert host.cli("lock", "-n", "another", "echo", "ran").stdout == "ran\n"
 
 
 def test_a_user_that_connects_all_the_time(ground):
@@ -365,12 +370,12 @@ def test_a_user_that_connects_all_the_time(ground):
     host, _, puppet = ground
     served(host), served(host, OTHER)
     hostile = puppet()
-    children = [hostile.do("(lambda pid: pid if pid else storm('/run/dflock'))(os.fork())") for _ in range(4)]
+    storms = [hostile.do("(lambda pid: pid if pid else storm('/run/dflock'))(os.fork())") for _ in range(4)]
     try:
         for _ in range(3):
             served(host, seconds=20), served(host, OTHER, seconds=20), turns(host)
     finally:
-        for pid in children:
+        for pid in storms:
             os.kill(pid, signal.SIGKILL)
     served(host, HOSTILE, seconds=20)
 
@@ -380,10 +385,9 @@ def test_what_the_status_tells(ground):
     host, _, _ = ground
     agent = agent_of(host, OTHER)  # it has the lock meanwhile: an unused lease goes back
     assert agent.do(f"open 0 {prepare(host, 'f', OTHER)} rw") == "ok" and agent.do("flock 0 ex") == "ok"
-    env = {**host.env(), "LD_PRELOAD": ""}
 
     def tokens(uid):
-        done = subprocess.run([*host.inside, *host.as_user(uid, CLI, "status", "--json")], env=env, capture_output=True, text=True, check=True)
-        return [lease["token"] for lease in __import__("json").loads(done.stdout)["leases"] if lease["name"] == "t/f"]
+        said = json.loads(host.cli("status", "--json", before=host.as_user(uid)).stdout)
+        return [lease["token"] for lease in said["leases"] if lease["name"] == "t/f"]
     assert len(tokens(0)) == 1 and tokens(0)[0]
     assert tokens(HOSTILE) == [""]

@@ -1,83 +1,23 @@
 """
-The keeper's log: fields in the journal, a journal and a reader of standard error that hang or go away, storms, and the level at run
-time. What is counted and when: tests/unit/test_logcause.c, with a time of its own.
+The keeper's log: the journal and its fields, a reader of standard error that hangs or goes away, and the level at run time. What is counted and
+when, also in storms: tests/unit/test_logcause.c, with a time of its own.
 """
 import fcntl
 import json
 import os
 import re
 import signal
-import socket
-import struct
 import subprocess
 
 import pytest
-from common import opened
+from common import kill_keeper, opened
 from harness import Job, wait_until, write_text
 from harness.host import KEEPER
-from harness.system import Place, SystemHost
 from test_bad_input import Client, question
 
 JOURNALD = "/lib/systemd/systemd-journald"
 LOST = re.compile(r"(\d+) lines of this log could not be written")
 LONG = "ttl_ms = 20000; linger_ms = 0;"
-
-
-@pytest.fixture
-def place():
-    place = Place()
-    os.makedirs(place.outside("/run/systemd/journal"))
-    yield place
-    place.end()
-
-
-class Journal:
-    """Reads what is sent to the journal's socket in that place, as the journal does."""
-
-    def __init__(self, place):
-        self.path = place.outside("/run/systemd/journal/socket")
-        self.entries = []
-        self.bind()
-
-    def bind(self):
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(self.path)
-        self.socket.setblocking(False)
-
-    def leave(self):
-        os.unlink(self.path)
-        self.socket.close()
-
-    @staticmethod
-    def parse(data):
-        fields = {}
-        while data:
-            line, _, rest = data.partition(b"\n")
-            name, equals, value = line.partition(b"=")
-            if not equals:
-                size, = struct.unpack("<Q", rest[:8])
-                value, rest = rest[8:8 + size], rest[8 + size:]
-                assert rest[:1] == b"\n"
-                rest = rest[1:]
-            assert name.decode() not in fields
-            fields[name.decode()] = value
-            data = rest
-        return fields
-
-    def read(self):
-        while True:
-            try:
-                self.entries.append(self.parse(self.socket.recv(1 << 16)))
-            except BlockingIOError:
-                return self.entries
-
-    def find(self, event, **fields):
-        """The first entry with this name and these fields."""
-        def search():
-            return next((e for e in self.read() if e.get("DFLOCK_EVENT") == event.encode() and
-                         all(e.get(k) == v for k, v in fields.items())), None)
-        wait_until(search, event)
-        return search()
 
 
 def start(host, stderr, **env):
@@ -89,73 +29,7 @@ def start(host, stderr, **env):
     return host.wait_up()
 
 
-@pytest.fixture
-def unit(make_host, place):
-    """A keeper whose standard error is a stream to the journal, as in a unit of systemd: here, the log's file."""
-    host = make_host("a", inside=place.inside, foreground=False, lease=LONG)
-    log = host.open_log()
-    stream = "%d:%d" % (os.fstat(log).st_dev, os.fstat(log).st_ino)
-
-    def begin(**env):
-        start(host, log, JOURNAL_STREAM=stream, **env)
-        return host.init()
-    yield host, begin
-    os.close(log)
-
-
-def test_lines_have_fields(unit, place, redis):
-    journal = Journal(place)
-    host, begin = unit
-    begin()
-    serves = journal.find("keeper-serves")
-    assert serves["MESSAGE"].startswith(b"version ") and serves["PRIORITY"] == b"6"
-    assert serves["SYSLOG_IDENTIFIER"] == b"dflockd" and serves["DFLOCK_HOST"] == host.status()["host"].encode()
-    redis.stop()
-    away = journal.find("store-away")
-    assert away["MESSAGE"].startswith(b"event=store-away: ") and away["PRIORITY"] == b"3"
-    assert host.log() == ""
-
-
-def test_no_file_name_makes_up_a_line_or_a_field(unit, place, redis):
-    journal = Journal(place)
-    host, begin = unit
-    begin()
-    name = "x\nPRIORITY=0\nDFLOCK_EVENT=lease-lost\ndflockd: event=lease-lost: a lie"
-    redis.stop()
-    with host.popen("flock", "-n", host.path(name), "true") as job:
-        job.communicate(timeout=30)
-    entry = journal.find("lock-refused")
-    assert entry["DFLOCK_LOCK"] == b"t/" + name.encode() and entry["PRIORITY"] == b"4"
-    assert b"\n" not in entry["MESSAGE"] and int(entry["DFLOCK_PID"]) == job.pid
-    assert not [e for e in journal.read() if e.get("DFLOCK_EVENT") == b"lease-lost"]
-
-
-def test_a_journal_that_does_not_read_and_goes_away(unit, place):
-    """Neither the keeper nor its parent waits: the lines go to standard error."""
-    journal = Journal(place)
-    host, begin = unit
-    begin(DFLOCK_LOG="debug")
-    agent = opened(host)
-
-    def lock():
-        assert agent.do("flock 0 ex nb") == agent.do("flock 0 un") == "ok"
-        return host.log()
-
-    wait_until(lock, "the journal's socket is full", 60)
-    parent, keeper = host.keeper_pids()
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: "died (signal 9): started again" in host.log(), "the parent has written and gone on")
-    wait_until(lambda: host.serves() and lock(), "the next keeper serves")
-    journal.leave()
-    before = len(host.log())
-    wait_until(lambda: len(lock()) > before, "lines go to standard error")
-    journal.bind()
-    wait_until(lambda: lock() and journal.read(), "the journal gets lines again")
-    assert host.keeper_pids()[0] == parent
-
-
-@pytest.mark.parametrize("end", ["reads again", "ends"])
-def test_standard_error_that_is_not_read(make_host, redis, end):
+def test_standard_error_that_is_not_read(make_host, redis):
     """A pipe that is full: holders are frozen in time all the same; how many lines were lost is told later. A reader that ends does
     not end the parent."""
     host = make_host("a", foreground=False, lease="ttl_ms = 4000; linger_ms = 0;")
@@ -171,20 +45,6 @@ def test_standard_error_that_is_not_read(make_host, redis, end):
         assert agent.do("flock 0 ex nb") == agent.do("flock 0 un") == "ok"
         return host.status()["log"]["unwritten"] > 10
 
-    wait_until(is_full, "the pipe is full", 60)
-    assert "LINES of its log could not be written" in host.cli("status").stdout
-    job = Job(host, "flock", host.path("g"), "sh", "-c", "echo held; read line").held(20)
-    parent = host.keeper_pids()[0]
-    if end == "ends":
-        os.close(read)
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: host.status()["frozen"], "the holders are frozen", 30)
-    redis.signal(signal.SIGCONT)
-    wait_until(lambda: not host.status()["frozen"], "they go on", 30)
-    assert host.keeper_pids()[0] == parent
-    if end == "ends":
-        return
-
     def is_told():
         nonlocal said
         try:
@@ -193,8 +53,18 @@ def test_standard_error_that_is_not_read(make_host, redis, end):
             pass
         return sum(map(int, LOST.findall(said.decode())))  # the parent's and the keeper's
 
+    wait_until(is_full, "the pipe is full", 60)
+    assert "LINES of its log could not be written" in host.cli("status").stdout
+    Job(host, "flock", host.path("g"), "sh", "-c", "echo held; read line").held(20)
+    parent = host.keeper_pids()[0]
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: host.status()["frozen"], "the holders are frozen", 30)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: not host.status()["frozen"], "they go on", 30)
     wait_until(lambda: is_told() > 10 and host.status()["log"]["unwritten"] == 0, "all lost lines were told")
     os.close(read)
+    kill_keeper(host)  # the parent has something to say
+    assert host.keeper_pids()[0] == parent
 
 
 def lines(host, text):
@@ -206,55 +76,28 @@ def counted(found):
     return sum(int(m.group(1)) if (m := re.search(r"\((\d+) times", line)) else 1 for line in found)
 
 
-def test_a_storm_of_malformed_questions(make_host):
-    host = make_host("a", lease=LONG)
-    for _ in range(2000):
-        with Client(host) as client:
-            client.send(b"x")
-            assert client.answer() is None
-    assert len(lines(host, "malformed question")) == 1
-    host.cli("stop")
-    host.keeper.wait(20)
-    assert len(lines(host, "malformed question")) == 2  # what is left is told at the end
-    assert counted(lines(host, "malformed question")) == 2000
-
-
-def test_a_storm_of_refused_calls(make_host, redis):
-    """20,000 calls on 200 files, refused since the store is away."""
-    host = make_host("a", lease=LONG)
-    redis.stop()
-    wait_until(lambda: not host.status()["store"]["up"], "the keeper has noticed it")
-    files = [os.open(host.path(f"f{i}"), os.O_RDWR | os.O_CREAT) for i in range(200)]
-    with Client(host) as client:
-        for i in range(20000):
-            client.send(question(host, flags=1), files[i % 200])
-            assert "not reachable" in client.answer()[1]
-    for fd in files:
-        os.close(fd)
-    first = len(lines(host, ": refused: "))
-    assert 32 <= first <= 200, first  # a line for each of 32 names, and the others together; perhaps a minute has passed
-    host.kill_all()
-    wait_until(lambda: not host.keeper_pids(), "it has ended")
-
-
 def test_a_killed_keeper_and_what_it_had_counted(make_host):
-    """The parent tells it, and the keeper that comes next does not begin anew."""
+    """The parent tells it, and the keeper that comes next does not begin anew. What is left is told at the end."""
     host = make_host("a", lease=LONG)
     parent = host.keeper_pids()[0]
-    for turn in range(3):
-        for _ in range(5):
+
+    def malformed(count):
+        for _ in range(count):
             with Client(host) as client:
-                client.send(b"x")
-                assert client.answer() is None
-        keeper = host.keeper_pids()[1]
-        os.kill(keeper, signal.SIGKILL)
+                assert client.send(b"x").answer() is None
+
+    for turn in range(3):
+        malformed(5)
+        kill_keeper(host)
         wait_until(lambda: counted(lines(host, "malformed question")) == 5 * (turn + 1), "all are told")
-        wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next one serves")
     assert len(lines(host, "malformed question")) == 4
     assert len(lines(host, "died (signal 9)")) == 1 and host.keeper_pids()[0] == parent
+    malformed(500)
+    assert len(lines(host, "malformed question")) == 4
     host.keeper.send_signal(signal.SIGTERM)
     host.keeper.wait(20)
     assert counted(lines(host, "died (signal 9)")) == 3
+    assert len(lines(host, "malformed question")) == 5 and counted(lines(host, "malformed question")) == 515
 
 
 # --- the level ---
@@ -270,9 +113,7 @@ def test_the_level_at_run_time(make_host):
     assert host.status()["log"] == {"level": "debug", "by": "dflock log-level", "unwritten": 0}
     # A keeper that dies keeps it; and its parent goes by it.
     host.cli("log-level", "error")
-    keeper = host.keeper_pids()[1]
-    os.kill(keeper, signal.SIGKILL)
-    wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]) and host.serves(), "the next keeper serves")
+    kill_keeper(host)
     assert level() == "error (dflock log-level)" and len(lines(host, "died (signal 9)")) == 1
     assert len(lines(host, "serves")) == 1  # information
     # The configuration is behind it.
@@ -295,47 +136,37 @@ def test_the_level_at_run_time(make_host):
     assert agent.do("flock 0 un") == "ok"
     host.cli("stop")
     host.keeper.wait(20)
-    host.start()
-    assert level() == "info (default)"
-
-
-def test_the_environment_is_before_the_configuration(make_host):
-    host = make_host("a", foreground=False, top='log_level = "error";')
+    write_text(host.config, 'log_level = "error";\n' + text)
     with open(host.log_path, "w") as log:
         start(host, log, DFLOCK_LOG="warning")
-    assert host.cli("log-level").stdout == "warning (DFLOCK_LOG)\n"
+    assert level() == "warning (DFLOCK_LOG)"
 
 
-def test_only_root_and_the_keepers_user_set_it(redis, folder, place):
-    host = SystemHost(redis, folder, place)
-    try:
-        host.init()
+def test_only_root_and_the_keepers_user_set_it(make_system):
+    host = make_system()
 
-        def user(*words):
-            env = host.env()
-            env.pop("LD_PRELOAD")
-            return subprocess.run([*place.inside, *host.as_user(12345, os.path.join(os.path.dirname(KEEPER), "dflock"), "log-level", *words)],
-                                  env=env, capture_output=True, text=True, timeout=30)
+    def user(*words):
+        return host.cli("log-level", *words, before=host.as_user(12345), check=False)
 
-        assert user().stdout == "info (default)\n"
-        done = user("debug")
-        assert done.returncode == 1 and "only root or the keeper's user" in done.stderr
-        assert user("default").returncode == 1 and user().stdout == "info (default)\n"
-    finally:
-        host.stop()
+    assert user().stdout == "info (default)\n"
+    done = user("debug")
+    assert done.returncode == 1 and "only root or the keeper's user" in done.stderr
+    assert user("default").returncode == 1 and user().stdout == "info (default)\n"
 
 
-# --- a real journal ---
+# --- the journal ---
 
 @pytest.fixture
 def journald(place):
+    """A real one in that place: what it has of the keeper's, and the process."""
     if not os.path.exists(JOURNALD):
         pytest.skip("no systemd-journald is installed")
     if not os.path.exists("/etc/machine-id") or os.stat("/etc/machine-id").st_size < 32:
         pytest.skip("journald writes nothing without /etc/machine-id: systemd-machine-id-setup makes it")
+    os.makedirs(place.outside("/run/systemd/journal"))
     os.makedirs(place.outside("/run/systemd/journald.conf.d"))
-    with open(place.outside("/run/systemd/journald.conf.d/test.conf"), "w") as f:
-        f.write("[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nForwardToSyslog=no\nRateLimitBurst=0\n")
+    write_text(place.outside("/run/systemd/journald.conf.d/test.conf"),
+               "[Journal]\nStorage=volatile\nReadKMsg=no\nAudit=no\nForwardToSyslog=no\nRateLimitBurst=0\n")
     daemon = subprocess.Popen([*place.inside, JOURNALD], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: os.path.exists(place.outside("/run/systemd/journal/socket")), "the journal's socket")
 
@@ -344,22 +175,44 @@ def journald(place):
                               stdout=subprocess.PIPE, text=True, timeout=30)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    yield entries
+    yield entries, daemon
     daemon.kill()
     daemon.wait()
 
 
-def test_a_real_journal(unit, journald, redis):
-    host, begin = unit
-    begin()
-    wait_until(lambda: journald("DFLOCK_EVENT=keeper-serves"), "the line is in the journal")
-    entry, = journald("DFLOCK_EVENT=keeper-serves")
-    assert entry["MESSAGE"].startswith("version ") and entry["PRIORITY"] == "6" and entry["SYSLOG_FACILITY"] == "3"
-    assert entry["DFLOCK_HOST"] == host.status()["host"] and int(entry["_PID"]) == host.keeper_pids()[1]
+def test_a_journal(make_host, place, journald, redis):
+    """A keeper whose standard error is a stream to the journal, as in a unit of systemd: here, the log's file. No file's name makes up a line or a
+    field; refusals of one cause are one line. A journal that goes away, or is full: tests/unit/test_logsink_journal.c."""
+    entries, daemon = journald
+
+    def entry(match):
+        return wait_until(lambda: entries(match), match)[0]
+
+    host = make_host("a", inside=place.inside, foreground=False, lease=LONG)
+    log = host.open_log()
+    start(host, log, JOURNAL_STREAM="%d:%d" % (os.fstat(log).st_dev, os.fstat(log).st_ino)).init()
+    os.close(log)
+    serves = entry("DFLOCK_EVENT=keeper-serves")
+    assert serves["MESSAGE"].startswith("version ") and serves["PRIORITY"] == "6" and serves["SYSLOG_FACILITY"] == "3"
+    assert serves["DFLOCK_HOST"] == host.status()["host"] and int(serves["_PID"]) == host.keeper_pids()[1]
     redis.stop()
-    name = "a\nPRIORITY=0\n"
-    host.run("flock", "-n", host.path(name), "true")
-    wait_until(lambda: journald("DFLOCK_LOCK=t/" + name), "it is found by its lock name")
-    entry, = journald("DFLOCK_LOCK=t/" + name)
-    assert entry["DFLOCK_EVENT"] == "lock-refused" and entry["PRIORITY"] == "4" and int(entry["DFLOCK_PID"]) > 1
+    away = entry("DFLOCK_EVENT=store-away")
+    assert away["MESSAGE"].startswith("event=store-away: ") and away["PRIORITY"] == "3"
+    name = "x\nPRIORITY=0\nDFLOCK_EVENT=lease-lost\ndflockd: event=lease-lost: a lie"
+    job = host.popen("flock", "-n", host.path(name), "true")
+    job.communicate(timeout=30)
+    refused = entry("DFLOCK_LOCK=t/" + name)
+    assert refused["DFLOCK_EVENT"] == "lock-refused" and refused["PRIORITY"] == "4"
+    assert "\n" not in refused["MESSAGE"] and int(refused["DFLOCK_PID"]) == job.pid
+    files = [os.open(host.path(f"f{i}"), os.O_RDWR | os.O_CREAT) for i in range(3)]
+    with Client(host) as client:
+        for i in range(60):
+            assert "not reachable" in client.send(question(host, flags=1), files[i % 3]).answer()[1]
+    for fd in files:
+        os.close(fd)
+    entry("DFLOCK_LOCK=t/f2")
+    assert len(entries("DFLOCK_EVENT=lock-refused")) == 4 and not entries("DFLOCK_EVENT=lease-lost")
     assert host.log() == ""
+    daemon.kill()
+    redis.start()
+    wait_until(host.log, "lines go to standard error")

@@ -1,15 +1,12 @@
 """A process may have any number of descriptors, and the keeper looks at all of them when the process asks for a POSIX lock. No
 other caller waits for that."""
-import contextlib
 import os
 import signal
 import subprocess
-import sys
 
-import harness.host as host_module
 import pytest
 from common import attempt, opened
-from harness import Job, text_of, wait_until
+from harness import Job, hanging, text_of, wait_until
 from harness.metrics import value
 from harness.processes import is_traced
 
@@ -47,6 +44,11 @@ class Traced:
         self.trace = subprocess.Popen(["strace", "-qq", "-f", "-o", self.calls, "-p", str(self.keeper), *what], stderr=subprocess.DEVNULL)
         wait_until(lambda: is_traced(self.keeper, self.trace.pid), "the keeper is traced")
 
+    def waiting(self):
+        """Threads of the keeper that are about to list a directory."""
+        return [tid for tid in map(int, os.listdir(f"/proc/{self.keeper}/task"))
+                if text_of(f"/proc/{self.keeper}/task/{tid}/syscall").split()[0] == GETDENTS64]
+
     def end(self):
         self.trace.terminate()
         self.trace.wait(20)
@@ -64,67 +66,48 @@ def traced():
         each.end()
 
 
+# Each list of a directory's entries takes the keeper a minute, in whichever thread: of the descriptors of a process, say.
+SLOWLY = "-e", "trace=getdents64", "-e", "inject=getdents64:delay_enter=60000000"
+
+
 @pytest.fixture
-def slowly(traced):
-    """Each list of a directory's entries takes the keeper a minute, in whichever thread: of the descriptors of a process, say."""
-    return lambda host: traced(host, "-e", "trace=getdents64", "-e", "inject=getdents64:delay_enter=60000000")
-
-
-@contextlib.contextmanager
-def mounted(host):
-    """A file system that is not local, at "away"."""
-    away = host.path("away")
-    os.mkdir(away)
-    program = os.path.join(os.path.dirname(host_module.__file__), "hanging.py")
-    with subprocess.Popen([sys.executable, program, away], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout.readline() == "ok\n"
-            yield
-        finally:
-            server.stdin.close()
-            server.wait(20)
-            subprocess.run(["umount", "-l", away], stderr=subprocess.DEVNULL, check=False)
-
-
-def test_others_are_served_meanwhile(make_host, slowly):
-    """Four processes of the same user whose descriptors are looked at, and callers of local files and of others."""
+def away(make_host, make_view):
+    """A host with a file system that is not local, at "away"."""
     host = make_host("a", lease=LONG)
-    crowd = [many(host, "f%d" % i) for i in range(4)]
-    with mounted(host):
-        keeper = host.keeper_pids()[1]
-        slow = slowly(host)
-        for each in crowd:
-            each.say("0")
-        wait_until(lambda: len(waiting(keeper)) == 2, "two threads look at descriptors")
-        for i in range(20):
-            assert attempt(host, "g%d" % i).word == "ok"
-        remote = opened(host, "away/h")
-        assert remote.do("flock 0 ex nb") == "ok"
-        assert all(each.silent(0) for each in crowd) and len(waiting(keeper)) == 2
-        assert keeper not in waiting(keeper) and host.keeper_pids()[1] == keeper
-        slow.end()
-        assert [each.line() for each in crowd] == ["locked"] * 4
-        remote.kill()
+    make_view(host.path("away"), hanging.OPEN)
+    return host
 
 
-def test_others_are_served_while_deadlocks_are_searched(make_host, slowly):
+def test_others_are_served_meanwhile(away, traced):
+    """Four processes of the same user whose descriptors are looked at, and callers of local files and of others."""
+    crowd = [many(away, "f%d" % i) for i in range(4)]
+    slow = traced(away, *SLOWLY)
+    for each in crowd:
+        each.say("0")
+    wait_until(lambda: len(slow.waiting()) == 2, "two threads look at descriptors")
+    for i in range(20):
+        assert attempt(away, "g%d" % i).word == "ok"
+    assert opened(away, "away/h").do("flock 0 ex nb") == "ok"
+    assert all(each.silent(0) for each in crowd) and len(slow.waiting()) == 2
+    assert slow.keeper not in slow.waiting() and away.keeper_pids()[1] == slow.keeper
+    slow.end()
+    assert [each.line() for each in crowd] == ["locked"] * 4
+
+
+def test_others_are_served_while_deadlocks_are_searched(away, make_host, traced):
     """Twenty processes of a hold a byte each and wait for b. Twenty calls of b wait for these bytes: each may close a cycle."""
-    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
+    b = make_host("b", lease=LONG)
     assert opened(b).do("setlk 0 ex 100 1") == "ok"
     for i in range(20):
-        agent = a.opened("f", f"setlk 0 ex {i} 1").say("setlk 0 ex 100 1 w")
-    wait_until(lambda: sum(len(l["waiting"]) for l in a.status()["leases"]) == 20, "twenty calls of a wait")
-    with mounted(a):
-        keeper = a.keeper_pids()[1]
-        slow = slowly(a)
-        for i in range(20):
-            opened(b).say(f"setlk 0 ex {i} 1 w")
-        wait_until(lambda: value(b, "waiters", space="record") == 20 and waiting(keeper), "twenty calls of b wait, and are searched for")
-        remote = opened(a, "away/h")
-        assert remote.do("flock 0 ex nb") == "ok"
-        assert len(waiting(keeper)) == 1
-        slow.end()
-        remote.kill()
+        away.opened("f", f"setlk 0 ex {i} 1").say("setlk 0 ex 100 1 w")
+    wait_until(lambda: sum(len(l["waiting"]) for l in away.status()["leases"]) == 20, "twenty calls of a wait")
+    slow = traced(away, *SLOWLY)
+    for i in range(20):
+        opened(b).say(f"setlk 0 ex {i} 1 w")
+    wait_until(lambda: value(b, "waiters", space="record") == 20 and slow.waiting(), "twenty calls of b wait, and are searched for")
+    assert opened(away, "away/h").do("flock 0 ex nb") == "ok"
+    assert len(slow.waiting()) == 1
+    slow.end()
 
 
 def test_a_contended_range_is_no_search_of_all_processes(make_host, traced):
@@ -180,16 +163,6 @@ def test_many_that_wait_ask_seldom(make_host):
     before, at_first = beats(), asked()
     wait_until(lambda: beats() >= before + 3, "three thirds of a ttl", 30)
     assert asked() - at_first < 150 * 4
-
-
-def waiting(keeper):
-    """Threads of the keeper that are about to list a directory."""
-    found = []
-    for tid in map(int, os.listdir(f"/proc/{keeper}/task")):
-        with open(f"/proc/{keeper}/task/{tid}/syscall") as f:
-            if f.read().split()[0] == GETDENTS64:
-                found.append(tid)
-    return found
 
 
 def test_what_such_a_process_holds_is_known(make_host):

@@ -1,19 +1,14 @@
 """`dflock metrics` counts each refusal once, under its reason; and readers that ask much, or do not read, delay no other."""
 import array
 import os
-import socket
-import subprocess
 
-import harness.host
 import pytest
-from common import attempt, opened, refused, works
+from common import attempt, refused, works
 from harness import Job, wait_until
 from harness.metrics import Since, key_of, metrics, parsed, value
-from harness.system import Place, SystemHost
 from machine import USER
 from test_bad_input import STATUS, Client, close_all, connect_all, fk, many_descriptors, question  # noqa: F401
 
-LONG = "ttl_ms = 20000; store_wait_ms = 300;"
 METRICS = 16
 
 
@@ -21,59 +16,37 @@ def refusals(**reasons):
     return {key_of("lock_refusals_total", reason=reason): n for reason, n in reasons.items()}
 
 
-def test_store(make_host, redis):
-    a = make_host("a", lease=LONG)
-    redis.stop()
-    wait_until(lambda: value(a, "store_up") == 0, "the keeper has noticed")
-    before = Since(a)
-    refused(attempt(a), "store unix:.* is not reachable")
-    refused(attempt(a, wait=True), "store unix:.* is not reachable")
-    assert before.moved() == refusals(store=2)
-
-
-def test_grace(redis, host_of):
-    a = host_of(redis, lease="ttl_ms = 600000;").wait_up()
-    before = Since(a)
-    refused(attempt(a), "in grace")
-    assert before.moved() == refusals(grace=1)
-    assert value(a, "store_grace") == 1
-
-
-def test_rule(make_host):
-    a = make_host("a", lease=LONG, rules='{ tree = "%s"; name = "t"; at_least_ms = 1000; }')
-    before = Since(a)
-    agent = opened(a)
-    assert agent.do("flock 0 sh nb") == "ENOLCK"
-    assert before.moved() == refusals(rule=1)
-
-
-def test_file(make_host):
-    """One file under two lock names."""
-    a = make_host("a", lease=LONG)
+def test_each_reason(make_host, redis, folder):
+    """But for a program that the keeper cannot see: test_pid_namespace.py."""
+    a = make_host("a", lease="ttl_ms = 20000; store_wait_ms = 300;",
+                  rules='{ path = "%s/once"; name = "once"; at_least_ms = 1000; }, { tree = "%s"; name = "t"; }')
     works(a)
-    os.link(a.path("f"), a.path("g"))
-    holder = a.opened("f", "flock 0 ex")
-    before = Since(a)
-    refused(attempt(a, "g"), "in use as lock")
-    assert before.moved() == refusals(file=1)
-
-
-def test_config(make_host, folder):
-    a = make_host("a", lease=LONG)
-    other = os.path.join(folder, "other.conf")
+    os.link(a.path("f"), a.path("g"))  # one file under two lock names
+    holder, once, other = a.opened("f", "flock 0 ex"), a.opened("once"), os.path.join(folder, "other.conf")
     with open(a.config) as f, open(other, "w") as to:
         to.write("\n" + f.read())
     before = Since(a)
+    assert once.do("flock 0 sh nb") == "ENOLCK"
+    assert before.moved() == refusals(rule=1)
+    refused(attempt(a, "g"), "in use as lock")
+    assert before.moved() == refusals(rule=1, file=1)
     refused(attempt(a, DFLOCK_CONFIG=other), "another configuration")
-    assert before.moved() == refusals(config=1)
-
-
-def test_version(make_host):
-    a = make_host("a")
-    before = Since(a)
     with Client(a) as c:
         assert "different versions" in c.send(question(a, version=fk.VERSION + 1)).answer()[1]
-    assert before.moved() == refusals(version=1)
+    assert before.moved() == refusals(rule=1, file=1, config=1, version=1)
+    assert holder.do("flock 0 un") == "ok"
+    wait_until(lambda: not a.status()["leases"], "it holds nothing")
+    redis.command("FLUSHALL")
+    wait_until(lambda: attempt(a).word == "ENOLCK" and value(a, "store_grace") == 1, "it notices")
+    before = Since(a)
+    refused(attempt(a), "in grace")
+    assert before.moved() == refusals(grace=1)
+    redis.stop()
+    wait_until(lambda: value(a, "store_up") == 0, "the keeper has noticed")
+    before = Since(a)
+    for wait in False, True:
+        refused(attempt(a, wait=wait), "store unix:.* is not reachable")
+    assert before.moved() == refusals(store=2)
 
 
 def test_room(make_host, many_descriptors):  # noqa: F811
@@ -91,50 +64,17 @@ def test_room(make_host, many_descriptors):  # noqa: F811
     assert before.moved() == refusals(room=3)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
-def test_program(make_host):
-    """A keeper in a pid namespace of its own, and a program outside: it has no number there."""
-    a = make_host("a", foreground=False)
-    env = {**a.env(), "LD_PRELOAD": ""}
-    keeper = subprocess.Popen(["unshare", "-p", "--fork", "--kill-child", "--mount-proc", harness.host.KEEPER, "--foreground"], env=env,
-                              stderr=subprocess.DEVNULL)
-    wait_until(a.serves, "the keeper serves")
-    inside = subprocess.run(["pgrep", "-P", str(keeper.pid)], capture_output=True, text=True).stdout.split()[0]
-
-    def within():
-        done = subprocess.run(["nsenter", "-t", inside, "-p", "-m", harness.host.CLI, "metrics"], env=env, capture_output=True, text=True)
-        line, = [l for l in done.stdout.splitlines() if l.startswith('dflock_lock_refusals_total{reason="program"}')]
-        return int(line.split()[-1])
-
-    try:
-        before = within()  # serves() has connected
-        refused(attempt(a), "pid namespace that the keeper cannot see")
-        assert within() == before + 1
-    finally:
-        keeper.kill()
-        keeper.wait()
-
-
 # --- readers ---
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
-def test_any_user_may_ask(redis, folder):
+def test_any_user_may_ask(make_system):
     """As for status: of others they see numbers only, and all users the same."""
-    place = Place()
-    host = SystemHost(redis, folder, place)
-    try:
-        host.init()
-        job = Job(host, "flock", host.path("secret"), "sh", "-c", "echo held; read line").held()
-        words = [*host.inside, *host.as_user(USER), harness.host.CLI, "metrics"]
-        done = subprocess.run(words, env={**host.env(), "LD_PRELOAD": ""}, capture_output=True, text=True, timeout=60)
-        assert done.stderr == "" and done.returncode == 0
-        values = parsed(done.stdout)
-        assert values[key_of("leases", space="flock", state="held")] == 1 and set(values) == set(metrics(host))
-        assert "secret" not in done.stdout and str(job.pid) not in done.stdout
-    finally:
-        host.stop()
-        place.end()
+    host = make_system()
+    job = Job(host, "flock", host.path("secret"), "sh", "-c", "echo held; read line").held()
+    done = host.cli("metrics", before=host.as_user(USER))
+    values = parsed(done.stdout)
+    assert done.stderr == "" and values[key_of("leases", space="flock", state="held")] == 1 and set(values) == set(metrics(host))
+    assert "secret" not in done.stdout and str(job.pid) not in done.stdout
 
 
 @pytest.mark.parametrize("op", [METRICS, STATUS])
@@ -151,7 +91,7 @@ def test_a_reader_that_does_not_read(make_host, op):
     with Client(a) as c:
         assert c.send(question(a, op=op, mode=0, to=0)).answer()[0] == fk.OK
         c.send(question(a, op=op, mode=0, to=0))
-        wait_until(lambda: unread(c) == 1, "the first answer is there")
+        wait_until(c.has_answer, "the first answer is there")
         for _ in range(50):
             c.send(question(a, op=op, mode=0, to=0))
         works(a)
@@ -163,10 +103,10 @@ def test_a_reader_that_does_not_read(make_host, op):
 
 
 def test_many_ask_at_a_time(make_host):
-    """All are answered, most with the same memfd: what they cost the keeper does not grow with their number."""
+    """All are answered, most with the same memfd: what they cost the keeper does not grow with their number. Others are stopped in the middle of
+    their question, and count as connections."""
     a = make_host("a")
-    clients = [Client(a) for _ in range(100)]
-    inodes = set()
+    clients, stopped, inodes = connect_all(a, 100), connect_all(a, 20), set()
     try:
         for c in clients:
             c.send(question(a, op=METRICS, mode=0, to=0))
@@ -177,26 +117,9 @@ def test_many_ask_at_a_time(make_host):
             fd, = array.array("i", ancillary[0][2])
             inodes.add(os.fstat(fd).st_ino)
             os.close(fd)
-    finally:
         close_all(clients)
+        assert value(a, "connections") >= 21
+    finally:
+        close_all(clients + stopped)
     assert len(inodes) < len(clients) / 2
-
-
-def unread(client):
-    try:
-        client.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        return 1
-    except BlockingIOError:
-        return 0
-
-
-def test_readers_that_are_stopped(make_host):
-    """In the middle of their question: the keeper neither waits nor counts them as anything but connections."""
-    a = make_host("a")
-    clients = [Client(a) for _ in range(20)]
-    try:
-        works(a)
-        assert metrics(a)["dflock_connections"] >= 21
-    finally:
-        close_all(clients)
     wait_until(lambda: value(a, "connections") == 1, "they have gone")

@@ -3,13 +3,13 @@ import os
 import pty
 import signal
 import subprocess
-import sys
+from types import SimpleNamespace
 
 import pytest
 from common import leases
-from harness import hanging, wait_until
-from harness.host import CLI
-from harness.netted import STATIC, netted, opened, supervisors
+from harness import hanging, text_of, wait_until, write_text
+from harness.host import CLI, Agent
+from harness.netted import STATIC, both, netted, opened, supervisors
 
 LEASE = "ttl_ms = 20000; probe_ms = 5000;"
 REFUSED = "dflock: not started: "
@@ -18,8 +18,7 @@ REFUSED = "dflock: not started: "
 @pytest.fixture
 def host(make_host):
     host = make_host("a", shim=False, lease=LEASE)
-    with open(host.path("do"), "w") as f:
-        f.write(f"open 0 {host.path('f')} rwc\nflock 0 ex\n")
+    write_text(host.path("do"), f"open 0 {host.path('f')} rwc\nflock 0 ex\n")
     return host
 
 
@@ -30,98 +29,65 @@ def tried(host, *before, **more):
     wait_until(lambda: not supervisors(host), "no supervisor stays")
     if not os.path.exists(host.path("said")):
         return done.returncode, None, done.stderr
-    with open(host.path("said")) as f:
-        return done.returncode, [line.split()[0] for line in f], done.stderr
+    return done.returncode, [line.split()[0] for line in text_of(host.path("said")).splitlines()], done.stderr
+
+
+def ran(host, *before):
+    return netted(host, "true", before=before, start=subprocess.run, capture_output=True, text=True, timeout=60)
 
 
 WORKS = (7, ["ok", "ok"], "")
 
 
-@pytest.mark.parametrize("limit", ["nofile=16", "as=10000000", "fsize=4000000", "nproc=1:", "memlock=0", "locks=0", "cpu=5", "sigpending=0"])
-def test_limits(host, limit):
-    assert tried(host, "prlimit", "--" + limit) == WORKS
-
-
-@pytest.mark.parametrize("limit", ["fsize=0:", "nofile=8:"])
-def test_soft_limits(host, limit):
-    """Those of the job: the supervisors raise their own."""
-    done = netted(host, "true", before=["prlimit", "--" + limit], start=subprocess.run, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def may_raise_limits():
-    with open("/proc/self/status") as f:
-        return any(line.startswith("CapEff:") and int(line.split()[1], 16) >> 24 & 1 for line in f)  # CAP_SYS_RESOURCE
+    """CAP_SYS_RESOURCE"""
+    return any(line.startswith("CapEff:") and int(line.split()[1], 16) >> 24 & 1 for line in text_of("/proc/self/status").splitlines())
 
 
-@pytest.mark.parametrize("limit,why", [("fsize=0", "raise the limit of file sizes (ulimit -f)"), ("nofile=8", "raise their limit (ulimit -n)")])
-def test_hard_limits(host, limit, why):
-    """Root exceeds them, if it may."""
-    done = netted(host, "true", before=["prlimit", "--" + limit], start=subprocess.run, capture_output=True, text=True, timeout=60)
-    if may_raise_limits():
-        assert (done.returncode, done.stderr) == (0, "")
-    else:
-        assert done.returncode == 125 and done.stderr.startswith(REFUSED) and done.stderr.endswith(why + "\n") and done.stderr.count("\n") == 1
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-def test_no_more_processes(host):
-    done = netted(host, "true", before=["setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "prlimit", "--nproc=1"], start=subprocess.run,
-                  capture_output=True, text=True, timeout=60)
-    assert done.returncode == 125 and done.stderr.startswith(REFUSED + "no process for the net: "), done
-
-
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_descriptors(host, closed):
-    assert tried(host, "sh", "-c", f'exec "$@" {closed}', "-") == WORKS
-
-
-@pytest.mark.parametrize("how", ["ignored", "blocked"])
-def test_signals(host, how):
-    numbers = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-
-    def before():
-        if how == "blocked":
-            signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+def test_limits(host):
+    """Soft ones are the job's: the supervisors raise their own. Root exceeds hard ones, if it may."""
+    for limit in "nofile=16", "as=10000000", "fsize=4000000", "nproc=1:", "memlock=0", "locks=0", "cpu=5", "sigpending=0":
+        assert tried(host, "prlimit", "--" + limit) == WORKS, limit
+    for limit, why in (("fsize=0:", ""), ("nofile=8:", ""), ("fsize=0", "raise the limit of file sizes (ulimit -f)"),
+                       ("nofile=8", "raise their limit (ulimit -n)")):
+        done = ran(host, "prlimit", "--" + limit)
+        if may_raise_limits() or not why:
+            assert (done.returncode, done.stderr) == (0, "")
         else:
-            for number in numbers:
-                signal.signal(number, signal.SIG_IGN)
-    assert tried(host, preexec_fn=before) == WORKS
+            assert done.returncode == 125 and done.stderr.startswith(REFUSED) and done.stderr.endswith(why + "\n") and done.stderr.count("\n") == 1
+    if os.geteuid() == 0:
+        done = ran(host, "setpriv", "--reuid=65533", "--regid=65533", "--clear-groups", "prlimit", "--nproc=1")
+        assert done.returncode == 125 and done.stderr.startswith(REFUSED + "no process for the net: "), done
 
 
-def test_a_folder_that_is_gone(host, folder):
+def test_surroundings(host, folder):
+    """Closed descriptors, signals that are ignored or blocked, a folder that is gone, and a /proc of another pid namespace."""
+    for closed in "<&-", ">&-", "2>&-", "<&- >&- 2>&-":
+        assert tried(host, "sh", "-c", f'exec "$@" {closed}', "-") == WORKS, closed
+    numbers = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    assert tried(host, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, numbers) and None) == WORKS
+    assert tried(host, preexec_fn=lambda: [signal.signal(number, signal.SIG_IGN) for number in numbers]) == WORKS
     gone = os.path.join(folder, "gone")
     os.mkdir(gone)
     status, said, _ = tried(host, "sh", "-c", f'cd {gone}; rmdir {gone}; exec "$@"', "-")  # the shell itself says that it is gone
     assert (status, said) == WORKS[:2]
+    if os.geteuid() == 0:
+        os.unlink(host.path("said"))
+        assert tried(host, "unshare", "--pid", "--fork") == (
+            125, None, REFUSED + "/proc is not that of this pid namespace: mount it there (unshare --mount-proc)\n")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-def test_a_folder_that_does_not_answer(host, folder):
+def test_a_folder_that_does_not_answer(host, make_view, folder):
     """No supervisor looks at it, or keeps it in use."""
-    path = os.path.join(folder, "view")
-    os.makedirs(path)
-    with subprocess.Popen([sys.executable, hanging.__file__, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout.readline() == "ok\n"
-        before = os.path.join(folder, "before")
-        with open(before, "w") as f:
-            f.write(f'cd {path}; echo there; read line; exec "$@"\n')
-        job = netted(host, STATIC, before=["sh", before], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert job.stdout.readline() == "there\n"
-        server.stdin.write(f"hold {' '.join(map(str, (hanging.LOOKUP, hanging.GETATTR, hanging.OPEN, hanging.FLUSH)))}\n")
-        server.stdin.flush()
-        said = job.communicate(f"\nopen 0 {host.path('f')} rwc\nflock 0 ex\n", timeout=60)
-        assert job.returncode == 0 and [line.split()[0] for line in said[0].splitlines()] == ["ok", "ok"] and said[1] == ""
-        wait_until(lambda: not supervisors(host), "no supervisor stays")
-        server.stdin.close()
-        server.wait(20)
-        subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL, check=False)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace")
-def test_proc_of_another_pid_namespace(host):
-    assert tried(host, "unshare", "--pid", "--fork") == (
-        125, None, REFUSED + "/proc is not that of this pid namespace: mount it there (unshare --mount-proc)\n")
+    view = make_view(os.path.join(folder, "view"), f"{hanging.LOOKUP} {hanging.GETATTR} {hanging.OPEN} {hanging.FLUSH}", valid=0)
+    before = os.path.join(folder, "before")
+    write_text(before, f'cd {view.path}; echo there; read line; exec "$@"\n')
+    job = netted(host, STATIC, before=["sh", before], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert job.stdout.readline() == "there\n"
+    view.do("hold")
+    said = job.communicate(f"\nopen 0 {host.path('f')} rwc\nflock 0 ex\n", timeout=60)
+    assert job.returncode == 0 and [line.split()[0] for line in said[0].splitlines()] == ["ok", "ok"] and said[1] == ""
+    wait_until(lambda: not supervisors(host), "no supervisor stays")
 
 
 def test_a_terminal_that_goes_away(make_host):
@@ -138,3 +104,50 @@ def test_a_terminal_that_goes_away(make_host):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGHUP
     wait_until(lambda: not supervisors(b), "no supervisor stays")
     assert other.do("flock 0 ex") == "ok"
+
+
+class Beside(Agent):
+    """Another agent below the same net as `words`, which start it."""
+
+    def __init__(self):
+        inner, outer = os.pipe(), os.pipe()
+        self.fds = inner[0], outer[1]
+        self.process = SimpleNamespace(stdin=os.fdopen(inner[1], "wb", buffering=0), stdout=os.fdopen(outer[0], "rb", buffering=0))
+        self.words = ["bash", "-c", f'"$0" <&{inner[0]} >&{outer[1]} & exec "$0" {inner[0]}<&- {outer[1]}>&-', STATIC]
+
+    def started(self):
+        for fd in self.fds:
+            os.close(fd)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def test_a_thread_of_a_supervisor_hangs(make_host, make_view, folder):
+    """In a file system that does not answer, which no signal ends. The next one takes over at once: a call that waits goes on, and so do new ones;
+    only that on the hanging file waits until the file system answers."""
+    two = make_host("a", shim=False, lease=LEASE), make_host("b", shim=False, lease=LEASE)
+    view, beside = make_view(os.path.join(folder, "view"), hanging.FLUSH), Beside()
+    a, b = opened(two[0]), opened(two[1], *beside.words, pass_fds=beside.fds)
+    beside.started()
+    assert beside.do(f"open 0 {view.path}/h rw") == "ok"
+    assert a.do("flock 0 ex") == "ok"
+    b.say("flock 0 ex")
+    wait_until(lambda: leases(two[0], note="wanted by another host"), "the lease is recalled")
+    view.do("hold")
+    beside.say("flock 0 ex")
+    first, second = both(two[1])
+    hanging_thread = f"/proc/{first}/task/{int(view.hears('held').split()[2])}"
+    assert os.path.exists(hanging_thread)
+    os.kill(first, signal.SIGKILL)
+    assert both(two[1], [first])[0] == second
+    assert a.do("flock 0 un") == "ok"
+    assert b.heard()[0] == "ok" and a.do("flock 0 ex nb") == "EAGAIN"
+    assert b.do("flock 0 un") == "ok" and b.do("setlk 0 ex 0 10") == "ok"
+    assert os.path.exists(hanging_thread) and beside.silent(0.1)
+    view.do("let")
+    assert beside.heard()[0] == "ok"
+    wait_until(lambda: not os.path.exists(hanging_thread), "the thread ends")
+    assert beside.do("flock 0 un") == "ok" and beside.do("flock 0 ex nb") == "ok"
+    beside.end()

@@ -73,127 +73,92 @@ def make_away(redis, host_of, folder):
     return lambda how: Away(how, redis, host_of, folder)
 
 
-@pytest.fixture(params=["stopped", "killed", "NOAUTH", "no keeper"])
-def away(request, make_away):
-    return make_away(request.param)
+# Ends its own wait, and shows what its runtime makes of "busy".
+PYTHON = """
+import fcntl, signal, sys
+def stop(*_): raise TimeoutError
+signal.signal(signal.SIGALRM, stop); signal.alarm(2)
+try: fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX)
+except TimeoutError: print('in time')
+signal.alarm(0)
+try: fcntl.flock(open(sys.argv[2], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError: print('busy')
+"""
 
 
-def test_calls_that_do_not_wait(away):
-    agents = {name: opened(away.host, name) for name in ("busy", "wait", "t")}
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["stopped", "killed", "NOAUTH", "no keeper"])
+def test_calls_while_it_is_away(make_away, how):
+    away = make_away(how)
+    host = away.host
+    agents = {name: opened(host, name) for name in ("busy", "wait", "t")}
+    waiting = {(name, kind): opened(host, name + kind) for name in ("busy", "wait", "t") for kind in CALLS}
+    signalled = {kind: opened(host, "wait-signals" + kind) for kind in CALLS}
     for agent in agents.values():  # it has seen the rules
         assert agent.do("flock 0 ex nb") == "ok" and agent.do("flock 0 un") == "ok"
-    wait_until(lambda: not away.host.status()["leases"], "all leases have gone back: what the page shows needs no keeper")
+    wait_until(lambda: not host.status()["leases"], "all leases have gone back: what the page shows needs no keeper")
     away.take()
+    # A program that starts meanwhile knows the rules from the page that the keeper has left.
+    done = attempt(host, "busy")
+    assert done.word == "busy" and (": store " in done.line or ": lock refused: no keeper runs" in done.line), done
+    for name in "t", "wait":
+        refused(attempt(host, name), "store|no keeper runs")
+    # Calls that do not wait, and tests, which must name a lock that there is, or none: they fail under each rule.
     for kind in CALLS:
         assert {name: agent.do(call(kind, False)) for name, agent in agents.items()} == {"busy": "EAGAIN", "wait": "ENOLCK", "t": "ENOLCK"}
-    away.end()
-    works(away.host, "busy")
-    assert [opened(away.host, "busy" + kind).do(call(kind, False)) for kind in CALLS] == ["ok"] * len(CALLS)
-
-
-def test_a_program_that_starts_meanwhile(away):
-    """It knows the rules from the page that the keeper has left."""
-    assert attempt(away.host, "busy").word == attempt(away.host, "t").word == "ok"
-    away.take()
-    done = attempt(away.host, "busy")
-    assert done.word == "busy" and (": store " in done.line or ": lock refused: no keeper runs" in done.line), done
-    refused(attempt(away.host, "t"), "store|no keeper runs")
-    refused(attempt(away.host, "wait"), "store|no keeper runs")
-
-
-def test_calls_that_wait(away):
-    agents = {(name, kind): opened(away.host, name + kind) for name in ("busy", "wait", "t") for kind in CALLS}
-    away.take()
-    for (name, kind), agent in agents.items():
-        agent.say(call(kind, True))
-    for (name, kind), agent in agents.items():
-        if name != "wait":
-            assert agent.heard()[0] == "ENOLCK"  # so store_wait_ms is over for all
-    for (name, kind), agent in agents.items():
-        if name == "wait":
-            assert agent.silent()
-    away.end()
-    for (name, kind), agent in agents.items():
-        if name == "wait":
-            assert agent.heard(60)[0] == "ok"
-
-
-def test_it_says_once_that_it_waits_and_for_what(away):
-    away.take()
-    waiting = away.host.popen("flock", away.host.path("wait"), "true")
-    line = waiting.stderr.readline()
-    assert line.startswith("dflock: " + away.host.path("wait") + ": waiting: "), line
-    assert "no keeper runs" in line if away.how == "no keeper" else "store " in line, line
-    wait_until(lambda: attempt(away.host, "t", wait=True).word == "ENOLCK", "store_wait_ms is over")
-    away.end()
-    assert waiting.wait(60) == 0
-    assert waiting.stderr.read() == ""
-
-
-def test_tests_are_no_attempts(away):
-    """F_GETLK and F_TEST must name a lock that there is, or none: they fail under each rule."""
-    agents = [opened(away.host, name) for name in ("busy", "wait", "t")]
-    away.take()
-    for agent in agents:
+    for agent in agents.values():
         assert agent.do("getlk 0 ex 0 0") == agent.do("getlk 0 ex 0 0 ofd") == agent.do("lockf 0 test 0") == "ENOLCK"
-
-
-@pytest.mark.parametrize("kind", CALLS)
-def test_signals_end_a_wait_as_they_end_the_kernels(away, kind):
-    agent = opened(away.host, "wait")
-    away.take()
-    assert agent.do("alarm 1500") == "ok"
-    assert agent.do(call(kind, True)) == "EINTR"
-    assert agent.do("restart 700") == "ok"
-    agent.say(call(kind, True))
-    assert agent.silent(2)
-    agent.process.send_signal(signal.SIGSTOP)
-    agent.process.send_signal(signal.SIGCONT)
-    assert agent.silent(0.3)
-    away.end()
-    assert agent.heard(60)[0] == "ok"
-
-
-def test_flock_w_and_python_end_their_waits(away):
-    away.take()
-    done = away.host.run("flock", "-E", "99", "-w", "2", away.host.path("wait"), "true")
+    # Signals end a wait as they end the kernel's, also those of flock -w and of Python.
+    for agent in signalled.values():
+        assert agent.do("alarm 1500") == "ok"
+    for kind, agent in signalled.items():
+        agent.say(call(kind, True))
+    assert [agent.heard()[0] for agent in signalled.values()] == ["EINTR"] * len(CALLS)
+    for kind, agent in signalled.items():
+        assert agent.do("restart 700") == "ok"
+        agent.say(call(kind, True))
+    done = host.run("flock", "-E", "99", "-w", "2", host.path("wait"), "true")
     assert done.returncode == 99 and done.stderr.count(": waiting: ") == 1, done
-    program = ("import fcntl, signal, sys\n"
-               "def stop(*_): raise TimeoutError\n"
-               "signal.signal(signal.SIGALRM, stop); signal.alarm(2)\n"
-               "try: fcntl.lockf(open(sys.argv[1], 'w'), fcntl.LOCK_EX)\n"
-               "except TimeoutError: print('in time')\n"
-               "signal.alarm(0)\n"
-               "try: fcntl.flock(open(sys.argv[2], 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
-               "except BlockingIOError: print('busy')\n")
-    done = away.host.run(sys.executable, "-c", program, away.host.path("wait"), away.host.path("busy"))
+    done = host.run(sys.executable, "-c", PYTHON, host.path("wait"), host.path("busy"))
     assert done.stdout == "in time\nbusy\n", done
+    for agent in signalled.values():
+        assert agent.silent(0)
+        agent.process.send_signal(signal.SIGSTOP)
+        agent.process.send_signal(signal.SIGCONT)
+    # Calls that wait say so once, and for what.
+    says = host.popen("flock", host.path("wait"), "true")
+    line = says.stderr.readline()
+    assert line.startswith("dflock: " + host.path("wait") + ": waiting: "), line
+    assert ("no keeper runs" in line or "the configuration is invalid" in line) if how == "no keeper" else "store " in line, line
+    for (name, kind), agent in waiting.items():
+        agent.say(call(kind, True))
+    # So store_wait_ms is over for all.
+    assert {agent.heard()[0] for (name, _), agent in waiting.items() if name != "wait"} == {"ENOLCK"}
+    wait_until(lambda: attempt(host, "t", wait=True).word == "ENOLCK", "also for a program that begins")
+    patient = [agent for (name, _), agent in waiting.items() if name == "wait"] + list(signalled.values())
+    assert patient[0].silent() and all(agent.silent(0) for agent in patient)
+    away.end()
+    assert [agent.heard(60)[0] for agent in patient] == ["ok"] * len(patient)
+    assert says.wait(60) == 0 and says.stderr.read() == ""
+    works(host, "busy")
+    assert [opened(host, "busy" + kind).do(call(kind, False)) for kind in CALLS] == ["ok"] * len(CALLS)
 
 
 def test_a_failed_conversion_loses_the_lock_as_in_the_kernel(make_away):
-    """With "busy" only: a refusal changes nothing."""
+    """With "busy" only: a refusal changes nothing. What waiting never mends, a part of a file that has at_least_ms, is refused at once."""
     away = make_away("killed")
-    plain = make_plain(away.host)
+    once = opened(away.host, "once")
+    assert once.do("setlk 0 ex 0 1 w") == "ENOLCK"
+    assert once.do("setlk 0 ex 0 0 w") == "ok"
     agents = {name: opened(away.host, name) for name in ("busy", "t")}
     for agent in agents.values():
         assert agent.do("flock 0 sh") == "ok"
     away.take()
     assert agents["busy"].do("flock 0 ex nb") == "EAGAIN"
     assert agents["t"].do("flock 0 ex nb") == "ENOLCK"
-    assert plain("busy") and not plain("t")
-
-
-def make_plain(host):
-    env = {k: v for k, v in host.env().items() if k != "LD_PRELOAD"}
-    return lambda name: subprocess.run(["flock", "-n", host.path(name), "true"], env=env, timeout=20).returncode == 0
-
-
-def test_what_waiting_never_mends_is_refused_at_once(make_away):
-    """A part of a file that has at_least_ms."""
-    away = make_away("killed")
-    agent = opened(away.host, "once")
-    assert agent.do("setlk 0 ex 0 1 w") == "ENOLCK"
-    assert agent.do("setlk 0 ex 0 0 w") == "ok"
+    free = [subprocess.run(["flock", "-n", away.host.path(name), "true"], env=away.host.plain_env(), timeout=20).returncode == 0
+            for name in agents]
+    assert free == [True, False]
 
 
 def test_the_keeper_goes_while_a_call_waits_for_the_store(make_away):
@@ -210,7 +175,7 @@ def test_the_keeper_goes_while_a_call_waits_for_the_store(make_away):
 
 
 def test_a_store_in_grace(make_away):
-    """A caller that waits waits for its end, whatever the rule says; one that does not wait is refused."""
+    """A caller that waits waits for its end, whatever the rule says (test_grace.py); one that does not wait is refused."""
     away = make_away("killed")
     away.command("FLUSHALL", password="secret")
     wait_until(lambda: attempt(away.host, "t").word == "ENOLCK", "grace has begun")

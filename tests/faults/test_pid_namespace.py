@@ -1,5 +1,6 @@
 """A keeper goes by the numbers in /proc: it serves only where these are its own, and programs only whose number it knows."""
 import os
+import re
 import signal
 import subprocess
 
@@ -7,7 +8,7 @@ import pytest
 from common import attempt, refused, works
 from harness import Apart, Deadline, wait_until
 from harness.host import CLI, KEEPER
-from harness.processes import state
+from harness.processes import children, state
 from machine import USER
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
@@ -26,19 +27,12 @@ def host(redis, host_of):
     return host
 
 
-def keeper(host, *before, words=("--foreground",)):
-    env = {**host.env(), "LD_PRELOAD": ""}
-    return subprocess.run([*before, KEEPER, *words], env=env, capture_output=True, text=True, timeout=20)
-
-
 def test_the_outer_proc(host):
-    done = keeper(host, *OUTER_PROC)
-    assert done.returncode == 1
-    assert "/proc is that of another pid namespace" in done.stderr
+    done = subprocess.run([*OUTER_PROC, KEEPER, "--foreground"], env=host.plain_env(), capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1 and "/proc is that of another pid namespace" in done.stderr
     refused(attempt(host, before=OUTER_PROC), "no keeper runs, and none can be started: " + REFUSED)
-    done = subprocess.run([*OUTER_PROC, CLI, "doctor"], env={**host.env(), "LD_PRELOAD": ""}, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "problem: /proc is that of another pid namespace" in done.stdout
+    done = host.cli("doctor", before=OUTER_PROC, check=False)
+    assert done.returncode == 1 and "problem: /proc is that of another pid namespace" in done.stdout
 
 
 # Inside and outside the next process is to be number 950. Only builtins of the shell in between: they make no process.
@@ -53,8 +47,8 @@ wait $!
 
 
 def test_a_number_that_is_the_same_by_chance(host, folder):
-    done = subprocess.run([*OWN_PROC, "sh", "-c", BY_CHANCE, "sh", KEEPER, folder], env={**host.env(), "LD_PRELOAD": ""},
-                          stderr=subprocess.PIPE, text=True, timeout=20)
+    done = subprocess.run([*OWN_PROC, "sh", "-c", BY_CHANCE, "sh", KEEPER, folder], env=host.plain_env(), stderr=subprocess.PIPE, text=True,
+                          timeout=20)
     assert done.returncode == 1
     assert "/proc is that of another pid namespace" in done.stderr
 
@@ -65,9 +59,16 @@ def test_its_own_proc(host):
                               env=host.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert inside.stdout.readline() == "got\n"
-        # Also if the page shows the lease.
-        for _ in range(2):
+        first = children(inside.pid)[0]
+
+        def counted():
+            done = host.cli("metrics", before=["nsenter", f"--target={first}", "--pid", "--mount"])
+            return int(re.search(r'^dflock_lock_refusals_total{reason="program"} (\d+)', done.stdout, re.M)[1])
+
+        before = counted()
+        for _ in range(2):  # also if the page shows the lease
             refused(attempt(host), "the program runs in a pid namespace that the keeper cannot see: run a keeper in its container")
+        assert counted() == before + 2
     finally:
         inside.kill()
         inside.communicate()
@@ -98,13 +99,8 @@ def apart(folder):
 @pytest.mark.parametrize("options, line", [("subset=pid", "/proc/locks cannot be read.*mount /proc without subset=pid"), (None, "/proc does not show this process")])
 def test_a_proc_that_shows_too_little(host, apart, options, line):
     apart.sh(f"mount -n -t proc -o {options} proc /proc" if options else "mount -n -t tmpfs tmpfs /proc")
-    made = f"mkdir -m 0700 {host.runtime}"
-    apart.sh(made)
+    apart.sh(f"mkdir -m 0700 {host.runtime}")
     refused(attempt(host, before=apart.inside), line)
-
-
-def is_stopped(pid):
-    return state(pid) in "tT"
 
 
 @pytest.mark.parametrize("uid", [0, USER])
@@ -117,7 +113,7 @@ def test_hidepid(machine, uid):
     wait_until(lambda: machine.lock(uid).word == "busy", "it has the lock")
     machine.redis.signal(signal.SIGSTOP)
     try:
-        wait_until(lambda: all(map(is_stopped, pids)), "the holder and its child are frozen")
+        wait_until(lambda: all(state(pid) in "tT" for pid in pids), "the holder and its child are frozen")
     except Deadline as e:
         raise Deadline(f"{e}; {pids}\n{machine.cli('status', uid=uid).stdout}\n{machine.apart.sh('ps -ef --forest')}") from e
     finally:

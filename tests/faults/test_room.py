@@ -1,9 +1,7 @@
 """A keeper has a bounded room for leases: unused ones go back to make room for those that a program asks for."""
 import os
 
-import pytest
 from harness.host import CLI
-from harness.system import Place, SystemHost
 
 from common import leases, opened
 from harness.metrics import value
@@ -47,11 +45,14 @@ def end(p):
 
 
 def test_unused_leases_give_way(make_host):
-    """More files than there is room for are locked one after the other, and none is in use when the next one is asked for."""
+    """More files than there is room for are locked one after the other, and none is in use when the next one is asked for. Of unused leases those
+    that were asked for last stay. One whose pin has not ended when room is made is older than it seems."""
     a = make_host("a", lease=LEASE, inside=FEW)
     p, got, refused = many(a, 0, 1000, keep=False)
-    assert (got, refused) == (1000, 0), end(p)
-    assert end(p) == []
+    assert (got, refused, end(p)) == (1000, 0, [])
+    kept = sorted(int(l["name"][len("t/f"):]) for l in leases(a, state="held"))
+    assert ROOM / 2 < len(kept) <= ROOM
+    assert kept[-ROOM // 2:] == list(range(1000 - ROOM // 2, 1000))
 
 
 def test_what_is_in_use_stays(make_host):
@@ -67,15 +68,6 @@ def test_what_is_in_use_stays(make_host):
     assert len(lines) == 3 and all(f"has room for {ROOM} files or ranges, and all are in use" in l for l in lines), lines
     assert waits.heard()[0] == "ok"
     assert other.do("flock 0 ex nb") == "ok"
-
-
-def test_the_oldest_goes_first(make_host):
-    """Of unused leases those that were asked for last stay. One whose pin has not ended when room is made is older than it seems."""
-    a = make_host("a", lease=LEASE, inside=FEW)
-    end(many(a, 0, 300, keep=False)[0])
-    kept = sorted(int(l["name"][len("t/f"):]) for l in leases(a, state="held"))
-    assert ROOM / 2 < len(kept) <= ROOM
-    assert kept[-ROOM // 2:] == list(range(300 - ROOM // 2, 300))
 
 
 def test_ranges_of_one_name(make_host):
@@ -110,19 +102,6 @@ def test_ranges_that_are_all_in_use(make_host, redis):
     assert value(host, "store_requests_total", operation="acquire") < 30
 
 
-@pytest.fixture
-def system(redis, folder, request):
-    """A keeper of the system with few descriptors, and agents of its users. The parameter is its lease settings."""
-    os.chmod(redis.socket, 0o777)
-    place = Place()
-    place.inside += FEW
-    host = SystemHost(redis, folder, place, lease=getattr(request, "param", LEASE))
-    host.init()
-    yield host
-    host.stop()
-    place.end()
-
-
 def as_user(host, uid, first, count, before=(), within=()):
     """many(), of another user. The files exist, and every user may use them. before: what root starts it with; within: what the user does."""
     for i in range(first, first + count):
@@ -134,42 +113,38 @@ def as_user(host, uid, first, count, before=(), within=()):
     return p, got, refused
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
-def test_a_user_has_a_share(system):
+WITHOUT = ["env", "-u", "LD_PRELOAD"]
+
+
+def has_a_share(system, **how):
     """A user that takes all the locks that there are gets a quarter of the room, and others go on."""
-    greedy, got, refused = as_user(system, 12345, 0, ROOM // 4 + 2)
-    assert (got, refused) == (ROOM // 4, 2)
-    other, got, refused = as_user(system, 23456, 1000, 10)
-    assert (got, refused) == (10, 0)
-    root, got, refused = many(system, 2000, 10, keep=True)
-    assert (got, refused) == (10, 0)
+    greedy, *got = as_user(system, 12345, 0, ROOM // 4 + 2, **how)
+    assert got == [ROOM // 4, 2]
+    other, *got = as_user(system, 23456, 1000, 10)
+    assert got == [10, 0]
+    root, *got = many(system, 2000, 10, keep=True)
+    assert got == [10, 0]
     lines = end(greedy)
     assert len(lines) == 2 and all("which is a quarter of what the keeper has room for" in l for l in lines), lines
     assert end(other) == end(root) == []
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
-@pytest.mark.parametrize("system", [LEASE], indirect=True)
-def test_a_user_has_a_share_below_roots_net(system):
+def test_a_user_has_a_share(make_system):
+    has_a_share(make_system(limits=FEW, lease=LEASE))
+
+
+def test_a_user_has_a_share_below_roots_net(make_system):
     """Root's net asks with the rights of the user whose program it is."""
-    net = ["env", "-u", "LD_PRELOAD", CLI, "run", "--net=on", "--"]
-    greedy, got, refused = as_user(system, 12345, 0, ROOM // 4 + 2, before=net, within=["env", "-u", "LD_PRELOAD"])
-    assert (got, refused) == (ROOM // 4, 2)
-    root, got, refused = many(system, 2000, 10, keep=True)
-    assert (got, refused) == (10, 0)
-    lines = end(greedy)
-    assert len(lines) == 2 and all("which is a quarter of what the keeper has room for" in l for l in lines), lines
-    assert end(root) == []
+    has_a_share(make_system(limits=FEW, lease=LEASE), before=[*WITHOUT, CLI, "run", "--net=on", "--"], within=WITHOUT)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
-@pytest.mark.parametrize("system", [LEASE.replace("probe_ms = 3000", "probe_ms = 200")], indirect=True)
-def test_users_together_leave_root_some(system):
+def test_users_together_leave_root_some(make_system):
     """Four users take all that they can; what is left is root's."""
+    system = make_system(limits=FEW, lease=LEASE.replace("probe_ms = 3000", "probe_ms = 200"))
     crowd = [as_user(system, 12345 + i, 1000 * i, ROOM // 4) for i in range(4)]
     assert sum(got for _, got, _ in crowd) == ROOM - ROOM // 16
-    root, got, refused = many(system, 9000, 10, keep=True)
-    assert (got, refused) == (10, 0)
+    root, *got = many(system, 9000, 10, keep=True)
+    assert got == [10, 0]
     lines = [line for p, _, _ in crowd for line in end(p)]
     assert lines and all(f"has room for {ROOM} files or ranges" in l for l in lines), lines
     assert end(root) == []

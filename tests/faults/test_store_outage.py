@@ -1,7 +1,11 @@
-"""A store that is not there, stops in the middle, talks nonsense or loses its connections."""
+"""
+A store that is not there, stops in the middle, talks nonsense or loses its connections. A call that waits for it says so after a second; one
+that waits for another host says nothing. What else a server may answer: tests/unit/test_store_nonsense.c.
+"""
 import os
 import signal
 import socket
+import time
 
 import pytest
 from common import Alive, Waiting, agent_with, attempt, gone, is_busy, leases, opened, refused, works
@@ -9,6 +13,8 @@ from harness import Redis, wait_until
 from harness.listener import Listener
 
 SHORT = "connect_ms = 400;"
+LINE = ": waiting: store "
+AWAY = "store unix:.* (is not reachable|cannot be used): "
 
 
 def free_port():
@@ -18,84 +24,92 @@ def free_port():
 
 
 @pytest.fixture
-def start_redis():
-    started = []
+def later(folder):
+    """later(PORT) starts a server in the place where nothing is so far."""
+    started, place = [], os.path.join(folder, "later")
+    os.mkdir(place)
 
-    def start(folder, **options):
-        started.append(Redis(folder, **options))
-        return started[-1]
+    def start(port=0):
+        started.append(Redis(place, port=port))
 
+    start.socket = os.path.join(place, "redis.sock")
     yield start
     for server in started:
         server.stop()
 
 
-@pytest.fixture(params=["unix", "tcp"])
-def nowhere(request, folder, start_redis):
-    """An address where a server may be later: (address, function that starts it there)."""
-    later = os.path.join(folder, "later")
-    os.mkdir(later)
-    port = free_port() if request.param == "tcp" else 0
-    return f"127.0.0.1:{port}" if port else f"unix:{later}/redis.sock", lambda: start_redis(later, port=port)
-
-
-def test_no_store(host_of, nowhere):
-    address, start = nowhere
-    host = host_of(address, lease="ttl_ms = 1000; store_wait_ms = 700;", store=SHORT)
-    with Alive(host):
-        quick = refused(attempt(host), "store " + address + " is not reachable")
-        assert quick.seconds < 5
+@pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
+def test_no_store(host_of, later, tcp):
+    """A call that waits gets the lock when it comes up: after grace, nobody said `dflock init`."""
+    port = free_port() if tcp else 0
+    address = f"127.0.0.1:{port}" if tcp else "unix:" + later.socket
+    host, patient = (host_of(address, name, lease=f"ttl_ms = 1000; store_wait_ms = {ms};", store=SHORT) for name, ms in (("a", 700), ("b", 60000)))
+    waiting = Waiting(patient)
+    with Alive(host, patient):
+        assert refused(attempt(host), "store " + address + " is not reachable").seconds < 5
         slow = refused(attempt(host, wait=True), "store " + address + r" is not reachable.*\(waited 700 ms\)")
         assert slow.seconds >= 0.65  # the loop's clock may be some ms behind
-        start()
-        works(host)  # after grace: nobody said `dflock init`
+        wait_until(lambda: not patient.status()["store"]["up"] and patient.status()["store"]["error"], "the store was tried")
+        assert waiting.waits()
+        later(port)
+        works(host)
+        assert waiting.outcome().word == "ok"
 
 
-def test_store_comes_up_while_a_call_waits(host_of, nowhere):
-    address, start = nowhere
-    host = host_of(address, lease="ttl_ms = 1000; store_wait_ms = 60000;", store=SHORT)
-    waiting = Waiting(host)
-    wait_until(lambda: not host.status()["store"]["up"] and host.status()["store"]["error"], "the store was tried")
-    assert waiting.waits()
-    start()
-    assert waiting.outcome().word == "ok"
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_a_call_that_waits_for_the_store_says_so(make_host, redis, how):
+    """No connection, or one without answers. A lease that is here is sure: then the kernel alone decides, whatever the store does."""
+    a, b = (make_host(n, lease="ttl_ms = 20000; linger_ms = 0; store_wait_ms = 4000;") for n in "ab")
+    held = opened(a, "f"), opened(b, "mine")
+    assert [agent.do("flock 0 ex nb") for agent in held] == ["ok", "ok"]
+
+    def flock(name, *words):
+        return b.popen("flock", "-E", "99", *words, b.path(name), "true")
+
+    silent, queued = flock("f", "-w", "2"), flock("f")
+    assert silent.communicate(timeout=20)[1] == "" and silent.returncode == 99
+    wait_until(lambda: leases(b, note="waits for another host"), "b is queued")
+    redis.stop() if how == "killed" else redis.signal(signal.SIGSTOP)
+    began = time.monotonic()
+    mine, brief, long = flock("mine", "-w", "3"), flock("new", "-w", "3"), flock("other")
+    assert LINE in long.stderr.readline() and 0.9 < time.monotonic() - began < 3
+    line, = brief.communicate(timeout=20)[1].splitlines()
+    assert brief.returncode == 99 and 2.9 < time.monotonic() - began < 6
+    assert line.startswith("dflock: " + b.path("new") + LINE) and "is not reachable" in line and "dflock doctor" in line, line
+    assert LINE in queued.stderr.readline()
+    assert mine.communicate(timeout=20)[1] == "" and mine.returncode == 99
+    assert long.wait(30) != 0
+    rest = long.stderr.read()
+    assert LINE not in rest and "(waited 4000 ms)" in rest, rest
+    queued.kill()
+    queued.communicate()
 
 
 # --- a server that stops for a while (SIGSTOP: connections stand, nothing is answered) ---
 
 
-@pytest.fixture
-def slow_two(make_host):
-    """Leases that outlast what the tests here do to the store."""
-    return tuple(make_host(n, lease="ttl_ms = 9000; linger_ms = 0;", store=SHORT) for n in "ab")
-
-
-def test_stopped_while_held(slow_two, redis):
-    a, b = slow_two
-    held = agent_with(a)
-    redis.signal(signal.SIGSTOP)
-    with Alive(a, b):
-        assert held.do("flock 0 ex nb") == "ok"  # the lease is here, and sure
-        refused(attempt(b), "not reachable|no answer")
-        redis.signal(signal.SIGCONT)
-        is_busy(b)
-        assert held.do("flock 0 un") == "ok"
-        works(b)
-        gone(redis)
-
-
-def test_stopped_while_waiting(slow_two, redis):
-    a, b = slow_two
-    held = agent_with(a)
+def test_stopped_while_held_and_waiting_and_released(make_host, redis):
+    """Leases that outlast it."""
+    a, b = (make_host(n, lease="ttl_ms = 12000; linger_ms = 0;", store=SHORT) for n in "ab")
+    held, given = agent_with(a), agent_with(a, name="g")
     waiting = opened(b).say("flock 0 ex")
     wait_until(lambda: leases(b, note="waits for another host"), "b is queued")
     redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "not reachable" in a.log() and "not reachable" in b.log(), "both notice", 40)
-    assert held.do("flock 0 un") == "ok"
-    assert waiting.silent(0.1)
-    redis.signal(signal.SIGCONT)
-    assert waiting.heard()[0] == "ok"
-    assert attempt(a).word == "busy"
+    with Alive(a, b):
+        assert held.do("flock 0 ex nb") == "ok"  # the lease is here, and sure
+        assert given.do("flock 0 un") == "ok"
+        refused(attempt(b, "new"), "not reachable|no answer")
+        wait_until(lambda: leases(a, name="t/g", state="releasing"), "a gives it back", 40)
+        assert given.do("close 0") == "ok"
+        wait_until(lambda: "not reachable" in a.log() and "not reachable" in b.log(), "both notice", 40)
+        assert waiting.silent(0.1)
+        redis.signal(signal.SIGCONT)
+        gone(redis, "g")
+        is_busy(b)
+        works(b, "g")
+        assert held.do("flock 0 un") == "ok"
+        assert waiting.heard()[0] == "ok"
+        assert attempt(a).word == "busy"
 
 
 def test_a_short_outage_does_not_end_a_long_wait(make_host, make_proxy):
@@ -116,61 +130,19 @@ def test_a_short_outage_does_not_end_a_long_wait(make_host, make_proxy):
     assert other.heard()[0] == "ok"
 
 
-def test_stopped_during_release(slow_two, redis):
-    a, b = slow_two
-    held = agent_with(a)
-    redis.signal(signal.SIGSTOP)
-    assert held.do("flock 0 un") == "ok"
-    wait_until(lambda: leases(a, state="releasing"), "a gives it back", 40)
-    assert held.do("close 0") == "ok"
-    redis.signal(signal.SIGCONT)
-    gone(redis)
-    works(b)
-
-
-def test_stopped_for_longer_than_the_lease(make_host, redis):
-    """No host could take the lease meanwhile, so it still stands: the holder has lost nothing."""
-    a, b = (make_host(n, lease='ttl_ms = 1000; on_lost = "warn";', store=SHORT) for n in "ab")
-    held = agent_with(a)
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "cannot be renewed" in a.log(), "the log warns")
-    wait_until(lambda: leases(a, state="unsure"), "it has run out")
-    redis.signal(signal.SIGCONT)
-    wait_until(lambda: leases(a, state="held"), "the store confirms it")
-    is_busy(b)
-    assert not a.status()["lost"]
-    assert held.do("flock 0 un") == "ok"
-    works(b)
-
-
 # --- something else answers ---
-
-
-ANSWERS = {
-    "silence": b"",
-    "HTTP": b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    "OK to all": b"+OK\r\n" * 40,
-    "numbers": b":1\r\n" * 40,
-    "nil": b"$-1\r\n" * 40,
-    "nothing but errors": b"-ERR no\r\n" * 40,
-    "errors without a line's end": b"-ERR " + b"x" * 100000,
-    "a huge string": b"$99999999999\r\nabc",
-    "a negative array": b"*-7\r\n",
-    "deep arrays": b"*1\r\n" * 5000,
-    "many arrays": b"*1000000000\r\n",
-    "zeros": b"\0" * 10000,
-}
 
 
 class Impostor(Listener):
     """Answers everything that comes with the same bytes."""
 
     def __init__(self, path, answer):
-        self.path, self.answer = path, answer
+        self.path, self.answer, self.asked = path, answer, 0
         super().__init__(self.talk, path)
 
     def talk(self, connection):
         while connection.recv(65536):
+            self.asked += 1
             connection.sendall(self.answer)
 
     def stop(self):
@@ -178,18 +150,19 @@ class Impostor(Listener):
         os.unlink(self.path)
 
 
-@pytest.mark.parametrize("what", ANSWERS)
-def test_something_else_answers(host_of, folder, start_redis, what):
-    later = os.path.join(folder, "later")
-    os.mkdir(later)
-    path = os.path.join(later, "redis.sock")
-    impostor = Impostor(path, ANSWERS[what])
-    host = host_of("unix:" + path, lease="ttl_ms = 500; store_wait_ms = 200;", store="connect_ms = 200;")
+def test_something_else_answers(host_of, later):
+    """One after the other, and then a server."""
+    impostor = Impostor(later.socket, b"")
+    host = host_of("unix:" + later.socket, lease="ttl_ms = 500; store_wait_ms = 200;", store="connect_ms = 200;")
     with Alive(host):
-        assert refused(attempt(host), "store unix:.* (is not reachable|cannot be used): ").seconds < 5
-        refused(attempt(host, wait=True), "store unix:.* (is not reachable|cannot be used): ")
+        for answer in b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"-ERR " + b"x" * 100000, b"*1\r\n" * 5000, b"\0" * 10000:
+            impostor.answer = answer
+            before = impostor.asked
+            wait_until(lambda: impostor.asked > before + 1, "it is asked, and asked again")
+            assert refused(attempt(host), AWAY).seconds < 5
+            refused(attempt(host, wait=True), AWAY)
         impostor.stop()
-        start_redis(later)
+        later()
         works(host)
 
 

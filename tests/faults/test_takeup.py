@@ -2,24 +2,20 @@
 A keeper is killed, and the next one cannot open a file that it has a lease on: the file is forbidden, or no path leads to it, or its
 file system does not answer. Its lease stays as long as it is not known that no process holds the lock, and nothing else has to wait.
 """
-import contextlib
 import errno
 import fcntl
 import json
 import os
 import signal
-import tempfile
 
-import harness.host as host_module
 import pytest
 from common import agent_with, attempt, is_busy, leases, opened
-from harness import Job, hanging, wait_until
-from harness.view import View
+from harness import BUILD, Job, hanging, wait_until
 from harness.processes import state
 
 LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
 USER = 54321
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 # Locks its first argument, cannot be looked into by others of its user, and ends with its input.
 NOT_DUMPABLE = """
 import ctypes, fcntl, sys
@@ -31,17 +27,14 @@ sys.stdin.readline()
 """
 
 
-def kill_keeper(host):
-    """kill -9 of the keeper, not of its parent. When the next one serves, this is over."""
-    keeper = host.keeper_pids()[1]
-    os.kill(keeper, signal.SIGKILL)
-    wait_for_another(host, keeper)
+def kill_keeper(host, which=1):
+    """kill -9 of the keeper, or of its parent. When the next keeper serves, this is over."""
+    pids = host.keeper_pids()
+    os.kill(pids[which], signal.SIGKILL)
 
-
-def wait_for_another(host, keeper):
     def another():
         done = host.cli("status", "--json", check=False)  # fails if it dies meanwhile
-        return done.returncode == 0 and json.loads(done.stdout).get("pid", keeper) != keeper
+        return done.returncode == 0 and json.loads(done.stdout).get("pid", pids[1]) != pids[1]
     wait_until(another, "another keeper serves", 30)
 
 
@@ -52,62 +45,38 @@ def is_kept(host, name, note):
 
 
 @pytest.fixture
-def ordinary(make_host, folder, redis, monkeypatch):
+def ordinary(make_host, folder, redis):
     """(b, a): the keeper and all programs of host a are an ordinary user's."""
     b = make_host("b", lease=LONG)
-    with tempfile.TemporaryDirectory(prefix="dflock-test-") as shown:
-        for path in (folder, shown):
-            os.chmod(path, 0o755)
-        os.chmod(os.path.join(folder, "redis.sock"), 0o777)
-        for program, copy in host_module.copy_programs(shown).items():
-            monkeypatch.setattr(host_module, program, copy)
-        a = make_host("a", lease=LONG, foreground=False,
-                      inside=["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"])
-        for path in (a.files, a.runtime):
-            os.chown(path, USER, USER)
-        os.chmod(a.config, 0o644)
-        yield b, a
+    os.chmod(folder, 0o755)
+    os.chmod(redis.socket, 0o777)
+    a = make_host("a", lease=LONG, foreground=False, inside=["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"])
+    for path in (a.files, a.runtime):
+        os.chown(path, USER, USER)
+    os.chmod(a.config, 0o644)
+    return b, a
 
 
-@needs_root
 def test_a_file_that_may_not_be_opened(ordinary):
-    """The kernel's list of locks tells when no process has the lock any more."""
+    """The kernel's list of locks tells when no process has the lock any more. Others may wait for that."""
     b, a = ordinary
-    holder = agent_with(a)
-    os.chmod(a.path("f"), 0)
+    holder, owner, lender = agent_with(a), agent_with(a, "setlk 0 ex 0 10", "r"), agent_with(a, name="w")
+    waiter, other = opened(b, "w"), opened(b, "r")
+    for name in "frw":
+        os.chmod(a.path(name), 0)
     kill_keeper(a)
-    is_kept(a, "f", "its file cannot be opened (Permission denied)")
+    for name in "fr":
+        is_kept(a, name, "its file cannot be opened (Permission denied)")
     is_busy(b)
-    assert holder.do("flock 0 un") == "ok"
-    wait_until(lambda: attempt(b).word == "ok", "it is given back")
-
-
-@needs_root
-def test_a_file_that_may_not_be_opened_is_waited_for(ordinary):
-    b, a = ordinary
-    holder, waiter = agent_with(a), opened(b)
-    os.chmod(a.path("f"), 0)
-    kill_keeper(a)
+    assert other.do("setlk 0 ex 5 1") == "EAGAIN"
+    assert holder.do("flock 0 un") == "ok" and owner.do("setlk 0 un 0 10") == "ok"
+    wait_until(lambda: attempt(b).word == "ok" and other.do("setlk 0 ex 5 1") == "ok", "they are given back")
     waiter.say("flock 0 ex")
-    wait_until(lambda: leases(a, state="waiting"), "it is recalled, and known to be in use")
-    assert waiter.silent() and holder.do("flock 0 un") == "ok"
+    wait_until(lambda: leases(a, name="t/w", state="waiting"), "it is recalled, and known to be in use")
+    assert waiter.silent() and lender.do("flock 0 un") == "ok"
     assert waiter.heard()[0] == "ok"
 
 
-@needs_root
-def test_record_locks_on_a_file_that_may_not_be_opened(ordinary):
-    b, a = ordinary
-    holder = agent_with(a, "setlk 0 ex 0 10")
-    os.chmod(a.path("f"), 0)
-    kill_keeper(a)
-    is_kept(a, "f", "its file cannot be opened (Permission denied)")
-    other = opened(b)
-    assert other.do("setlk 0 ex 5 1") == "EAGAIN"
-    assert holder.do("setlk 0 un 0 10") == "ok"
-    wait_until(lambda: other.do("setlk 0 ex 5 1") == "ok", "it is given back")
-
-
-@needs_root
 def test_a_deleted_file_whose_holder_cannot_be_looked_into(ordinary):
     b, a = ordinary
     holder = Job(a, "/usr/bin/python3", "-c", NOT_DUMPABLE, a.path("f")).held()
@@ -120,17 +89,12 @@ def test_a_deleted_file_whose_holder_cannot_be_looked_into(ordinary):
 
 
 @pytest.fixture
-def ground(make_host):
+def ground(make_host, make_view):
     """(b, a, view): a file system of host a that can be made to hang."""
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG)
-    view = View(a.path("dead"), hanging.OPEN)
-    yield b, a, view
-    view.end()
-    for agent in a.agents:
-        agent.kill()
+    return b, a, make_view(a.path("dead"), hanging.OPEN)
 
 
-@needs_root
 def test_a_mount_that_is_gone(ground):
     """Every call on it fails with ENOTCONN; the lock is still there."""
     b, a, view = ground
@@ -147,7 +111,6 @@ def test_a_mount_that_is_gone(ground):
     is_busy(b, "dead/f")
 
 
-@needs_root
 def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
     """The other leases go on; when the mount answers again, those of its files go on, too."""
     b, a, view = ground
@@ -168,9 +131,10 @@ def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
         assert waiter.heard()[0] == "ok"
 
 
-@contextlib.contextmanager
-def replaced_while_a_thread_hangs(ground):
-    """(host a, the pid of its keeper, a thread of which hangs): the caller has the keeper replaced. Then all is served as before."""
+@pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
+def test_killed_while_one_of_its_threads_hangs(ground, which):
+    """Such a keeper never ends. The next one does not wait for that, and a program that waits for an answer asks the next one. If the parent was
+    killed, the keeper makes room for another pair, which does not wait for its end either."""
     b, a, view = ground
     local, waiting, other = agent_with(a), opened(a, "w"), agent_with(b, name="w")
     asking = opened(a, "dead/g")
@@ -180,7 +144,8 @@ def replaced_while_a_thread_hangs(ground):
     asking.say("flock 0 ex")
     keeper = a.keeper_pids()[1]
     view.hangs(keeper)
-    yield a, keeper
+    kill_keeper(a, which)
+    assert which == 0 or state(keeper) == "Z" and "is not waited for" in a.log()
     assert attempt(a, "new").word == "ok" and state(local.pid) == "S"
     is_busy(b)
     wait_until(lambda: leases(a, name="t/w", note="waits for another host"), "the next keeper was asked")
@@ -190,57 +155,35 @@ def replaced_while_a_thread_hangs(ground):
     wait_until(lambda: not os.path.exists(f"/proc/{keeper}"), "it has ended, and was reaped")
 
 
-@needs_root
-def test_killed_while_one_of_its_threads_hangs(ground):
-    """Such a keeper never ends. The next one does not wait for that, and a program that waits for an answer asks the next one."""
-    with replaced_while_a_thread_hangs(ground) as (a, keeper):
-        kill_keeper(a)
-        assert state(keeper) == "Z" and "is not waited for" in a.log()
-
-
-@needs_root
-def test_the_parent_is_killed_while_a_thread_of_its_keeper_hangs(ground):
-    """The keeper makes room for another pair, which does not wait for its end either."""
-    with replaced_while_a_thread_hangs(ground) as (a, keeper):
-        os.kill(a.keeper_pids()[0], signal.SIGKILL)
-        wait_for_another(a, keeper)
-
-
-@needs_root
-def test_the_kernel_lock_of_a_probe_of_a_keeper_that_cannot_end(make_host, tmp_path):
+def test_the_kernel_lock_of_a_probe_of_a_keeper_that_cannot_end(make_host, make_view, tmp_path):
     """The keeper is killed in the moment in which a probe has the kernel lock, and another thread of it hangs in the kernel."""
     taken = str(tmp_path / "taken")
     b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
-    a.inside = ["env", "LD_PRELOAD=" + os.path.join(host_module.BUILD, "tests/preload/held.so"), "DFLOCK_TEST_TAKEN=" + taken]
+    a.inside = ["env", "LD_PRELOAD=" + os.path.join(BUILD, "tests/preload/held.so"), "DFLOCK_TEST_TAKEN=" + taken]
     a.start()
     a.inside = []
-    view = View(a.path("dead"), hanging.OPEN)
-    try:
-        holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
-        waiter.say("flock 0 ex")
-        wait_until(lambda: leases(a, state="waiting"), "it is recalled")
-        open(taken, "w").close()
-        assert holder.do("flock 0 un") == "ok"
-        wait_until(lambda: os.path.exists(taken + ".reached"), "the probe has the kernel lock")
+    view = make_view(a.path("dead"), hanging.OPEN)
+    holder, waiter, asking = agent_with(a), opened(b), opened(a, "dead/g")
+    waiter.say("flock 0 ex")
+    wait_until(lambda: leases(a, state="waiting"), "it is recalled")
+    open(taken, "w").close()
+    assert holder.do("flock 0 un") == "ok"
+    wait_until(lambda: os.path.exists(taken + ".reached"), "the probe has the kernel lock")
 
-        def is_free():
-            with open(a.path("f")) as f:  # without the shim
-                try:
-                    fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return True
-                except BlockingIOError:
-                    return False
-        assert not is_free()
-        view.do("hold")
-        asking.say("flock 0 ex")
-        keeper = a.keeper_pids()[1]
-        view.hangs(keeper)
-        kill_keeper(a)
-        assert os.path.exists(f"/proc/{keeper}")
-        os.unlink(taken)  # the next keeper has the preload as well
-        wait_until(is_free, "it was let go of")
-        assert waiter.heard()[0] == "ok"
-    finally:
-        view.end()
-        for agent in a.agents:
-            agent.kill()
+    def is_free():
+        with open(a.path("f")) as f:  # without the shim
+            try:
+                fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                return False
+    assert not is_free()
+    view.do("hold")
+    asking.say("flock 0 ex")
+    keeper = a.keeper_pids()[1]
+    view.hangs(keeper)
+    kill_keeper(a)
+    assert os.path.exists(f"/proc/{keeper}")
+    os.unlink(taken)  # the next keeper has the preload as well
+    wait_until(is_free, "it was let go of")
+    assert waiter.heard()[0] == "ok"

@@ -104,10 +104,15 @@ class Host:
             env["LD_PRELOAD"] = ":".join(preloads)
         return env
 
+    def plain_env(self, **more):
+        """Of a program without the library."""
+        env = {**self.env(), **more}
+        env.pop("LD_PRELOAD", None)
+        return env
+
     def start(self):
         """A keeper in the foreground, its log in a file."""
-        env = self.env()
-        env.pop("LD_PRELOAD", None)
+        env = self.plain_env()
         if self.debug:
             env["DFLOCK_LOG"] = "debug"
         if self.clock:
@@ -144,12 +149,10 @@ class Host:
         with open(self.log_path, errors="replace") as f:
             return f.read()
 
-    def cli(self, *words, check=True, cwd=None):
-        """Runs dflock; returns the finished process with its output as text."""
-        env = self.env()
-        env.pop("LD_PRELOAD", None)
-        return subprocess.run([*self.inside, CLI, *words], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=check,
-                              timeout=60, cwd=cwd)
+    def cli(self, *words, check=True, before=(), env=None, **more):
+        """Runs dflock, with other words (as_user()) before it; returns the finished process with its output as text."""
+        more = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60, **more}
+        return subprocess.run([*self.inside, *before, CLI, *words], env=self.plain_env(**(env or {})), text=True, check=check, **more)
 
     def status(self):
         if not (self.inside or self.clock):  # these see another machine than this process does

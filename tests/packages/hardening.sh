@@ -10,45 +10,14 @@ apt-get install -y -qq --no-install-recommends "$1"/first/dflock_*.deb >/dev/nul
 begin
 trap end EXIT
 TRIES="
-NoNewPrivileges=yes
-MemoryDenyWriteExecute=yes
-RestrictRealtime=yes
-PrivateTmp=yes
-PrivateDevices=yes
-PrivateMounts=yes
-PrivateUsers=yes
-PrivateNetwork=yes
-PrivateIPC=yes
-ProtectSystem=strict
-ProtectHome=yes
-ProtectHostname=yes
-ProtectClock=yes
-ProtectKernelTunables=yes
-ProtectKernelModules=yes
-ProtectKernelLogs=yes
-ProtectControlGroups=yes
-ProtectProc=invisible
-ProcSubset=pid
-ReadOnlyPaths=/etc
-UMask=0077
-RemoveIPC=yes
-KeyringMode=private
-RestrictAddressFamilies=~AF_NETLINK
-SystemCallFilter=~ptrace
-SystemCallFilter=~pidfd_getfd
-SystemCallFilter=~@resources
-CapabilityBoundingSet=~CAP_SYS_PTRACE
-CapabilityBoundingSet=~CAP_KILL
-CapabilityBoundingSet=~CAP_DAC_OVERRIDE
-CapabilityBoundingSet=~CAP_DAC_READ_SEARCH
-CapabilityBoundingSet=~CAP_SETUID
-CapabilityBoundingSet=~CAP_SETGID
-CapabilityBoundingSet=~CAP_SYS_NICE
-CapabilityBoundingSet=~CAP_IPC_LOCK
-LimitMEMLOCK=8M
-LimitNOFILE=1024
-OOMScoreAdjust=0
-DevicePolicy=strict
+NoNewPrivileges=yes MemoryDenyWriteExecute=yes RestrictRealtime=yes PrivateTmp=yes PrivateDevices=yes PrivateMounts=yes
+PrivateUsers=yes PrivateNetwork=yes PrivateIPC=yes ProtectSystem=strict ProtectHome=yes ProtectHostname=yes ProtectClock=yes
+ProtectKernelTunables=yes ProtectKernelModules=yes ProtectKernelLogs=yes ProtectControlGroups=yes ProtectProc=invisible
+ProcSubset=pid ReadOnlyPaths=/etc UMask=0077 RemoveIPC=yes KeyringMode=private RestrictAddressFamilies=~AF_NETLINK
+SystemCallFilter=~ptrace SystemCallFilter=~pidfd_getfd SystemCallFilter=~@resources CapabilityBoundingSet=~CAP_SYS_PTRACE
+CapabilityBoundingSet=~CAP_KILL CapabilityBoundingSet=~CAP_DAC_OVERRIDE CapabilityBoundingSet=~CAP_DAC_READ_SEARCH
+CapabilityBoundingSet=~CAP_SETUID CapabilityBoundingSet=~CAP_SETGID CapabilityBoundingSet=~CAP_SYS_NICE
+CapabilityBoundingSet=~CAP_IPC_LOCK LimitMEMLOCK=8M LimitNOFILE=1024 OOMScoreAdjust=0 DevicePolicy=strict
 "
 
 # The command of on_event: by a program that is setuid, as mail is sent.
@@ -146,7 +115,7 @@ try() { # try DIRECTIVE
 systemd-analyze security --no-pager dflock | tail -n 1
 DFLOCK_CONFIG=/etc/dflock.conf try ""
 [ "$found" = works ] || fail "the unit as it is: $found"
-while read -r directive; do
-	[ -z "$directive" ] || try "$directive" </dev/null
-done <<<"${2:-$TRIES}"
+for directive in ${2:-$TRIES}; do
+	try "$directive" </dev/null
+done
 echo "with systemd $(systemctl --version | awk 'NR == 1 { print $2 }')"
