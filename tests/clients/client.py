@@ -20,9 +20,9 @@ def format_of(kind):
     return "redisson" if kind in REDISSON else "string"
 
 
-def key_of(kind, name="jobs:nightly"):
-    """redis_key, for a lock that the library calls by this name"""
-    return "mutex:" + name if kind == "redis-semaphore" else name
+def key_of(kind):
+    """redis_key, for the lock that the library calls jobs:nightly."""
+    return "mutex:jobs:nightly" if kind == "redis-semaphore" else "jobs:nightly"
 
 
 def need(kind):

@@ -12,7 +12,7 @@ SERVER = os.environ.get("REDIS_SERVER", "redis-server")
 LEAST_RIGHTS = "DFLOCK_TEST_LEAST_RIGHTS" in os.environ  # hosts are a user with the rights that `dflock doctor --acl` prints
 
 
-# Of tests/cluster/redis_keys.py.
+# Of tests/cluster/test_redis_key.py.
 KEY_OF_TESTS = '{ path = "/f"; redis_key = "jobs:nightly"; redis_key_format = "redisson"; }'
 
 
