@@ -1,4 +1,5 @@
-"""Hosts whose rules name two stores: what is true of a host is true of it in one store, and an outage is of that store alone."""
+"""Hosts whose rules name two stores: what is true of a host is true of it in one store, and an outage is of that store alone. A loss of
+memory and a cycle: test_shards.py, whose shards are stores, too."""
 import os
 import signal
 
@@ -7,7 +8,7 @@ from harness import Redis, wait_until
 from harness.metrics import value
 
 from jobs import LEASE, Job, grows, is_busy, is_frozen
-from keepers import held, kill_keeper
+from keepers import kill_keeper
 
 RULES = '{ tree = "%s/other"; name = "o"; store = "other"; }, { tree = "%s"; name = "t"; }'
 
@@ -98,28 +99,3 @@ def test_the_next_keeper_takes_up_the_leases_of_both(a, make_both):
         grows(job.path)
         job.end()
     wait_until(lambda: not is_busy(b, "f") and not is_busy(b, "other/f"), "both are free")
-
-
-def test_a_memory_that_is_lost_is_lost_in_one_store(a, make_both, other):
-    mine, theirs = Job(a, "f"), Job(a, "other/f")
-    other.command("FLUSHALL")
-    wait_until(lambda: "lost its memory" in a.log(), "it is noticed", 20)
-    assert not is_busy(a, "new")  # no grace in the other store
-    wait_until(lambda: "grace is over" in a.log(), "and over", 20)
-    b = make_both("b")
-    assert is_busy(b, "f") and is_busy(b, "other/f")
-    for job in (mine, theirs):
-        grows(job.path)
-        job.end()
-
-
-def test_a_cycle_over_two_stores(a, make_both):
-    b = make_both("b")
-    mine, theirs = a.agent(), b.agent()
-    for host, agent in (a, mine), (b, theirs):
-        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do(f"open 1 {host.path('other/f')} rwc") == "ok"
-    assert mine.do("setlk 0 ex 0 1") == "ok" and theirs.do("setlk 1 ex 0 1") == "ok"
-    mine.say("setlk 1 ex 0 1 w")
-    wait_until(lambda: held(a, state="asking"), "it is queued")
-    assert theirs.do("setlk 0 ex 0 1 w", seconds=10) == "EDEADLK"
-    assert theirs.do("setlk 1 un 0 1") == "ok" and mine.heard()[0] == "ok"
