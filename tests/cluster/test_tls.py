@@ -40,46 +40,32 @@ def test_tls_1_2(serve, ca, host_at):
     assert "is reached by TLSv1.2" in a.cli("doctor", check=False).stdout
 
 
-def follows_a_failover(nodes, a):
-    assert attempt(a)
-    assert a.status()["store"]["server"] == f"themaster at rediss://127.0.0.1:{nodes[0].port}"
-    found = a.cli("doctor", check=False).stdout
-    assert found.count("says that themaster is") == 3 and "2 of 2 replicas are connected" in found, found
-    nodes[0].signal(signal.SIGKILL)
-    new = nodes.failed_over(nodes[0])
-    reconnected(a, new)
-    assert attempt(a)
-
-
-def test_the_whole_cluster(folder, ca, host_at):
-    """Server, replicas and sentinels, each with a certificate for its address, and one of the host that all want; a failover."""
-    server, own = ca.issue("server"), ca.issue("host", "DNS:a")
-    nodes = Nodes(os.path.join(folder, "nodes"), 3, 3,
-                  tls=lambda place, sentinel: ca.server_options(server, place.port, clients=True, sentinel=sentinel))
-    try:
-        files = settings(0, ca, own=own).split(";", 1)[1]
-        a = host_at(nodes.settings.replace('"127', '"rediss://127') + files, "a", lease=LONG).init()
-        follows_a_failover(nodes, a)
-    finally:
-        nodes.stop()
-
-
-def test_plain_sentinels(folder, ca, host_at):
-    """The servers want TLS, and so do sentinels of each other; hosts ask them on a port without it. A failover."""
+@pytest.mark.long
+@pytest.mark.parametrize("sentinels", ["TLS", "plain"])
+def test_the_whole_cluster(folder, ca, host_at, sentinels):
+    """Server, replicas and sentinels, each with a certificate for its address, and one of the host that all want; a failover. Plain: sentinels
+    want TLS of each other, and hosts ask them on a port without it."""
     server, own = ca.issue("server"), ca.issue("host", "DNS:a")
 
     def options(place, sentinel):
-        if not sentinel:
-            return ca.server_options(server, place.port, clients=True)
+        if not sentinel or sentinels == "TLS":
+            return ca.server_options(server, place.port, clients=True, sentinel=sentinel)
         lines = ca.server_options(server, here(1)[0].port, clients=True, sentinel=True)
         return [f"port {place.port}" if line == "port 0" else line for line in lines]
 
     nodes = Nodes(os.path.join(folder, "nodes"), 3, 3, tls=options)
     try:
-        files = settings(0, ca, own=own).split(";", 1)[1]
-        plain = nodes.settings
-        a = host_at(plain.replace('master = "', 'master = "rediss://') + files, "a", lease=LONG).init()
-        follows_a_failover(nodes, a)
+        plain, files = nodes.settings, settings(0, ca, own=own).split(";", 1)[1]
+        where = plain.replace('"127', '"rediss://127') if sentinels == "TLS" else plain.replace('master = "', 'master = "rediss://')
+        a = host_at(where + files, "a", lease=LONG).init()
+        assert attempt(a)
+        assert a.status()["store"]["server"] == f"themaster at rediss://127.0.0.1:{nodes[0].port}"
+        found = a.cli("doctor", check=False).stdout
+        assert found.count("says that themaster is") == 3 and "2 of 2 replicas are connected" in found, found
+        nodes[0].signal(signal.SIGKILL)
+        new = nodes.failed_over(nodes[0])
+        reconnected(a, new)
+        assert attempt(a)
     finally:
         nodes.stop()
 

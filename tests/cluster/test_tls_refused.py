@@ -1,53 +1,35 @@
-"""The store by TLS, when something is wrong: each cause is one line that says what to do, in log, status and doctor."""
+"""
+The store by TLS, when something is wrong: each cause is one line that says what to do, in log, status and doctor. All that can be wrong with
+certificates and in the handshake: tests/unit/test_tls_certificates.c, tests/unit/test_tls_hostile.c.
+"""
 import os
 
 import pytest
 from harness import Authority
 from harness.listener import Listener
 
-from failover import attempt
+from failover import QUICK, attempt
 from tls import reasons, refused, settings
 
 pytestmark = pytest.mark.of_redis("is about TLS to Redis")
 
 
 class Talker(Listener):
-    """A server that sends something, again and again, and reads what comes."""
+    """A server that sends something, and reads what comes."""
 
-    def __init__(self, text, again=False):
-        self.text, self.again = text, again
+    def __init__(self, text):
+        self.text = text
         super().__init__(self.talk)
 
     def talk(self, client):
         client.recv(65536)
         client.sendall(self.text)
-        while self.again:
-            client.sendall(self.text)
         while client.recv(65536):
             pass
 
 
-@pytest.fixture
-def talk():
-    talkers = []
-
-    def make(text, again=False):
-        talkers.append(Talker(text, again))
-        return talkers[-1].port
-
-    yield make
-    for talker in talkers:
-        talker.stop()
-
-
 def once(host):
     assert len(reasons(host)) == 1, reasons(host)
-
-
-def test_expired_certificate(serve, ca, host_at):
-    a = host_at(settings(serve(ca.issue("server", days=-1)).tls_port, ca), "a")
-    refused(a, "the server's certificate expired on 20")
-    once(a)
 
 
 def test_wrong_name(serve, ca, host_at):
@@ -59,14 +41,7 @@ def test_wrong_name(serve, ca, host_at):
     assert attempt(b)
 
 
-def test_unknown_authority(serve, ca, host_at, folder):
-    server = serve()
-    a = host_at(settings(server.tls_port, Authority(os.path.join(folder, "tls"), "another")), "a")
-    refused(a, "is from an authority that is not trusted here (CN=Authority ca): set tls_ca")
-    once(a)
-
-
-def test_the_systems_authorities_do_not_do(serve, ca, host_at):
+def test_the_systems_authorities_do_not_do(serve, host_at):
     a = host_at(settings(serve().tls_port, None), "a")
     refused(a, "is from an authority that is not trusted here (CN=Authority ca): set tls_ca")
 
@@ -77,36 +52,18 @@ def test_certificate_of_this_host_is_missing(serve, ca, host_at):
     once(a)
 
 
-def test_certificate_of_this_host_is_missing_before_tls_1_3(serve, ca, host_at):
-    a = host_at(settings(serve(clients=True, more=["--tls-protocols", "TLSv1.2"]).tls_port, ca), "a")
-    refused(a, "set tls_certificate_file and tls_key_file")
-
-
-def test_plain_server_behind_rediss(redis, ca, host_at, talk):
-    """Redis waits for the rest of what it takes for a command; others answer."""
-    port = talk(b"")
-    a = host_at(settings(port, ca), "a", store="connect_ms = 400;")
-    refused(a, "no answer to TLS (does the server speak it on this port?) within 400 ms")
-    once(a)
-    b = host_at(settings(talk(b"-ERR Protocol error: too big inline request\r\n"), ca), "b")
-    refused(b, "what the server sends is no TLS: correct its port, or write redis:// instead of rediss:// if it has none")
-
-
-def test_tls_server_behind_redis(serve, host_at, talk):
-    a = host_at(f'server = "redis://127.0.0.1:{serve().tls_port}";', "a")
-    refused(a, "before its first answer: if it wants TLS, write rediss:// before its address")
-    once(a)
-    b = host_at(f'server = "127.0.0.1:{talk(bytes([21, 3, 1, 0, 2, 2, 70]))}";', "b")
-    refused(b, "the server speaks TLS: write rediss:// before its address")
-
-
-def test_handshake_without_end(ca, host_at, talk):
-    """A server that sends handshake messages for ever: given up after 256 kB, and the keeper goes on."""
-    port = talk(bytes([22, 3, 3, 0x40, 0]) + bytes(0x4000), again=True)
-    a = host_at(settings(port, ca), "a")
-    refused(a, "TLS")
-    assert a.run("flock", "-n", "/dev/shm", "true").returncode == 0
-    assert a.status()["store"]["up"] is False
+@pytest.mark.parametrize("how,answer,why", [
+    # Redis waits for the rest of what it takes for a command.
+    ("rediss", b"", "no answer to TLS (does the server speak it on this port?) within 400 ms"),
+    ("redis", None, "before its first answer: if it wants TLS, write rediss:// before its address"),
+    ("redis", bytes([21, 3, 1, 0, 2, 2, 70]), "the server speaks TLS: write rediss:// before its address")],
+    ids=["silent", "a server of TLS", "an alert"])
+def test_tls_on_one_side(serve, ca, host_at, how, answer, why):
+    talker = Talker(answer or b"")
+    port = serve().tls_port if answer is None else talker.port
+    where = settings(port, ca) if how == "rediss" else f'server = "redis://127.0.0.1:{port}";'
+    refused(host_at(where, "a", store="connect_ms = 400;" if answer == b"" else QUICK), why)
+    talker.stop()
 
 
 @pytest.mark.parametrize("mode,why", [
