@@ -122,7 +122,7 @@ def test_two_hosts_work_while_the_slot_moves_to_and_fro(make_cluster, host_at, f
     hosts[1].wait_up()
     crowd = Crowd(hosts, folder, seed=1, nonblocking={"a": 30, "b": 30}).start()
     try:
-        for turn in range(4):
+        for turn in range(3):
             source = wait_until(cluster.owner, "the nodes agree")
             to = cluster.all[turn % 2] if cluster.all[turn % 2] is not source else cluster.all[2]
             cluster.begin_move(source, to)
