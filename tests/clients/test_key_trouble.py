@@ -11,7 +11,7 @@ import signal
 
 import pytest
 from client import Flocker, format_of, key_of
-from harness import Proxy, text_of, wait_until, write_text
+from harness import text_of, wait_until, write_text
 
 from hosts import LEASE, holds, is_busy, keyed, owner, renewed, rule, token, waits
 from jobs import end, grows, job, size
@@ -121,16 +121,13 @@ def turn_begins(redis):
 
 
 @pytest.fixture
-def proxied(make_host, redis):
+def proxied(make_host, redis, proxy):
     """Hosts a, and b, which goes through a proxy."""
-    proxy = Proxy(redis)
-
     def make(kind, lease=LEASE):
         a = make_host("a", rules=rule(kind), lease=lease)
         return a, make_host("b", rules=rule(kind), lease=lease, server=proxy.address).wait_up(), proxy
 
-    yield make
-    proxy.stop()
+    return make
 
 
 def test_the_key_is_taken_before_the_host_knows(proxied, make_client, redis, kind):

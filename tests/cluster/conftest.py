@@ -2,17 +2,10 @@
 import os
 
 import pytest
-from harness import Authority, Cluster, Host, Nodes, Proxy, Redis
+from harness import Authority, Cluster, Host, Nodes
 from harness.nodes import here
 
 from failover import LONG, QUICK
-
-
-@pytest.fixture
-def proxy(redis, folder):
-    p = Proxy(redis, folder)
-    yield p
-    p.stop()
 
 
 @pytest.fixture
@@ -47,21 +40,15 @@ def ca(folder):
 
 
 @pytest.fixture
-def serve(folder, ca):
+def serve(make_server, ca):
     """serve(certificate, clients=True) is a redis-server that speaks TLS on tls_port, and none on its Unix socket."""
-    servers = []
-
     def make(certificate=None, clients=False, more=()):
-        place = os.path.join(folder, f"redis{len(servers)}")
-        os.makedirs(place)
         port = here(1)[0].port
-        servers.append(Redis(place, *ca.server_options(certificate or ca.issue("server"), port, clients), *more))
-        servers[-1].tls_port = port
-        return servers[-1]
+        server = make_server(*ca.server_options(certificate or ca.issue("server"), port, clients), *more)
+        server.tls_port = port
+        return server
 
-    yield make
-    for server in servers:
-        server.stop()
+    return make
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import os
 import signal
 
 import pytest
-from harness import Proxy, Redis, wait_until
+from harness import wait_until
 
 from keepers import held, opened
 from jobs import end, grows, is_frozen, job, pid_of, size
@@ -47,22 +47,6 @@ def test_fences_grow_though_the_stores_clock_is_behind(make_host, redis):
     assert held(b)[0]["fence"] > before
 
 
-@pytest.fixture
-def another(folder):
-    """another(options...): one more server, in a folder of its own."""
-    started = []
-
-    def start(*options):
-        place = os.path.join(folder, f"server{len(started)}")
-        os.mkdir(place)
-        started.append(Redis(place, *options))
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.stop()
-
-
 def put_back(host, before, other, waiting_host):
     """The holder's lease stands as it was, and another host gets the lock only after the holder left it."""
     wait_until(lambda: "lost its memory" in host.log(), "the loss is noticed", 20)
@@ -75,10 +59,10 @@ def put_back(host, before, other, waiting_host):
 
 
 @pytest.mark.parametrize("when", ["before all", "it was another's", "it was the same", "just now"])
-def test_an_old_snapshot(make_host, another, when):
+def test_an_old_snapshot(make_host, make_server, when):
     """kill -9, and it starts with an RDB file from before: its record of the lock is out of date. Just now: it has an append-only file, and has
     lost nothing, but the server cannot tell: it is a new incarnation, with the same lease in it."""
-    redis = another(*(("--appendonly", "yes", "--appendfsync", "always") if when == "just now" else ("--dbfilename", "old.rdb")))
+    redis = make_server(*(("--appendonly", "yes", "--appendfsync", "always") if when == "just now" else ("--dbfilename", "old.rdb")))
     a, b = (make_host(n, server=redis, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
     one, other = opened(a), opened(b)
     if when == "it was another's":
@@ -98,33 +82,29 @@ def test_an_old_snapshot(make_host, another, when):
     assert held(b)[0]["fence"] > before["fence"]
 
 
-@pytest.mark.of_redis("changes from one Redis to another")
 @pytest.mark.parametrize("used", [False, True])
-def test_another_server_behind_the_address(make_host, redis, another, used):
+def test_another_server_behind_the_address(make_host, redis, proxy, make_server, used):
     """It is empty, or grants already to others. And back again to the first, which has kept its memory of before."""
-    proxy, new = Proxy(redis), another()
-    try:
-        if used:
-            stranger = make_host("c", server=new, lease="ttl_ms = 3000;")
-            assert opened(stranger, "g").do("flock 0 ex") == "ok"
-        a, b = (make_host(n, server=proxy.address, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
-        a.init()
-        b.wait_up()
-        one, other = a.opened("f", "flock 0 ex"), opened(b)
-        before = held(a)[0]
-        proxy.redis = new
-        proxy.cut()
-        put_back(a, before, other, b)
-        assert one.do("flock 0 un") == "ok"
-        assert other.heard()[0] == "ok"
-        before = held(b)[0]
-        proxy.redis = redis
-        proxy.cut()
-        put_back(b, before, one, a)
-        assert other.do("flock 0 un") == "ok"
-        assert one.heard()[0] == "ok"
-    finally:
-        proxy.stop()
+    new = make_server()
+    if used:
+        stranger = make_host("c", server=new, lease="ttl_ms = 3000;")
+        assert opened(stranger, "g").do("flock 0 ex") == "ok"
+    a, b = (make_host(n, server=proxy.address, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
+    a.init()
+    b.wait_up()
+    one, other = a.opened("f", "flock 0 ex"), opened(b)
+    before = held(a)[0]
+    proxy.redis = new
+    proxy.cut()
+    put_back(a, before, other, b)
+    assert one.do("flock 0 un") == "ok"
+    assert other.heard()[0] == "ok"
+    before = held(b)[0]
+    proxy.redis = redis
+    proxy.cut()
+    put_back(b, before, one, a)
+    assert other.do("flock 0 un") == "ok"
+    assert one.heard()[0] == "ok"
 
 
 @pytest.mark.parametrize("key", ["store", "hosts", "lock:t/f"])

@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from harness import Redis, wait_until
+from harness import wait_until
 from harness.metrics import value
 
 from jobs import LEASE, Job, grows, is_busy, is_frozen
@@ -14,12 +14,8 @@ RULES = '{ tree = "%s/other"; name = "o"; store = "other"; }, { tree = "%s"; nam
 
 
 @pytest.fixture
-def other(folder):
-    place = os.path.join(folder, "other")
-    os.mkdir(place)
-    server = Redis(place)
-    yield server
-    server.stop()
+def other(make_server):
+    return make_server()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 import stamps
-from harness import Clock, Job, Proxy, Redis, wait_until
+from harness import Clock, Job, wait_until
 from setting import HOLDER
 
 LEASE = "ttl_ms = 2000; freeze_margin_ms = 600;"
@@ -16,22 +16,12 @@ STEPS = (5, -5, 0, -1000, 1000, 0)  # hours
 
 
 @pytest.fixture
-def store(folder):
+def store(make_server, folder):
     """A redis-server with a wall clock of its own, beside the one that make_host() would take."""
     clock = Clock(os.path.join(folder, "store.clock"))
-    place = os.path.join(folder, "store")
-    os.mkdir(place)
-    server = Redis(place, env=clock.env())
+    server = make_server(env=clock.env())
     server.clock = clock
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def proxy(redis, folder):
-    p = Proxy(redis, folder)
-    yield p
-    p.stop()
+    return server
 
 
 class Stamped:
