@@ -242,19 +242,3 @@ def test_the_rule_comes_while(make_host, redis, client):
     assert new.heard()[0] == "ok"
     wait_until(lambda: len(leases(a)) == 1, "the old lease has gone")
     assert value(redis) == token(a) and not client.takes()
-
-
-def test_the_rule_goes_while(make, redis, client):
-    """The lease keeps its key until it goes back."""
-    a = make("a", lease=QUICK)
-    holder = a.opened("f", "flock 0 ex")
-    write(a, read(a).replace(f'redis_key = "{KEY}";', ""))
-    wait_until(lambda: "redis_key" in a.status()["rules"]["why"], "it is not taken over by itself")
-    assert a.cli("reload", "--force").returncode == 0
-    wait_until(lambda: redis.command("PTTL", KEY) < 1600, "time goes by")
-    wait_until(lambda: redis.command("PTTL", KEY) > 1600, "a beat renewed it")
-    assert value(redis) == token(a)
-    assert holder.do("flock 0 un") == "ok"
-    key_is_free(redis)
-    assert client.takes()
-    assert holder.do("flock 0 ex nb") == "ok"  # the rule has gone
