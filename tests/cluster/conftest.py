@@ -2,7 +2,7 @@
 import os
 
 import pytest
-from harness import Authority, Cluster, Host, Nodes
+from harness import Authority, Cluster, Nodes
 from harness.nodes import here
 
 from failover import LONG, QUICK
@@ -52,14 +52,9 @@ def serve(make_server, ca):
 
 
 @pytest.fixture
-def host_at(folder):
+def host_at(host_of):
     """host_at(settings, "a"): a host whose configuration has these settings of the store."""
-    hosts = []
+    def make(settings, name, **options):
+        return host_of(settings, name, **{"lease": LONG, "store": QUICK, **options})
 
-    def make(settings, name, lease=LONG, store=QUICK, **options):
-        hosts.append(Host(settings, name, folder, lease=lease, store=store, **options))
-        return hosts[-1]
-
-    yield make
-    for host in hosts:
-        host.stop()
+    return make

@@ -2,7 +2,6 @@
 Redis with replicas and sentinels: a failover, to a replica that was behind as well, loses no lock and gives no lock to
 two hosts, also while the old master lives on.
 """
-import os
 import signal
 
 import pytest
@@ -10,35 +9,11 @@ from harness import wait_until
 from harness.crowd import Crowd
 from harness.nodes import MASTER
 
-from failover import SHORT, reconnected
-from jobs import grows, is_frozen, job, size
+from failover import SHORT, Work, reconnected
+from jobs import is_frozen, size
 from keepers import held, opened
 
 pytestmark = pytest.mark.of_redis("is about Redis Sentinel")
-
-
-class Work:
-    """A job under flock(1) that holds the lock and writes all the time."""
-
-    def __init__(self, host):
-        self.host = host
-        self.process, self.path = job(host)
-        self.lease = held(host)[0]
-
-    def goes_on(self):
-        grows(self.path)
-        assert self.process.poll() is None
-
-    def end(self):
-        os.kill(int(open(self.path + ".pid").read()), signal.SIGKILL)
-        self.process.communicate(timeout=20)
-
-    def is_put_back(self):
-        wait_until(self.stands, "the lease is as it was", 30)
-
-    def stands(self):
-        same = held(self.host, token=self.lease["token"], fence=self.lease["fence"])
-        return same and same[0]["state"] != "unsure"
 
 
 @pytest.mark.long
@@ -65,13 +40,7 @@ def test_failover(make_nodes, host_at, count, how):
         old.restart()
     old.signal(signal.SIGCONT)
     wait_until(lambda: old.role() == "slave", "the old master follows the new one", 40)
-    holder.goes_on()
-    assert not a.status()["lost"] and "are frozen" not in a.log()
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
-    assert other.silent(0.2)
-    holder.end()
-    assert other.heard(30)[0] == "ok"
-    assert held(b)[0]["fence"] > holder.lease["fence"]
+    holder.hands_over(b, other)
 
 
 @pytest.mark.long
@@ -114,12 +83,7 @@ def test_failover_to_a_replica_that_was_behind(make_nodes, host_at):
     reconnected(a, nodes[1])
     holder.is_put_back()
     wait_until(lambda: nodes[1].command("GET", "key") == holder.lease["token"], "the key is put back")
-    other.say("flock 0 ex")
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
-    assert other.silent(0.2)
-    holder.goes_on()
-    holder.end()
-    assert other.heard(30)[0] == "ok"
+    holder.hands_over(b, other.say("flock 0 ex"))
 
 
 def two_masters(make_nodes, host_at, replicas):
