@@ -14,20 +14,13 @@ from harness.postgresql import as_user
 RUN = "run `psql -d dflock -v role=dflock -f /usr/local/share/dflock/postgresql.sql` on the server"
 ANEW = "stop all hosts, drop schema dflock cascade, and " + RUN
 LACKS = "the role lacks a right, which `dflock doctor --acl` prints"
-# What is wrong (a statement), what the line says, and what mends it (None: the schema is made anew).
+# What is wrong (a statement), what the line says, and what mends it (None: the schema is made anew). More: tests/unit/test_postgresql.c.
 WRONG = {
     "no schema": ("drop schema dflock cascade", "it has no schema dflock, or half of one: " + RUN, None),
-    "no function": ("drop function dflock.apply", "it has half a schema: " + ANEW, None),
-    "no table": ("drop table dflock.cell", "it has no schema dflock, or half of one: " + RUN, None),
-    "empty about": ("delete from dflock.about", "its table dflock.about has not one row: " + ANEW, None),
     "older": ("update dflock.about set format = 0", "its schema is of an older dflock: " + ANEW, None),
-    "newer": ("update dflock.about set format = 1000", "its schema is of a newer dflock: install that version on this host", None),
     "no usage": ("revoke usage on schema dflock from dflock", LACKS, "grant usage on schema dflock to dflock"),
     "no select": ("revoke select on dflock.cell from dflock", LACKS, "grant select on dflock.cell to dflock"),
     "no insert": ("revoke insert on dflock.cell from dflock", LACKS, "grant insert on dflock.cell to dflock"),
-    "no update": ("revoke update on dflock.cell from dflock", LACKS, "grant update on dflock.cell to dflock"),
-    "read-only role": ("alter role dflock set default_transaction_read_only = on",
-                       "it may only be read: set the address of the primary, and no default_transaction_read_only", "alter role dflock reset all"),
     "no role": ("alter role dflock rename to other", "`dflock doctor --acl` prints what makes the role, and user= names it",
                 "alter role other rename to dflock"),
     "no login": ("alter role dflock nologin", "`dflock doctor --acl` prints what makes the role", "alter role dflock login"),
@@ -181,23 +174,8 @@ ignore_startup_parameters = extra_float_digits
         pooler.wait()
 
 
-def test_any_encoding_will_do(server, host_of):
-    """Names and messages are bytes there."""
-    name = "ä\u3042"
-    for encoding in "SQL_ASCII", "LATIN1", "EUC_JP":
-        other = encoding.lower()
-        server.sql(f"create database {other} encoding '{encoding}' template template0 locale 'C'", database="postgres")
-        server.make_schema(other)
-        text = f'postgresql = "{server.info(database=other)}";'
-        a, b = host_of(text, "a" + other).init(), host_of(text, "b" + other).wait_up()
-        held = a.opened(name, "flock 0 ex")
-        waiter = b.opened(name).say("flock 0 ex")
-        wait_until(lambda: "wanted" in a.cli("status").stdout, "b is queued")
-        assert held.do("flock 0 un") == "ok" and waiter.heard()[0] == "ok", encoding
-
-
 def test_acl_is_what_the_role_needs(server, host_of):
-    """Each of these rights is needed (above); and no more are."""
+    """Each of these rights is needed (above, and tests/unit/test_postgresql.c); and no more are."""
     server.sql("drop owned by dflock")
     said = subprocess.run([CLI, "doctor", "--acl", "--config", host_of(server, foreground=False).config], check=True, capture_output=True,
                           text=True).stdout

@@ -187,34 +187,6 @@ def test_more_replicas_than_configured(make_nodes, host_at):
     wait_until(lambda: host.log().count("2 replicas are connected to it") == 2, "it is noticed")
 
 
-def test_many_at_once_wait_together(make_nodes, host_at):
-    """While the replicas are asked about one lease, the others gather, and are asked about in one go."""
-    nodes = make_nodes(3, sentinels=0)
-    host = host_at(nodes.at(0, 2), "a", store="connect_ms = 30000;").init()
-    agents = [opened(host, f"f{i}") for i in range(21)]
-
-    def unread():
-        """Bytes that have come from keepers whose connections are held up."""
-        return max(int(c.split(" qbuf=")[1].split()[0]) for c in nodes[0].command("CLIENT", "LIST").splitlines())
-
-    def waits():
-        stats = nodes[0].command("INFO", "commandstats")
-        return int(next(l for l in stats.splitlines() if l.startswith("cmdstat_wait:")).split("calls=")[1].split(",")[0])
-
-    for node in nodes[1], nodes[2]:
-        node.signal(signal.SIGSTOP)
-    agents[0].say("flock 0 ex")
-    wait_until(lambda: "blocked_clients:1" in nodes[0].command("INFO", "clients"), "one waits for the replicas")
-    before = waits()
-    for agent in agents[1:]:
-        agent.say("flock 0 ex")
-    wait_until(lambda: unread() > 300 * (len(agents) - 1), "the others are sent")
-    for node in nodes[1], nodes[2]:
-        node.signal(signal.SIGCONT)
-    assert [agent.heard(30)[0] for agent in agents] == ["ok"] * len(agents)
-    assert waits() - before < len(agents) / 2
-
-
 def test_beats_count_only_when_acknowledged(make_nodes, host_at):
     """Replicas that are connected but do not answer: the job is frozen in time, and goes on, since no other host got the lock."""
     nodes = make_nodes(3, sentinels=0)
