@@ -202,16 +202,3 @@ def test_hostile_keys(make_host, redis):
     a.cli("reload")
     b.cli("reload")
     same(a)
-
-
-def test_hosts_of_an_older_version(make_host, redis):
-    """They post nothing: their rules are not known, and nothing is said against them."""
-    a, b = (make_host(name, lease=LEASE) for name in "ab")
-    assert flock(b) == (0, "")
-    redis.command("DEL", RULES)
-    a.cli("reload")
-    posted(redis, 1)
-    assert elsewhere(a)["unknown"] == 1 and differences(a) == []
-    doctor = Doctor(a)
-    doctor.has("ok", "^the rules of 1 other keeper are not known$")
-    assert not doctor.of("warning")

@@ -272,7 +272,7 @@ def test_one_or_two_entries(redis, resting):
     listener, seen = Listener(redis), Counter()
     for host in HOSTS:
         scripts.call("beat", host, "", 0)
-    for number in range(2 * STEPS):
+    for number in range(3 * STEPS):
         seen[len(plain.leases), len(plain.waiters)] += 1
         step(scripts, plain, listener, rng, number, 0.8, resting, 12)
     listener.close()
