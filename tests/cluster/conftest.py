@@ -8,30 +8,27 @@ from harness.nodes import here
 from failover import LONG, QUICK
 
 
-@pytest.fixture
-def make_nodes(folder):
+def several(start):
+    """What a fixture gives that starts servers: start(N, ...) is the Nth."""
     made = []
 
-    def make(count, sentinels=3, **options):
-        made.append(Nodes(os.path.join(folder, f"nodes{len(made)}"), count, sentinels, **options))
+    def make(*words, **options):
+        made.append(start(len(made), *words, **options))
         return made[-1]
 
     yield make
-    for nodes in made:
-        nodes.stop()
+    for servers in made:
+        servers.stop()
+
+
+@pytest.fixture
+def make_nodes(folder):
+    yield from several(lambda n, count, sentinels=3, **options: Nodes(os.path.join(folder, f"nodes{n}"), count, sentinels, **options))
 
 
 @pytest.fixture
 def make_cluster(folder):
-    made = []
-
-    def make(**options):
-        made.append(Cluster(os.path.join(folder, f"cluster{len(made)}"), **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.stop()
+    yield from several(lambda n, **options: Cluster(os.path.join(folder, f"cluster{n}"), **options))
 
 
 @pytest.fixture

@@ -64,6 +64,13 @@ class Redis:
             s.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
             return read(s.makefile("rb"))
 
+    def role(self):
+        """None: it does not answer."""
+        try:
+            return self.command("ROLE")[0]
+        except OSError:
+            return None
+
     def commands_processed(self):
         info = self.command("INFO", "stats")
         return int(next(l.split(":")[1] for l in info.splitlines() if l.startswith("total_commands_processed")))
