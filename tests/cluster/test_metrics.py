@@ -58,43 +58,27 @@ def test_a_shrink_is_a_hand_over(make_host):
     assert first.do("setlk 0 un 0 0") == "ok"
 
 
-def test_a_lock_by_the_page_is_not_seen(make_host):
-    a = make_host("a", lease=LONG)
-    agent = a.opened("f", "flock 0 ex")
+def test_other_ends_of_calls(make_host):
+    """A lock by the page, which the keeper does not see; busy; a waiter that is killed; a deadlock."""
+    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
+    agent, other, waiter = a.opened("f", "flock 0 ex"), opened(b), opened(b)
     before = Since(a.wait_up())
     for _ in range(10):
         assert agent.do("flock 0 un") == "ok" and agent.do("flock 0 ex") == "ok"
-    assert before.moved() == {}
-    assert value(a, "page_leases") == 1
-
-
-def test_busy(make_host):
-    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    a.opened("f", "flock 0 ex")
-    other = opened(b)
+    assert before.moved() == {} and value(a, "page_leases") == 1
     before = Since(b.wait_up())
     assert other.do("flock 0 ex nb") == "EAGAIN"
     assert before.moved() == counts(space="flock", lock_busy_total=1)
-
-
-def test_abandoned(make_host):
-    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    a.opened("f", "flock 0 ex")
-    waiter = opened(b)
-    before = Since(b.wait_up())
+    before = Since(b)
     waiter.say("flock 0 ex")
     waits(b)
     waiter.kill()
     wait_until(lambda: value(b, "waiters", space="flock") == 0, "the keeper has noticed")
     assert before.moved() == {"dflock_lock_abandoned_total": 1}
-
-
-def test_deadlock(make_host):
-    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    first, second = a.opened("f", "setlk 0 sh 0 10"), b.opened("f", "setlk 0 sh 0 10")
+    first, second = a.opened("g", "setlk 0 sh 0 10"), b.opened("g", "setlk 0 sh 0 10")
     first.say("setlk 0 ex 0 10 w")
-    waits(a)
-    before = Since(b.wait_up())
+    waits(a, "g")
+    before = Since(b)
     assert second.do("setlk 0 ex 0 10 w") == "EDEADLK"
     assert before.moved()["dflock_lock_deadlocks_total"] == 1
     assert second.do("setlk 0 un 0 10") == "ok" and first.heard()[0] == "ok"

@@ -34,14 +34,18 @@ def a(make_both):
 
 
 def test_a_lock_is_in_the_store_of_its_rule(a, make_both, redis, other):
+    """Also for the next keeper."""
     b = make_both("b")
     jobs = Job(a, "f"), Job(a, "other/f")
     assert is_busy(b, "f") and is_busy(b, "other/f")
     assert [k for k in redis.command("KEYS", "*lock*") if k.endswith(":t/f")]
     assert [k for k in other.command("KEYS", "*lock*") if k.endswith(":o/f")]
+    kill_keeper(a)
+    assert is_busy(b, "f") and is_busy(b, "other/f")
     for job in jobs:
+        grows(job.path)
         job.end()
-    assert not is_busy(b, "f") and not is_busy(b, "other/f")
+    wait_until(lambda: not is_busy(b, "f") and not is_busy(b, "other/f"), "both are free")
 
 
 def test_only_holders_of_the_store_that_is_away_are_frozen(a, make_both, other):
@@ -84,14 +88,3 @@ def test_outages_end_each_for_itself(a, redis, other):
         grows(job.path)
         job.end()
     assert not a.status()["lost"]
-
-
-def test_the_next_keeper_takes_up_the_leases_of_both(a, make_both):
-    b = make_both("b")
-    jobs = Job(a, "f"), Job(a, "other/f")
-    kill_keeper(a)
-    assert is_busy(b, "f") and is_busy(b, "other/f")
-    for job in jobs:
-        grows(job.path)
-        job.end()
-    wait_until(lambda: not is_busy(b, "f") and not is_busy(b, "other/f"), "both are free")
