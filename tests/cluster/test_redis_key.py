@@ -10,13 +10,14 @@ import signal
 import uuid
 
 import pytest
-from harness import Job, wait_until
+from harness import wait_until
+from harness.job import holder
 from harness.metrics import value as metric
 from harness.processes import waits_for_lock
 from harness.redis import LEAST_RIGHTS
 
 from editing import read, write
-from keepers import HOLD, LONG, leases, opened
+from keepers import LONG, leases, opened
 
 pytestmark = pytest.mark.of_redis("is about redis_key")
 
@@ -80,10 +81,6 @@ def goes_back(redis):
 
 def waits_for_client(host):
     wait_until(lambda: [l for l in leases(host, state="asking") if "a Redis client" in l["note"]], host.name + " waits for the client")
-
-
-def holder(host):
-    return Job(host, "flock", host.path("f"), "sh", "-c", HOLD).held()
 
 
 def ended(host, job, why):
