@@ -138,7 +138,8 @@ def test_put_back_after_a_short_loss_and_broken(make_host, redis):
     before = Since(a)
     redis.restart()
     wait_until(lambda: value(a, "store_memory_losses_total"), "it is noticed", 30)
-    back = {"dflock_store_connects_total": 1, "dflock_store_disconnects_total": 1, "dflock_store_memory_losses_total": 1, "dflock_store_grace": 1}
+    back = {"dflock_store_connects_total": 1, "dflock_store_disconnects_total": 1, "dflock_store_memory_losses_total": 1,
+            "dflock_store_grace": 1}
     before.moves(back)
     assert agent.do("pid") == "ok"
     assert a.cli("break", "--yes", a.path("f"), check=False).returncode == 0

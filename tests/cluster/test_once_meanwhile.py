@@ -1,4 +1,4 @@
-"""at_least_ms: callers that wait for the end of a rest; keepers, hosts and the store end, the rule comes and goes; keepers are killed in many rounds."""
+"""at_least_ms: callers that wait for the end of a rest; keepers, hosts and the store end, the rule comes and goes; and many rounds."""
 import os
 import random
 import signal

@@ -9,8 +9,9 @@ from keepers import held, opened
 from jobs import end, grows, is_frozen, job, pid_of, size
 
 
-@pytest.mark.parametrize("how,take,mode", [("flushall", "flock 0 {}", "ex"), ("restart", "setlk 0 {} 10 20", "ex"), ("flushall", "setlk 0 {} 10 20", "sh")],
-                         ids=["flushall", "restart", "shared-range"])
+@pytest.mark.parametrize("how,take,mode", [
+    ("flushall", "flock 0 {}", "ex"), ("restart", "setlk 0 {} 10 20", "ex"), ("flushall", "setlk 0 {} 10 20", "sh")],
+    ids=["flushall", "restart", "shared-range"])
 def test_a_held_lease_is_put_back(make_host, redis, how, take, mode):
     a, b = (make_host(n, lease="ttl_ms = 4000;") for n in "ab")  # it outlasts the start of a server
     one, other = opened(a), opened(b)

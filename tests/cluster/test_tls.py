@@ -118,8 +118,8 @@ def test_renewed_certificates(serve, ca, host_at):
 
 
 def test_connections_that_end_in_the_handshake(serve, ca, host_at):
-    """After some bytes of the server's part: one line says why, and the keeper comes back by itself when the way is free. Each byte: tests/unit/
-    test_tls_stream.c."""
+    """After some bytes of the server's part: one line says why, and the keeper comes back by itself when the way is free. Each byte:
+    tests/unit/test_tls_stream.c."""
     server = serve()
     cutter = Cutter(server.tls_port)
     a = host_at(settings(cutter.port, ca), "a", store="connect_ms = 300;").init()
