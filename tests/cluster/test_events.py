@@ -143,6 +143,7 @@ def test_frozen_ones_that_die_with_the_parent(make_host, redis, told):
     redis.signal(signal.SIGSTOP)
     told.get("holders-frozen")
     old = a.keeper_pids()
+    wait_until(lambda: not children(old[1]), "the command has ended: a keeper that ends does not wait for it to tell the next event")
     os.kill(old[0], signal.SIGKILL)
     process.communicate(timeout=20)
     killed, = told.get("holders-killed")
