@@ -9,7 +9,7 @@ import threading
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BUILD, Host, Postgresql, Redis, Zookeeper, mutants  # noqa: E402
+from harness import BUILD, Host, Postgresql, Proxy, Redis, Zookeeper, mutants  # noqa: E402
 from harness.system import Place, SystemHost  # noqa: E402
 from harness.wait import wait_longer  # noqa: E402
 
@@ -123,6 +123,29 @@ def redis(folder):
     server = make[STORE](folder)
     yield server
     server.stop()
+
+
+@pytest.fixture
+def make_server(folder):
+    """make_server(options...): one more redis-server, in a folder of its own."""
+    started = []
+
+    def make(*options, **more):
+        place = os.path.join(folder, f"server{len(started)}")
+        os.mkdir(place)
+        started.append(Redis(place, *options, **more))
+        return started[-1]
+
+    yield make
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def proxy(redis, folder):
+    p = Proxy(redis, folder)
+    yield p
+    p.stop()
 
 
 @pytest.fixture

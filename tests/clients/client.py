@@ -1,10 +1,9 @@
 """A program that locks in Redis with a library (locker.py, locker.js), as other services do. It knows nothing of dflock."""
 import os
-import selectors
 import subprocess
 
 import pytest
-from harness import Deadline
+from harness import Agent
 from harness.host import ROOT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -20,9 +19,9 @@ def format_of(kind):
     return "redisson" if kind in REDISSON else "string"
 
 
-def key_of(kind, name="jobs:nightly"):
-    """redis_key, for a lock that the library calls by this name"""
-    return "mutex:" + name if kind == "redis-semaphore" else name
+def key_of(kind):
+    """redis_key, for the lock that the library calls jobs:nightly."""
+    return "mutex:jobs:nightly" if kind == "redis-semaphore" else "jobs:nightly"
 
 
 def need(kind):
@@ -36,45 +35,22 @@ def need(kind):
     pytest.skip(why)
 
 
-class Program:
-    """One that is driven by lines (locker.py)."""
+class Program(Agent):
+    """One that is driven by lines (locker.py), and answers each with one."""
 
-    def __init__(self, words, env, kind):
+    def __init__(self, words, env):
         self.process = subprocess.Popen(words, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.kind, self.pid = kind, self.process.pid
+        self.pid = self.process.pid
         assert self.heard(60) == "ready"
 
     def say(self, *words):
-        self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
-        return self
+        return super().say(" ".join(map(str, words)))
 
     def heard(self, seconds=30.0):
-        line = b""
-        with selectors.DefaultSelector() as s:
-            s.register(self.process.stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                if not s.select(seconds):
-                    raise Deadline(f"{self.kind} has not answered within {seconds} s")
-                c = self.process.stdout.read(1)
-                if not c:
-                    raise Deadline(f"{self.kind} has ended")
-                line += c
-        return line.decode().strip()
-
-    def silent(self, seconds=0.3):
-        """Says nothing for a while. Proves little alone; what it says later does."""
-        with selectors.DefaultSelector() as s:
-            s.register(self.process.stdout, selectors.EVENT_READ)
-            return not s.select(seconds)
+        return self.line(seconds)
 
     def do(self, *words, seconds=30.0):
         return self.say(*words).heard(seconds)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
 
 
 class Client(Program):
@@ -84,12 +60,12 @@ class Client(Program):
         program = ["node", os.path.join(HERE, "locker.js")] if kind in OF_NODE else ["/usr/bin/python3", os.path.join(HERE, "locker.py")]
         words = [kind, redis.socket, key, str(ttl_ms)] + ([] if pause is None else [str(pause)])
         env = {k: v for k, v in os.environ.items() if not k.startswith(("DFLOCK_", "LD_PRELOAD"))}
-        super().__init__(program + words, {**env, "NODE_PATH": os.path.join(MODULES, "node_modules")}, kind)
+        super().__init__(program + words, {**env, "NODE_PATH": os.path.join(MODULES, "node_modules")})
 
 
 class Flocker(Program):
     """flock() on the host's file, under its shim. Ends with the host."""
 
     def __init__(self, host, name="f"):
-        super().__init__(["/usr/bin/python3", os.path.join(HERE, "flocker.py"), host.path(name)], host.env(), "flock() of " + host.name)
+        super().__init__(["/usr/bin/python3", os.path.join(HERE, "flocker.py"), host.path(name)], host.env())
         host.agents.append(self)

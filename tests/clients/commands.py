@@ -3,7 +3,7 @@ Locks by the very commands that two libraries send which are in no registry of o
 runs the same redis.call()s in the same order, on the same keys and values, as the library's own.
 
 Jedis, redsync   SetParams (Jedis, commit 1184a24d798e, 3.x) puts "nx" before "px"; Mutex of redsync v4 with redigo does, too. Neither has a
-                 script of its own for more than what the page of SET recommends: GET, compare, DEL; and GET, compare, PEXPIRE to extend.
+                 script of its own for more than what the page of SET recommends: GET, compare, DEL.
 Redisson         RedissonLock, RedissonBaseLock, LockPubSub and renewal/LockTask of commit 32d15768de4c (2026, a 4.x). One server, so
                  getPublishCommand() is PUBLISH: only its connection to a Redis Cluster ever looks for SPUBLISH.
 Redisson 3.12    RedissonLock of commit 4339c99bd624 (2019): HSET instead of HINCRBY for the first lock, and no latch.
@@ -50,7 +50,6 @@ class Recipe:
     """SET NX PX, and scripts that compare: Jedis, redsync."""
 
     RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
-    EXTEND = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0"
 
     def __init__(self, path, key, ttl_ms, pause):
         self.redis, self.key, self.ttl_ms, self.pause = Connection(path), key, ttl_ms, pause
@@ -65,9 +64,6 @@ class Recipe:
 
     def unlock(self):
         return self.redis("EVAL", self.RELEASE, 1, self.key, self.token) == 1
-
-    def extend(self, ms):
-        return self.redis("EVAL", self.EXTEND, 1, self.key, self.token, ms) == 1
 
 
 class Redisson:
@@ -121,7 +117,6 @@ class Redisson:
         self.path, self.redis, self.key, self.ttl_ms = path, Connection(path), key, ttl_ms
         self.owner = f"{uuid.uuid4()}:1"  # of the client, and of the thread
         self.held = 0
-        self.messages = 0  # how often the channel woke it, for tests
         threading.Thread(target=self.renew, daemon=True).start()
 
     def prefixed(self, prefix):
@@ -152,7 +147,7 @@ class Redisson:
             # A latch in Redisson: only a message, or the end of that time, ends the wait. 0: the key is in its last millisecond.
             channel.socket.settimeout(max(left, 1) / 1000 if left >= 0 else None)
             try:
-                self.messages += channel.read()[2] == self.UNLOCKED
+                channel.read()
             except TimeoutError:
                 channel = Connection(self.path)
                 channel("SUBSCRIBE", self.channel())
@@ -168,14 +163,11 @@ class Redisson:
     def force(self):
         return self.redis("EVAL", self.FORCE, 2, self.key, self.channel(), self.UNLOCKED, "PUBLISH") == 1
 
-    def extend(self, ms):
-        return self.redis("EVAL", self.RENEW, 1, self.key, ms, self.owner) == [1]
-
     def renew(self):
         while True:
             time.sleep(self.ttl_ms / 3000)
             if self.held > 0:
-                self.extend(self.ttl_ms)
+                self.redis("EVAL", self.RENEW, 1, self.key, self.ttl_ms, self.owner)
 
 
 class Redisson312(Redisson):

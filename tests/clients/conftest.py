@@ -15,8 +15,8 @@ def make_client(redis):
     """make_client("redis-py", ...): a process of that library, for the key that is its own for "jobs:nightly"."""
     clients = []
 
-    def make(kind, key=None, **options):
-        clients.append(Client(kind, redis, key or key_of(kind), **options))
+    def make(kind, **options):
+        clients.append(Client(kind, redis, key_of(kind), **options))
         return clients[-1]
 
     yield make

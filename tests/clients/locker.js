@@ -20,7 +20,6 @@ function redlock() {
 			lock = await new Redlock(locker.servers, {retryCount: 0}).lock(key, ttl);
 		}),
 		unlock: () => unlessLost(() => locker.unlock(lock)),
-		extend: ms => unlessLost(() => locker.extend(lock, ms)),
 	};
 }
 
@@ -39,7 +38,6 @@ function semaphore() {
 			await mutex.release();
 			return own;
 		},
-		extend: ms => mutex._refresh(),
 	};
 }
 
@@ -84,7 +82,6 @@ async function obey(lock, word, ...more) {
 	case 'lock': await lock.lock(); return 'locked';
 	case 'try': return await lock.attempt() ? 'locked' : 'busy';
 	case 'unlock': return await lock.unlock() ? 'unlocked' : 'lost';
-	case 'extend': return await lock.extend(Number(more[0])) ? 'extended' : 'lost';
 	case 'force': return await lock.force() ? 'unlocked' : 'lost';
 	case 'spin': return spin(lock, ...more.map(Number));
 	case 'count': return count(lock, more[0], Number(more[1]), Number(more[2] || 0));

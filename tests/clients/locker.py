@@ -7,7 +7,6 @@ for ever, as redis-py does by default.
   lock      waits for it: "locked"
   try       "locked" or "busy"
   unlock    "unlocked", or "lost": it was not its lock any more
-  extend MS "extended" or "lost"
   force     whoever has it: "unlocked" or "lost" (Redisson)
   spin S MS lock, wait for MS, unlock, again and again for S seconds: "spun TIMES"
   count PATH N [MS]  N times: lock, add one to the number in PATH, which takes MS, unlock: "counted N", or "lost" and how far it came
@@ -37,14 +36,8 @@ class RedisPy:
         self.inner.acquire()
 
     def unlock(self):
-        return self.unless_lost(self.inner.release)
-
-    def extend(self, ms):
-        return self.unless_lost(lambda: self.inner.extend(ms / 1000, replace_ttl=True))
-
-    def unless_lost(self, what):
         try:
-            what()
+            self.inner.release()
             return True
         except self.of_library:
             return False
@@ -84,8 +77,6 @@ def obey(lock, word, *more):
         return "locked" if lock.attempt() else "busy"
     if word == "unlock":
         return "unlocked" if lock.unlock() else "lost"
-    if word == "extend":
-        return "extended" if lock.extend(int(more[0])) else "lost"
     if word == "force":
         return "unlocked" if lock.force() else "lost"
     if word == "spin":

@@ -4,20 +4,15 @@ import os
 
 import pytest
 from client import MODULES, OF_NODE, REDISSON, STRING, key_of, need
-from harness import text_of, wait_until, write_text
+from harness import text_of, write_text
 from harness.host import ROOT
+from hosts import renewed
 
 ALL = STRING + REDISSON
 
 
-def others(kind):
-    """Libraries that go by the same key in the same way."""
-    group = REDISSON if kind in REDISSON else STRING
-    return [k for k in group if key_of(k) == key_of(kind)]
-
-
 @pytest.mark.parametrize("kind", ALL)
-def test_one_has_it(make_client, redis, kind):
+def test_one_has_it_and_hears_that_it_lost_it(make_client, redis, kind):
     one, two = make_client(kind), make_client(kind)
     assert one.do("try") == "locked" and two.do("try") == "busy"
     assert 15000 < redis.command("PTTL", key_of(kind)) <= 20000
@@ -27,25 +22,17 @@ def test_one_has_it(make_client, redis, kind):
     assert one.do("unlock") == "unlocked"
     assert two.heard() == "locked" and two.do("unlock") == "unlocked"
     assert not redis.command("EXISTS", key_of(kind))
-
-
-@pytest.mark.parametrize("kind", ALL)
-def test_one_that_lost_it_is_told(make_client, redis, kind):
-    """What others have now stays theirs."""
-    one, two = make_client(kind), make_client(others(kind)[0])
     assert one.do("lock") == "locked"
     redis.command("DEL", key_of(kind))
     assert two.do("try") == "locked"
-    assert one.do("unlock") == "lost" and redis.command("EXISTS", key_of(kind))
+    assert one.do("unlock") == "lost" and redis.command("EXISTS", key_of(kind)), "what others have now stays theirs"
 
 
 @pytest.mark.parametrize("kind", REDISSON)
 def test_the_watchdog_renews(make_client, redis, kind):
     one = make_client(kind, ttl_ms=900)
     assert one.do("lock") == "locked"
-    first = redis.command("PTTL", key_of(kind))
-    wait_until(lambda: redis.command("PTTL", key_of(kind)) < first - 100, "it runs down")
-    wait_until(lambda: redis.command("PTTL", key_of(kind)) > first - 50, "it is renewed")
+    renewed(redis, kind, 2)
 
 
 @pytest.mark.parametrize("kinds", [STRING, REDISSON], ids=["string", "redisson"])

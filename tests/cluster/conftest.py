@@ -2,43 +2,33 @@
 import os
 
 import pytest
-from harness import Authority, Cluster, Host, Nodes, Proxy, Redis
+from harness import Authority, Cluster, Nodes
 from harness.nodes import here
 
 from failover import LONG, QUICK
 
 
-@pytest.fixture
-def proxy(redis, folder):
-    p = Proxy(redis, folder)
-    yield p
-    p.stop()
+def several(start):
+    """What a fixture gives that starts servers: start(N, ...) is the Nth."""
+    made = []
+
+    def make(*words, **options):
+        made.append(start(len(made), *words, **options))
+        return made[-1]
+
+    yield make
+    for servers in made:
+        servers.stop()
 
 
 @pytest.fixture
 def make_nodes(folder):
-    made = []
-
-    def make(count, sentinels=3, **options):
-        made.append(Nodes(os.path.join(folder, f"nodes{len(made)}"), count, sentinels, **options))
-        return made[-1]
-
-    yield make
-    for nodes in made:
-        nodes.stop()
+    yield from several(lambda n, count, sentinels=3, **options: Nodes(os.path.join(folder, f"nodes{n}"), count, sentinels, **options))
 
 
 @pytest.fixture
 def make_cluster(folder):
-    made = []
-
-    def make(**options):
-        made.append(Cluster(os.path.join(folder, f"cluster{len(made)}"), **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.stop()
+    yield from several(lambda n, **options: Cluster(os.path.join(folder, f"cluster{n}"), **options))
 
 
 @pytest.fixture
@@ -47,32 +37,21 @@ def ca(folder):
 
 
 @pytest.fixture
-def serve(folder, ca):
+def serve(make_server, ca):
     """serve(certificate, clients=True) is a redis-server that speaks TLS on tls_port, and none on its Unix socket."""
-    servers = []
-
     def make(certificate=None, clients=False, more=()):
-        place = os.path.join(folder, f"redis{len(servers)}")
-        os.makedirs(place)
         port = here(1)[0].port
-        servers.append(Redis(place, *ca.server_options(certificate or ca.issue("server"), port, clients), *more))
-        servers[-1].tls_port = port
-        return servers[-1]
+        server = make_server(*ca.server_options(certificate or ca.issue("server"), port, clients), *more)
+        server.tls_port = port
+        return server
 
-    yield make
-    for server in servers:
-        server.stop()
+    return make
 
 
 @pytest.fixture
-def host_at(folder):
+def host_at(host_of):
     """host_at(settings, "a"): a host whose configuration has these settings of the store."""
-    hosts = []
+    def make(settings, name, **options):
+        return host_of(settings, name, **{"lease": LONG, "store": QUICK, **options})
 
-    def make(settings, name, lease=LONG, store=QUICK, **options):
-        hosts.append(Host(settings, name, folder, lease=lease, store=store, **options))
-        return hosts[-1]
-
-    yield make
-    for host in hosts:
-        host.stop()
+    return make

@@ -51,41 +51,32 @@ def test_those_that_wait_get_it_in_order(make_host):
 
 
 def test_all_that_a_holder_started_ends(make_host):
-    a = make_host("a", lease=LEASE)
+    """Whatever on_lost says, which is about outages."""
+    a = make_host("a", lease=LEASE, rules='{ tree = "%s"; name = "t"; on_lost = "warn"; }')
     process = a.popen("flock", "-o", a.path("f"), "sh", "-c", "sleep 1000 & echo $!; wait")
     child = int(process.stdout.readline())
     broken(a, a.path("f"))
     wait_until(lambda: not runs(child), "it has ended")
     process.communicate(timeout=20)
-
-
-def test_warn_is_about_outages(make_host):
-    a = make_host("a", lease=LEASE, rules='{ tree = "%s"; name = "t"; on_lost = "warn"; }')
-    process, path = job(a)
-    broken(a, a.path("f"))
-    process.communicate(timeout=20)
     assert not held(a)
 
 
-def test_no_terminal_and_no_yes(make_host):
+def test_nothing_is_changed(make_host, redis):
+    """Without a yes, of a name that no host holds, by words that make no sense, and while the store is away."""
     a = make_host("a", lease=LEASE)
     process, path = job(a)
     done = a.cli("break", a.path("f"), check=False)
     assert done.returncode == 1 and "nothing was changed" in done.stderr and "--yes" in done.stderr
-    grows(path)
-    end(process, path)
-
-
-def test_a_name_that_no_host_holds(make_host):
-    a = make_host("a", lease=LEASE).wait_up()
-    done = broken(a, a.path("f"), check=False)
-    assert done.returncode == 3 and "t/f: no host holds a lock of this name" in done.stderr
-    assert a.run("flock", "-n", a.path("f"), "true").returncode == 0
-
-
-def test_the_store_is_away(make_host, redis):
-    a = make_host("a", lease=LEASE)
-    process, path = job(a)
+    with terminal(a, "break", "t/f") as asked:
+        asked.until("[y/N]")
+        asked.say("n")
+        text, status = asked.end()
+    assert status == 1 and "nothing was changed" in text
+    done = broken(a, a.path("g"), check=False)
+    assert done.returncode == 3 and "t/g: no host holds a lock of this name" in done.stderr
+    assert a.run("flock", "-n", a.path("g"), "true").returncode == 0
+    for words in ([], ["f", "g"], ["--host", "h", "f"], ["--force", "f"], ["--host"]):
+        assert a.cli("break", *words, check=False).returncode == 2, words
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: not a.status()["store"]["up"], "the keeper has noticed", 20)
     done = broken(a, a.path("f"), check=False)
@@ -185,24 +176,6 @@ def test_a_younger_lease_of_the_same_host_is_not_hit(make_host):
     assert status == 1 and "has got a younger lease of the lock meanwhile" in text, text
     for agent in other, older, younger:
         assert agent.do("setlk 1 un 0 200") == "ok"
-
-
-def test_command_lines_that_make_no_sense(make_host):
-    a = make_host("a", lease=LEASE)
-    for words in ([], ["f", "g"], ["--host", "h", "f"], ["--force", "f"], ["--host"]):
-        assert a.cli("break", *words, check=False).returncode == 2, words
-
-
-def test_no_is_no(make_host):
-    a = make_host("a", lease=LEASE)
-    process, path = job(a)
-    with terminal(a, "break", "t/f") as asked:
-        asked.until("[y/N]")
-        asked.say("n")
-        text, status = asked.end()
-    assert status == 1 and "nothing was changed" in text
-    grows(path)
-    end(process, path)
 
 
 def test_a_rest_ends(make_host):

@@ -49,13 +49,6 @@ def handed_over(b, next_one, path):
     assert [lease["state"] for lease in held(b)] == ["held"]
 
 
-def test_the_parent_is_late(doomed):
-    a, b, process, path, next_one, command, parent, keeper = doomed
-    os.kill(parent, signal.SIGCONT)
-    handed_over(b, next_one, path)
-    assert command.wait(20) == 0
-
-
 def test_the_keeper_is_killed_before_the_holders_have_ended(doomed):
     a, b, process, path, next_one, command, parent, keeper = doomed
     os.kill(keeper, signal.SIGKILL)

@@ -40,16 +40,6 @@ def test_a_host_that_is_off(make_host):
     assert name not in b.status()["cluster"]["hosts"]
 
 
-def test_one_that_lives_is_refused(make_host):
-    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
-    process, path = job(a)
-    b.wait_up()
-    done = b.cli("break", "--yes", "--host", own(a), check=False)
-    assert done.returncode == 1 and "was heard of" in done.stderr
-    grows(path)
-    end(process, path)
-
-
 def test_one_that_is_heard_of_while_it_is_watched(make_host, redis):
     """The store's clock says that it was silent for long (it has stepped); the host lives."""
     a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
@@ -129,11 +119,14 @@ def test_forced_and_it_asks_for_another_lock_before_its_next_beat(make_host):
     process.communicate()
 
 
-def test_unknown_hosts(make_host):
-    a = make_host("a", lease=LEASE).wait_up()
-    assert a.cli("break", "--yes", "--host", "nowhere", check=False).returncode == 3
+def test_hosts_that_are_refused(make_host):
+    """One that lives, one that nobody knows, and this host."""
+    a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE).wait_up()
     process, path = job(a)
+    done = b.cli("break", "--yes", "--host", own(a), check=False)
+    assert done.returncode == 1 and "was heard of" in done.stderr
+    assert a.cli("break", "--yes", "--host", "nowhere", check=False).returncode == 3
     done = a.cli("break", "--yes", "--host", own(a), check=False)
     assert done.returncode == 1 and "that is this host" in done.stderr
+    grows(path)
     end(process, path)
-

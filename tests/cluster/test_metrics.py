@@ -1,19 +1,17 @@
 """
-`dflock metrics`: each thing that is counted is caused, and its counter moves by exactly so much; and no other moves. What goes
-wrong with the store, with holders and with keepers: test_metrics_trouble.py. Refusals: tests/faults/test_metrics_refusals.py.
+`dflock metrics`: each thing that is counted is caused, and its counter moves by exactly so much; and no other moves. What is an event, too:
+test_events.py. Refusals: tests/faults/test_metrics_refusals.py.
 """
 import os
 
-import harness.host
 import pytest
 from harness import Job, wait_until
-from harness.metrics import Since, key_of, metrics, promtool, value
+from harness.metrics import Since, ended, key_of, metrics, promtool, value
 
+from jobs import SLOW_LEASE
 from keepers import LONG, opened, waits
 
-PAST = os.path.join(harness.host.BUILD, "tests/agents/past")
 TAKE = {"flock": "flock 0 ex", "record": "setlk 0 ex 0 0 w"}
-SHARE = {"flock": "flock 0 sh", "record": "setlk 0 sh 0 0 w"}
 LEAVE = {"flock": "flock 0 un", "record": "setlk 0 un 0 0"}
 
 
@@ -51,79 +49,39 @@ def test_a_grant_a_wait_and_a_hand_over(make_host, space):
     assert held > recalled > 0
 
 
-@pytest.mark.parametrize("space", ["flock", "record"])
-def test_a_shrink_is_a_hand_over(make_host, space):
+def test_a_shrink_is_a_hand_over(make_host):
     a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    first, second = opened(a), opened(b)
-    assert first.do(TAKE[space]) == "ok" and first.do(SHARE[space]) == "ok"
+    first, second = a.opened("f", "setlk 0 ex 0 0", "setlk 0 sh 0 0"), opened(b)
     before = Since(a.wait_up())
-    assert second.do(SHARE[space]) == "ok"
-    assert before.moved() == counts(space=space, handovers_total=1, lease_recall_seconds_count=1)
+    assert second.do("setlk 0 sh 0 0 w") == "ok"
+    assert before.moved() == counts(space="record", handovers_total=1, lease_recall_seconds_count=1)
+    assert first.do("setlk 0 un 0 0") == "ok"
 
 
-def test_a_lock_by_the_page_is_not_seen(make_host):
-    a = make_host("a", lease=LONG)
-    agent = a.opened("f", "flock 0 ex")
+def test_other_ends_of_calls(make_host):
+    """A lock by the page, which the keeper does not see; busy; a waiter that is killed; a deadlock."""
+    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
+    agent, other, waiter = a.opened("f", "flock 0 ex"), opened(b), opened(b)
     before = Since(a.wait_up())
     for _ in range(10):
         assert agent.do("flock 0 un") == "ok" and agent.do("flock 0 ex") == "ok"
-    assert before.moved() == {}
-    assert value(a, "page_leases") == 1
-
-
-@pytest.mark.parametrize("space,call", [("flock", "flock 0 ex nb"), ("record", "setlk 0 ex 0 0")])
-def test_busy(make_host, space, call):
-    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    holder, other = opened(a), opened(b)
-    assert holder.do(TAKE[space]) == "ok"
+    assert before.moved() == {} and value(a, "page_leases") == 1
     before = Since(b.wait_up())
-    assert other.do(call) == "EAGAIN"
-    assert before.moved() == counts(space=space, lock_busy_total=1)
-
-
-def test_abandoned(make_host):
-    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b)
-    before = Since(b.wait_up())
+    assert other.do("flock 0 ex nb") == "EAGAIN"
+    assert before.moved() == counts(space="flock", lock_busy_total=1)
+    before = Since(b)
     waiter.say("flock 0 ex")
     waits(b)
     waiter.kill()
     wait_until(lambda: value(b, "waiters", space="flock") == 0, "the keeper has noticed")
     assert before.moved() == {"dflock_lock_abandoned_total": 1}
-
-
-def test_deadlock(make_host):
-    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
-    first, second = a.opened("f", "setlk 0 sh 0 10"), b.opened("f", "setlk 0 sh 0 10")
+    first, second = a.opened("g", "setlk 0 sh 0 10"), b.opened("g", "setlk 0 sh 0 10")
     first.say("setlk 0 ex 0 10 w")
-    waits(a)
-    before = Since(b.wait_up())
+    waits(a, "g")
+    before = Since(b)
     assert second.do("setlk 0 ex 0 10 w") == "EDEADLK"
     assert before.moved()["dflock_lock_deadlocks_total"] == 1
     assert second.do("setlk 0 un 0 10") == "ok" and first.heard()[0] == "ok"
-
-
-def test_taken_past(make_host):
-    a = make_host("a", lease="ttl_ms = 3000; past_look_ms = 50;")
-    before = Since(a.wait_up())
-    job = Job(a, PAST, "flock", a.path("f")).held()
-    wait_until(lambda: value(a, "locks_past") == 1, "it is reported", 60)
-    assert before.moved() == {"dflock_locks_past": 1, "dflock_taken_past_total": 1}
-    job.kill()
-    wait_until(lambda: value(a, "locks_past") == 0, "it has gone", 60)
-    assert before.moved() == {"dflock_taken_past_total": 1}
-
-
-def test_waited_and_held_too_long(make_host):
-    rule = '{ tree = "%s"; name = "t"; warn_after_ms = 1000; wait_warn_ms = 1000; }'
-    a, b = make_host("a", lease=LONG, rules=rule), make_host("b", lease=LONG, rules=rule)
-    holder, waiter = opened(a), opened(b)
-    before, other = Since(a.wait_up()), Since(b.wait_up())
-    assert holder.do("flock 0 ex") == "ok"
-    waiter.say("flock 0 ex")
-    wait_until(lambda: value(a, "held_too_long_total") and value(b, "waited_too_long_total"), "both are reported")
-    assert before.moved() == {**granted_first("flock"), "dflock_held_too_long_total": 1}
-    assert other.moved() == {"dflock_waited_too_long_total": 1}
 
 
 def test_other_rules_elsewhere(make_host):
@@ -156,3 +114,35 @@ def test_awkward_names(make_host):
     now = metrics(a)
     assert set(now) == set(plain) and now[key_of("leases", space="flock", state="held")] == len(names)
     assert text.isascii() and "job" not in text.replace("lock_", "")
+
+
+def test_killed_because_another_host_got_it(make_host, proxy):
+    b = make_host("b", lease=SLOW_LEASE)
+    a = make_host("a", lease=SLOW_LEASE, server=proxy.address).wait_up()
+    agent = a.opened("f", "flock 0 ex")
+    before = Since(a)
+    proxy.accepting = False
+    proxy.cut()
+    other = opened(b)
+    assert other.do("flock 0 ex", seconds=30) == "ok"
+    proxy.accepting = True
+    agent.process.wait(30)
+    before.moves({"dflock_freezes_total": 1, "dflock_store_connects_total": 1, "dflock_store_disconnects_total": 1,
+                  key_of("leases_lost_total", reason="taken"): 1, ended("lost", "KILL"): 1,
+                  key_of("lease_hold_seconds_count", space="flock"): 1})
+
+
+def test_put_back_after_a_short_loss_and_broken(make_host, redis):
+    a = make_host("a", lease=LONG)
+    agent = a.opened("f", "flock 0 ex")
+    before = Since(a)
+    redis.restart()
+    wait_until(lambda: value(a, "store_memory_losses_total"), "it is noticed", 30)
+    back = {"dflock_store_connects_total": 1, "dflock_store_disconnects_total": 1, "dflock_store_memory_losses_total": 1,
+            "dflock_store_grace": 1}
+    before.moves(back)
+    assert agent.do("pid") == "ok"
+    assert a.cli("break", "--yes", a.path("f"), check=False).returncode == 0
+    agent.process.wait(30)
+    before.moves({**back, key_of("leases_lost_total", reason="broken"): 1, ended("broken", "KILL"): 1,
+                  key_of("lease_hold_seconds_count", space="flock"): 1})

@@ -2,7 +2,6 @@
 A Redis Cluster as the store: hosts find the node that has dflock's slot, and follow it. While the slot moves to another node,
 key by key, and after a failover, no lock has two holders (store/sentinel.c has the argument), and a job that holds one goes on.
 """
-import os
 import re
 
 import pytest
@@ -11,8 +10,7 @@ from harness.cluster import SLOT, TAG
 from harness.crowd import Crowd
 from harness.history import overlaps
 
-from failover import attempt, reconnected
-from jobs import grows, job, pid_of
+from failover import Work, attempt, reconnected
 from keepers import held, opened
 
 pytestmark = pytest.mark.of_redis("is about a Redis Cluster")
@@ -30,11 +28,6 @@ def tries(node):
     stats = node.command("INFO", "commandstats")
     found = re.search(r"cmdstat_exists:calls=(\d+),.*rejected_calls=(\d+)", stats)
     return sum(map(int, found.groups())) if found else 0
-
-
-def put_back(host, lease):
-    same = held(host, token=lease["token"], fence=lease["fence"])
-    return same and same[0]["state"] != "unsure"
 
 
 def test_hosts_exclude_each_other(make_cluster, host_at):
@@ -86,8 +79,7 @@ def test_the_slot_moves_key_by_key(make_cluster, host_at, first):
     a, b = (host_at(cluster.settings(), name, lease="ttl_ms = 10000; linger_ms = 0;") for name in "ab")
     a.init()
     b.wait_up()
-    process, path = job(a)
-    lease, other = held(a)[0], opened(b)
+    holder, other = Work(a), opened(b)
     before = a.status()["cluster"]["incarnation"]
     cluster.begin_move(source, to)
     assert cluster.move_key(source, to, TAG + first)
@@ -101,16 +93,9 @@ def test_the_slot_moves_key_by_key(make_cluster, host_at, first):
     cluster.end_move(source, to)
     for host in a, b:
         reconnected(host, to)
-    wait_until(lambda: put_back(a, lease), "the lease was put back", 30)
+    holder.is_put_back()
     assert a.status()["cluster"]["incarnation"] != before and a.status()["store"]["grace"]
-    other.say("flock 0 ex")
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
-    assert other.silent(0.2)
-    grows(path)
-    assert process.poll() is None and not a.status()["lost"] and "are frozen" not in a.log()
-    os.kill(pid_of(path), 9)
-    process.communicate(timeout=20)
-    assert other.heard(30)[0] == "ok"
+    holder.hands_over(b, other.say("flock 0 ex"))
 
 
 @pytest.mark.long
@@ -122,7 +107,7 @@ def test_two_hosts_work_while_the_slot_moves_to_and_fro(make_cluster, host_at, f
     hosts[1].wait_up()
     crowd = Crowd(hosts, folder, seed=1, nonblocking={"a": 30, "b": 30}).start()
     try:
-        for turn in range(4):
+        for turn in range(3):
             source = wait_until(cluster.owner, "the nodes agree")
             to = cluster.all[turn % 2] if cluster.all[turn % 2] is not source else cluster.all[2]
             cluster.begin_move(source, to)
@@ -146,20 +131,12 @@ def test_failover(make_cluster, host_at):
     cluster = make_cluster(replicas=2)
     old = cluster.owner()
     a, b = host_at(cluster.settings(2), "a").init(), host_at(cluster.settings(2), "b").wait_up()
-    process, path = job(a)
-    lease, other = held(a)[0], opened(b).say("flock 0 ex")
+    holder, other = Work(a), opened(b).say("flock 0 ex")
     wait_until(lambda: held(b, note="waits for another host"), "b is queued")
     old.stop()
     new = wait_until(lambda: cluster.owner(), "a replica was promoted", 40)
     assert new is not old
     for host in a, b:
         reconnected(host, new)
-    wait_until(lambda: put_back(a, lease), "the lease was put back", 30)
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
-    assert other.silent(0.2)
-    grows(path)
-    assert process.poll() is None and not a.status()["lost"]
-    os.kill(pid_of(path), 9)
-    process.communicate(timeout=20)
-    assert other.heard(30)[0] == "ok"
-    assert held(b)[0]["fence"] > lease["fence"]
+    holder.is_put_back()
+    holder.hands_over(b, other)

@@ -2,7 +2,6 @@
 Redis with replicas and sentinels: a failover, to a replica that was behind as well, loses no lock and gives no lock to
 two hosts, also while the old master lives on.
 """
-import os
 import signal
 
 import pytest
@@ -10,39 +9,15 @@ from harness import wait_until
 from harness.crowd import Crowd
 from harness.nodes import MASTER
 
-from failover import SHORT, attempt, reconnected
-from jobs import grows, is_frozen, job, size
+from failover import SHORT, Work, reconnected
+from jobs import is_frozen, size
 from keepers import held, opened
 
 pytestmark = pytest.mark.of_redis("is about Redis Sentinel")
 
 
-class Work:
-    """A job under flock(1) that holds the lock and writes all the time."""
-
-    def __init__(self, host):
-        self.host = host
-        self.process, self.path = job(host)
-        self.lease = held(host)[0]
-
-    def goes_on(self):
-        grows(self.path)
-        assert self.process.poll() is None
-
-    def end(self):
-        os.kill(int(open(self.path + ".pid").read()), signal.SIGKILL)
-        self.process.communicate(timeout=20)
-
-    def is_put_back(self):
-        wait_until(self.stands, "the lease is as it was", 30)
-
-    def stands(self):
-        same = held(self.host, token=self.lease["token"], fence=self.lease["fence"])
-        return same and same[0]["state"] != "unsure"
-
-
 @pytest.mark.long
-@pytest.mark.parametrize("count,how", [(3, "kill"), (5, "kill"), (3, "stop"), (5, "asked for")])
+@pytest.mark.parametrize("count,how", [(3, "kill"), (5, "kill two"), (3, "stop"), (5, "asked for")])
 def test_failover(make_nodes, host_at, count, how):
     """The lease is put back, the job loses nothing, and the waiter gets the lock afterwards."""
     nodes = make_nodes(count)
@@ -53,23 +28,19 @@ def test_failover(make_nodes, host_at, count, how):
     if how == "asked for":
         nodes.sentinels[0].command("SENTINEL", "FAILOVER", MASTER)
     else:
-        old.signal(signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+        old.signal(signal.SIGSTOP if how == "stop" else signal.SIGKILL)
+    if how == "kill two":  # of five: a majority is left
+        nodes[4].stop()
     new = nodes.failed_over(old)
     for host in a, b:
         reconnected(host, new)
     holder.is_put_back()
     holder.goes_on()
-    if how == "kill":
+    if how.startswith("kill"):
         old.restart()
     old.signal(signal.SIGCONT)
     wait_until(lambda: old.role() == "slave", "the old master follows the new one", 40)
-    holder.goes_on()
-    assert not a.status()["lost"] and "are frozen" not in a.log()
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
-    assert other.silent(0.2)
-    holder.end()
-    assert other.heard(30)[0] == "ok"
-    assert held(b)[0]["fence"] > holder.lease["fence"]
+    holder.hands_over(b, other)
 
 
 @pytest.mark.long
@@ -92,85 +63,52 @@ def test_two_nodes_grant_only_together(make_nodes, host_at):
     assert holder.process.wait(20) and size(holder.path) == last and a.status()["lost"]
 
 
-@pytest.mark.long
-def test_five_nodes_without_two_and_without_three(make_nodes, host_at):
-    nodes = make_nodes(5)
-    a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
-    holder, other = Work(a), opened(b)
-    nodes[0].stop()
-    nodes[4].stop()
-    new = nodes.failed_over(nodes[0])
-    reconnected(a, new)
-    holder.is_put_back()
-    other.say("flock 0 ex")
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
-    holder.goes_on()
-    holder.end()
-    assert other.heard(30)[0] == "ok"
-    assert other.do("flock 0 un") == "ok"
-    third = next(n for n in nodes.all if n is not new and n.process)
-    third.stop()
-    wait_until(lambda: "1 replicas are connected to it, and 2 must acknowledge" in a.log(), "a says so", 30)
-    assert opened(a).do("flock 0 ex nb") == "ENOLCK"
-    nodes[4].start()
-    nodes[4].follow(new)
-    assert attempt(a)
-
-
 def behind_is_first(i):
     """The master, one that will be promoted before any other, and the rest."""
     return ("--replica-priority", "1" if i == 1 else "100")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("count", [3, 5])
-def test_failover_to_a_replica_that_was_behind(make_nodes, host_at, count):
-    """That replica has never heard of the lease. The lease's host puts it back, and until then the store grants nothing."""
-    nodes = make_nodes(count, options=behind_is_first)
-    a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
+def test_failover_to_a_replica_that_was_behind(make_nodes, host_at):
+    """That replica has never heard of the lease. The lease's host puts it back, and its key (redis_key), and until then nothing is granted."""
+    nodes = make_nodes(3, options=behind_is_first)
+    rules = '{ path = "%s/f"; name = "t/f"; redis_key = "key"; }'
+    a, b = host_at(nodes.settings, "a", rules=rules).init(), host_at(nodes.settings, "b", rules=rules).wait_up()
     nodes[1].command("REPLICAOF", "127.0.0.1", "1")  # nobody is there
     holder, other = Work(a), opened(b)
-    assert nodes[1].command("EXISTS", "dflock:{0}:lock:t/f") == 0
+    assert nodes[1].command("EXISTS", "dflock:{0}:lock:t/f") == nodes[1].command("EXISTS", "key") == 0
     nodes[0].stop()
     assert nodes.failed_over(nodes[0]) is nodes[1]
     assert other.do("flock 0 ex nb") in ("ENOLCK", "EAGAIN")
     reconnected(a, nodes[1])
     holder.is_put_back()
-    other.say("flock 0 ex")
-    wait_until(lambda: not b.status()["store"]["grace"], "grace is over", 60)
-    assert other.silent(0.2)
-    holder.goes_on()
-    holder.end()
-    assert other.heard(30)[0] == "ok"
+    wait_until(lambda: nodes[1].command("GET", "key") == holder.lease["token"], "the key is put back")
+    holder.hands_over(b, other.say("flock 0 ex"))
 
 
-def two_masters(make_nodes, host_at, count, replicas):
+def two_masters(make_nodes, host_at, replicas):
     """
-    Host a's master still feeds one replica of five, none of three. The others, among them b's master, have left it. All
-    by hand: no sentinel brings the two together. The holder of the lock at a, and a caller for it at b.
+    Host a's master still feeds one replica of five. The others, among them b's master, have left it. All by hand: no sentinel brings the two
+    together. The holder of the lock at a, and a caller for it at b.
     """
-    nodes = make_nodes(count, sentinels=0)
-    old, new, *rest = nodes.all
-    loyal = rest[:count // 4]
-    leaving = rest[count // 4:]
-    absent = leaving if loyal else []  # as many replicas as the wrong configuration says
-    for node in absent:
+    nodes = make_nodes(5, sentinels=0)
+    old, new, _, *leaving = nodes.all
+    for node in leaving:  # as many replicas as the wrong configuration says are left
         node.command("REPLICAOF", "127.0.0.1", "1")
-    wait_until(lambda: old.has_replicas(count - len(absent) - 1), "some have left before")
+    wait_until(lambda: old.has_replicas(2), "some have left before")
     a = host_at(nodes.at(0, replicas), "a", lease=SHORT).init()
     holder = Work(a)
     new.promote()
     for node in leaving:
         node.follow(new)
-    wait_until(lambda: new.has_replicas(len(leaving)), "the rest follows the new master")
-    assert old.role() == new.role() == "master" and old.has_replicas(len(loyal))
+    wait_until(lambda: new.has_replicas(2), "the rest follows the new master")
+    assert old.role() == new.role() == "master" and old.has_replicas(1)
     b = host_at(nodes.at(1, replicas), "b", lease=SHORT)
     return a, holder, opened(b)
 
 
-@pytest.mark.parametrize("count", [3, 5])
-def test_a_master_that_is_cut_off_grants_and_renews_nothing(make_nodes, host_at, count):
-    a, holder, other = two_masters(make_nodes, host_at, count, count - 1)
+def test_a_master_that_is_cut_off_grants_and_renews_nothing(make_nodes, host_at):
+    a, holder, other = two_masters(make_nodes, host_at, 4)
     another = a.opened("g")
     wait_until(lambda: "are frozen" in a.log(), "the job is frozen", 20)
     assert another.do("flock 0 ex nb") == "ENOLCK"
@@ -179,20 +117,18 @@ def test_a_master_that_is_cut_off_grants_and_renews_nothing(make_nodes, host_at,
     assert is_frozen(holder.path) and size(holder.path) == last
 
 
-@pytest.mark.parametrize("count,replicas", [(3, 0), (5, 2)])
-def test_with_too_few_acknowledgements_both_hold(make_nodes, host_at, count, replicas):
+def test_with_too_few_acknowledgements_both_hold(make_nodes, host_at):
     """Shows that the test above can fail: a wrong number of replicas in the configuration."""
-    a, holder, other = two_masters(make_nodes, host_at, count, replicas)
+    a, holder, other = two_masters(make_nodes, host_at, 2)
     assert other.do("flock 0 ex", seconds=30) == "ok"
     holder.goes_on()
     assert holder.stands()
 
 
-@pytest.mark.parametrize("replicas", [2, 0])
-def test_grace_counts_from_the_acknowledgement(make_nodes, host_at, replicas):
+def test_grace_counts_from_the_acknowledgement(make_nodes, host_at):
     """
     The replica that was promoted has no replica yet: the old master still has one, and goes on. Only when that one
-    follows the new master does grace begin there. Without acknowledgements (replicas = 0) both hold.
+    follows the new master does grace begin there.
     """
     nodes = make_nodes(3, sentinels=0)
     old, new, third = nodes.all
@@ -200,12 +136,8 @@ def test_grace_counts_from_the_acknowledgement(make_nodes, host_at, replicas):
     holder = Work(a)
     new.promote()
     wait_until(lambda: old.has_replicas(1), "one replica is left")
-    b = host_at(nodes.at(1, replicas), "b", lease=SHORT)
+    b = host_at(nodes.at(1, 2), "b", lease=SHORT)
     other = opened(b).say("flock 0 ex")
-    if replicas == 0:
-        assert other.heard(30)[0] == "ok"
-        holder.goes_on()
-        return
     wait_until(lambda: "0 replicas are connected" in b.log(), "b says what is missing")
     beat = nodes[0].command("HGET", "dflock:{0}:hosts", a.status()["host"])
     wait_until(lambda: int(nodes[0].command("HGET", "dflock:{0}:hosts", a.status()["host"])) > int(beat) + 4000,
@@ -236,22 +168,6 @@ def test_hand_over_counts_when_it_is_acknowledged(make_nodes, host_at):
     assert other.heard(30)[0] == "ok"
 
 
-def test_replicas_that_are_slow_for_a_moment(make_nodes, host_at):
-    """Nothing is granted meanwhile; the lease outlasts it."""
-    nodes = make_nodes(3)
-    a, b = host_at(nodes.settings, "a").init(), host_at(nodes.settings, "b").wait_up()
-    holder, other = Work(a), opened(b)
-    assert other.do(f"open 1 {b.path('g')} rwc") == "ok"
-    for node in nodes[1], nodes[2]:
-        node.signal(signal.SIGSTOP)
-    assert other.do("flock 1 ex nb", seconds=30) == "ENOLCK"
-    for node in nodes[1], nodes[2]:
-        node.signal(signal.SIGCONT)
-    wait_until(lambda: other.do("flock 1 ex nb") == "ok", "locks can be had again", 30)
-    holder.goes_on()
-    assert not a.status()["lost"] and "are frozen" not in a.log()
-
-
 def test_more_replicas_than_configured(make_nodes, host_at):
     """Half of fewer would not be a majority."""
     nodes = make_nodes(3, sentinels=0)
@@ -264,34 +180,6 @@ def test_more_replicas_than_configured(make_nodes, host_at):
     nodes[2].follow(nodes[0])
     wait_until(lambda: nodes[0].has_replicas(2), "it is back")
     wait_until(lambda: host.log().count("2 replicas are connected to it") == 2, "it is noticed")
-
-
-def test_many_at_once_wait_together(make_nodes, host_at):
-    """While the replicas are asked about one lease, the others gather, and are asked about in one go."""
-    nodes = make_nodes(3, sentinels=0)
-    host = host_at(nodes.at(0, 2), "a", store="connect_ms = 30000;").init()
-    agents = [opened(host, f"f{i}") for i in range(21)]
-
-    def unread():
-        """Bytes that have come from keepers whose connections are held up."""
-        return max(int(c.split(" qbuf=")[1].split()[0]) for c in nodes[0].command("CLIENT", "LIST").splitlines())
-
-    def waits():
-        stats = nodes[0].command("INFO", "commandstats")
-        return int(next(l for l in stats.splitlines() if l.startswith("cmdstat_wait:")).split("calls=")[1].split(",")[0])
-
-    for node in nodes[1], nodes[2]:
-        node.signal(signal.SIGSTOP)
-    agents[0].say("flock 0 ex")
-    wait_until(lambda: "blocked_clients:1" in nodes[0].command("INFO", "clients"), "one waits for the replicas")
-    before = waits()
-    for agent in agents[1:]:
-        agent.say("flock 0 ex")
-    wait_until(lambda: unread() > 300 * (len(agents) - 1), "the others are sent")
-    for node in nodes[1], nodes[2]:
-        node.signal(signal.SIGCONT)
-    assert [agent.heard(30)[0] for agent in agents] == ["ok"] * len(agents)
-    assert waits() - before < len(agents) / 2
 
 
 def test_beats_count_only_when_acknowledged(make_nodes, host_at):
@@ -321,7 +209,7 @@ class Unwatched:
 
 @pytest.mark.long
 def test_many_workers_and_failovers(make_nodes, host_at, folder):
-    """Three failovers while workers on three hosts lock and are killed: no two ever had a lock at once, and all go on."""
+    """Two failovers while workers on three hosts lock and are killed: no two ever had a lock at once, and all go on."""
     nodes = make_nodes(3)
     names = {"a": 20, "b": 10, "c": 0}
     hosts = [host_at(nodes.settings, n, lease="ttl_ms = 20000; linger_ms = 20;") for n in names]
@@ -331,7 +219,7 @@ def test_many_workers_and_failovers(make_nodes, host_at, folder):
     crowd = Crowd(hosts, folder, 7, names).start()
     try:
         got = 0
-        for how in signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL:
+        for how in signal.SIGSTOP, signal.SIGKILL:
             old = nodes.master()
             crowd.run(1, Unwatched(), crowd.kill_a_worker)
             old.signal(how)
@@ -350,7 +238,7 @@ def test_many_workers_and_failovers(make_nodes, host_at, folder):
         print(h.summary())
         assert crowd.wrong() == []
         assert not set(h.failures) - {"EAGAIN", "EINTR", "ENOLCK"}, h.failures
-        assert got == 3 and not any(host.status()["lost"] for host in hosts)
+        assert got == 2 and not any(host.status()["lost"] for host in hosts)
     finally:
         crowd.abandon()
         crowd.recorder.close()

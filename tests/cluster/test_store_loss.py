@@ -3,28 +3,24 @@ import os
 import signal
 
 import pytest
-from harness import Proxy, Redis, wait_until
+from harness import wait_until
 
 from keepers import held, opened
 from jobs import end, grows, is_frozen, job, pid_of, size
 
 
-def lose(redis, how):
-    if how == "flushall":
-        redis.command("FLUSHALL")
-    else:
-        redis.restart()
-
-
-@pytest.mark.parametrize("how", ["flushall", "restart"])
-@pytest.mark.parametrize("take", ["flock 0 {}", "setlk 0 {} 10 20"])
-@pytest.mark.parametrize("mode", ["sh", "ex"])
+@pytest.mark.parametrize("how,take,mode", [
+    ("flushall", "flock 0 {}", "ex"), ("restart", "setlk 0 {} 10 20", "ex"), ("flushall", "setlk 0 {} 10 20", "sh")],
+    ids=["flushall", "restart", "shared-range"])
 def test_a_held_lease_is_put_back(make_host, redis, how, take, mode):
     a, b = (make_host(n, lease="ttl_ms = 4000;") for n in "ab")  # it outlasts the start of a server
     one, other = opened(a), opened(b)
     assert one.do(take.format(mode)) == "ok"
     before = a.status()["leases"][0]
-    lose(redis, how)
+    if how == "flushall":
+        redis.command("FLUSHALL")
+    else:
+        redis.restart()
     wait_until(lambda: "lost its memory" in a.log(), "the loss is noticed", 10)
     wait_until(lambda: held(a, token=before["token"], state="held"), "the lease is put back")
     assert held(a)[0]["fence"] == before["fence"]
@@ -52,22 +48,6 @@ def test_fences_grow_though_the_stores_clock_is_behind(make_host, redis):
     assert held(b)[0]["fence"] > before
 
 
-@pytest.fixture
-def another(folder):
-    """another(options...): one more server, in a folder of its own."""
-    started = []
-
-    def start(*options):
-        place = os.path.join(folder, f"server{len(started)}")
-        os.mkdir(place)
-        started.append(Redis(place, *options))
-        return started[-1]
-
-    yield start
-    for server in started:
-        server.stop()
-
-
 def put_back(host, before, other, waiting_host):
     """The holder's lease stands as it was, and another host gets the lock only after the holder left it."""
     wait_until(lambda: "lost its memory" in host.log(), "the loss is noticed", 20)
@@ -79,67 +59,53 @@ def put_back(host, before, other, waiting_host):
     assert not host.status()["lost"]
 
 
-@pytest.mark.parametrize("when", ["before all", "it was another's", "it was the same"])
-def test_an_old_snapshot(make_host, another, when):
-    """kill -9, and it starts with an RDB file from before: its record of the lock is out of date."""
-    redis = another("--dbfilename", "old.rdb")
+@pytest.mark.parametrize("when", ["before all", "it was another's", "it was the same", "just now"])
+def test_an_old_snapshot(make_host, make_server, when):
+    """kill -9, and it starts with an RDB file from before: its record of the lock is out of date. Just now: it has an append-only file, and has
+    lost nothing, but the server cannot tell: it is a new incarnation, with the same lease in it."""
+    redis = make_server(*(("--appendonly", "yes", "--appendfsync", "always") if when == "just now" else ("--dbfilename", "old.rdb")))
     a, b = (make_host(n, server=redis, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
     one, other = opened(a), opened(b)
     if when == "it was another's":
         assert other.do("flock 0 ex") == "ok"
     if when == "it was the same":
         assert one.do("flock 0 ex") == "ok"
-    redis.command("SAVE")
+    if when != "just now":
+        redis.command("SAVE")
     other.do("flock 0 un")
     assert one.do("flock 0 ex") == "ok"
     before = held(a)[0]
     redis.restart()
+    assert when != "just now" or redis.command("EXISTS", "dflock:{0}:lock:t/f") == 1
     put_back(a, before, other, b)
     assert one.do("flock 0 un") == "ok"
     assert other.heard()[0] == "ok"
     assert held(b)[0]["fence"] > before["fence"]
 
 
-def test_an_append_only_file(make_host, another):
-    """Nothing is lost, but the server cannot tell: it is a new incarnation, with the same lease in it."""
-    redis = another("--appendonly", "yes", "--appendfsync", "always")
-    a, b = (make_host(n, server=redis, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
+@pytest.mark.parametrize("used", [False, True])
+def test_another_server_behind_the_address(make_host, redis, proxy, make_server, used):
+    """It is empty, or grants already to others. And back again to the first, which has kept its memory of before."""
+    new = make_server()
+    if used:
+        stranger = make_host("c", server=new, lease="ttl_ms = 3000;")
+        assert opened(stranger, "g").do("flock 0 ex") == "ok"
+    a, b = (make_host(n, server=proxy.address, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
+    a.init()
+    b.wait_up()
     one, other = a.opened("f", "flock 0 ex"), opened(b)
     before = held(a)[0]
-    redis.restart()
-    assert redis.command("EXISTS", "dflock:{0}:lock:t/f") == 1
+    proxy.redis = new
+    proxy.cut()
     put_back(a, before, other, b)
     assert one.do("flock 0 un") == "ok"
     assert other.heard()[0] == "ok"
-
-
-@pytest.mark.of_redis("changes from one Redis to another")
-@pytest.mark.parametrize("used", [False, True])
-def test_another_server_behind_the_address(make_host, redis, another, used):
-    """It is empty, or grants already to others. And back again to the first, which has kept its memory of before."""
-    proxy, new = Proxy(redis), another()
-    try:
-        if used:
-            stranger = make_host("c", server=new, lease="ttl_ms = 3000;")
-            assert opened(stranger, "g").do("flock 0 ex") == "ok"
-        a, b = (make_host(n, server=proxy.address, lease="ttl_ms = 3000; linger_ms = 0;") for n in "ab")
-        a.init()
-        b.wait_up()
-        one, other = a.opened("f", "flock 0 ex"), opened(b)
-        before = held(a)[0]
-        proxy.redis = new
-        proxy.cut()
-        put_back(a, before, other, b)
-        assert one.do("flock 0 un") == "ok"
-        assert other.heard()[0] == "ok"
-        before = held(b)[0]
-        proxy.redis = redis
-        proxy.cut()
-        put_back(b, before, one, a)
-        assert other.do("flock 0 un") == "ok"
-        assert one.heard()[0] == "ok"
-    finally:
-        proxy.stop()
+    before = held(b)[0]
+    proxy.redis = redis
+    proxy.cut()
+    put_back(b, before, one, a)
+    assert other.do("flock 0 un") == "ok"
+    assert one.heard()[0] == "ok"
 
 
 @pytest.mark.parametrize("key", ["store", "hosts", "lock:t/f"])
@@ -184,7 +150,8 @@ def test_the_store_stops_for_longer_than_a_ttl(make_host, redis):
 
 def test_nothing_new_in_grace(make_host, redis):
     a, b = (make_host(n, lease="ttl_ms = 2000;") for n in "ab")
-    one, other = a.opened("f", "flock 0 ex"), opened(b)
+    a.opened("f", "flock 0 ex")
+    other = opened(b)
     redis.command("FLUSHALL")
     wait_until(lambda: "lost its memory" in b.log() or other.do("flock 0 ex nb") == "ENOLCK", "b notices", 10)
     assert other.do("flock 0 ex nb") == "ENOLCK"
@@ -223,7 +190,7 @@ def test_keeper_and_store_restart_together(make_host, redis):
 def test_a_lease_whose_time_is_over_is_lost(make_host, redis):
     """No contact for longer than the deadline, and the store is another one then: which host had the lock meanwhile is not known."""
     a = make_host("a", lease="ttl_ms = 1000;")
-    one = a.opened("f", "flock 0 ex")
+    a.opened("f", "flock 0 ex")
     redis.stop()
     wait_until(lambda: "run out" in a.log(), "the deadline comes near", 10)
     wait_until(lambda: a.status()["leases"][0]["state"] == "unsure", "the deadline passes", 10)

@@ -1,19 +1,46 @@
-"""The store by TLS: a real redis-server, replicas and sentinels with certificates of the test; renewed ones; cut connections."""
+"""
+The store by TLS: a real redis-server, replicas and sentinels with certificates of the test; renewed ones; cut connections. When something is
+wrong, each cause is one line that says what to do, in log, status and doctor: all that can be wrong with certificates and in the handshake is in
+tests/unit/test_tls_certificates.c and tests/unit/test_tls_hostile.c.
+"""
 import os
 import re
 import signal
 import subprocess
-import time
 
 import pytest
-from harness import Cutter, Nodes, wait_until
+from harness import Authority, Cutter, Nodes, wait_until
+from harness.listener import Listener
 from harness.nodes import here
 
-from failover import LONG, attempt, reconnected
+from failover import LONG, QUICK, attempt, reconnected
 from keepers import opened
-from tls import reasons, refused, settings
 
 pytestmark = pytest.mark.of_redis("is about TLS to Redis")
+
+
+def settings(port, ca, host="127.0.0.1", own=None, more=""):
+    """Of the group `store`; ca None: what the system trusts."""
+    trusted = f'tls_ca = "{ca.path}";' if ca else ""
+    client = f'tls_certificate_file = "{own.path}"; tls_key_file = "{own.key}";' if own else ""
+    return f'server = "rediss://{host}:{port}"; {trusted} {client} {more}'
+
+
+def reasons(host):
+    """The lines of the log that say why the store is away: one whenever the reason is another one. (After a while an event says
+    that it is away for long.)"""
+    return [line for line in host.log().splitlines()
+            if (" is not reachable: " in line or " cannot be used: " in line) and "leases run out if this lasts" not in line]
+
+
+def refused(host, why):
+    """It stands in log, status and doctor. Returns what doctor says."""
+    wait_until(lambda: why in host.status()["store"]["error"], f"status says: {why}")
+    assert not host.status()["store"]["up"]
+    assert any(why in line for line in reasons(host)), host.log()
+    doctor = host.cli("doctor", check=False).stdout
+    assert why in doctor, doctor
+    return doctor
 
 
 def test_locks_exclude(serve, ca, host_at):
@@ -40,46 +67,32 @@ def test_tls_1_2(serve, ca, host_at):
     assert "is reached by TLSv1.2" in a.cli("doctor", check=False).stdout
 
 
-def follows_a_failover(nodes, a):
-    assert attempt(a)
-    assert a.status()["store"]["server"] == f"themaster at rediss://127.0.0.1:{nodes[0].port}"
-    found = a.cli("doctor", check=False).stdout
-    assert found.count("says that themaster is") == 3 and "2 of 2 replicas are connected" in found, found
-    nodes[0].signal(signal.SIGKILL)
-    new = nodes.failed_over(nodes[0])
-    reconnected(a, new)
-    assert attempt(a)
-
-
-def test_the_whole_cluster(folder, ca, host_at):
-    """Server, replicas and sentinels, each with a certificate for its address, and one of the host that all want; a failover."""
-    server, own = ca.issue("server"), ca.issue("host", "DNS:a")
-    nodes = Nodes(os.path.join(folder, "nodes"), 3, 3,
-                  tls=lambda place, sentinel: ca.server_options(server, place.port, clients=True, sentinel=sentinel))
-    try:
-        files = settings(0, ca, own=own).split(";", 1)[1]
-        a = host_at(nodes.settings.replace('"127', '"rediss://127') + files, "a", lease=LONG).init()
-        follows_a_failover(nodes, a)
-    finally:
-        nodes.stop()
-
-
-def test_plain_sentinels(folder, ca, host_at):
-    """The servers want TLS, and so do sentinels of each other; hosts ask them on a port without it. A failover."""
+@pytest.mark.long
+@pytest.mark.parametrize("sentinels", ["TLS", "plain"])
+def test_the_whole_cluster(folder, ca, host_at, sentinels):
+    """Server, replicas and sentinels, each with a certificate for its address, and one of the host that all want; a failover. Plain: sentinels
+    want TLS of each other, and hosts ask them on a port without it."""
     server, own = ca.issue("server"), ca.issue("host", "DNS:a")
 
     def options(place, sentinel):
-        if not sentinel:
-            return ca.server_options(server, place.port, clients=True)
+        if not sentinel or sentinels == "TLS":
+            return ca.server_options(server, place.port, clients=True, sentinel=sentinel)
         lines = ca.server_options(server, here(1)[0].port, clients=True, sentinel=True)
         return [f"port {place.port}" if line == "port 0" else line for line in lines]
 
     nodes = Nodes(os.path.join(folder, "nodes"), 3, 3, tls=options)
     try:
-        files = settings(0, ca, own=own).split(";", 1)[1]
-        plain = nodes.settings
-        a = host_at(plain.replace('master = "', 'master = "rediss://') + files, "a", lease=LONG).init()
-        follows_a_failover(nodes, a)
+        plain, files = nodes.settings, settings(0, ca, own=own).split(";", 1)[1]
+        where = plain.replace('"127', '"rediss://127') if sentinels == "TLS" else plain.replace('master = "', 'master = "rediss://')
+        a = host_at(where + files, "a", lease=LONG).init()
+        assert attempt(a)
+        assert a.status()["store"]["server"] == f"themaster at rediss://127.0.0.1:{nodes[0].port}"
+        found = a.cli("doctor", check=False).stdout
+        assert found.count("says that themaster is") == 3 and "2 of 2 replicas are connected" in found, found
+        nodes[0].signal(signal.SIGKILL)
+        new = nodes.failed_over(nodes[0])
+        reconnected(a, new)
+        assert attempt(a)
     finally:
         nodes.stop()
 
@@ -104,50 +117,23 @@ def test_renewed_certificates(serve, ca, host_at):
     assert attempt(a)
 
 
-SILENT = {0: "no answer to TLS", 700: "no end of the TLS handshake within"}  # after so many bytes
-
-
-@pytest.mark.parametrize("then", ["cut", "stop"])
-def test_connections_that_end_in_the_handshake(serve, ca, host_at, then):
-    """At many bytes of the server's part: one line, and the keeper comes back by itself when the way is free."""
+def test_connections_that_end_in_the_handshake(serve, ca, host_at):
+    """After some bytes of the server's part: one line says why, and the keeper comes back by itself when the way is free. Each byte:
+    tests/unit/test_tls_stream.c."""
     server = serve()
     cutter = Cutter(server.tls_port)
     a = host_at(settings(cutter.port, ca), "a", store="connect_ms = 300;").init()
     assert attempt(a)
-    cutter.then = then
-    whys = set()
-    for limit in [0, 5, 128, 700] if then == "cut" else SILENT:
-        cutter.limit = limit
+    for cutter.then, cutter.limit, why in (("cut", 128, "the server closed the connection in the TLS handshake: its log says why"),
+                                           ("stop", 0, "no answer to TLS"), ("stop", 700, "no end of the TLS handshake within")):
         reached = cutter.reached
         server.command("CLIENT", "KILL", "TYPE", "normal")
-        wait_until(lambda: cutter.reached > reached, f"connections met the limit of {limit} bytes")
-        wait_until(lambda: not a.status()["store"]["up"], "the store is away")
-        if then == "stop":  # before, it says that the connections were closed, or what the limit before led to
-            wait_until(lambda: SILENT[limit] in a.status()["store"]["error"], f"it says {SILENT[limit]}")
-        whys.add(a.status()["store"]["error"])
-    end = {"cut": "the server closed the connection in the TLS handshake: its log says why", "stop": "no end of the TLS handshake within"}
-    assert any(end[then] in why for why in whys), whys
-    assert all("TLS" in why or "closed the connection" in why for why in whys), whys
+        wait_until(lambda: cutter.reached > reached, f"connections met the limit of {cutter.limit} bytes")
+        wait_until(lambda: why in a.status()["store"]["error"], f"it says {why}")
     cutter.limit = None
     a.wait_up()
     assert attempt(a)
     cutter.stop()
-
-
-def test_large_answers(serve, ca, host_at):
-    """A MB in one answer: many records, and reads that end anywhere."""
-    server = serve()
-    a = host_at(settings(server.tls_port, ca), "a", store="connect_ms = 30000;").init()
-    now = int(time.time() * 1000)
-    for i in range(0, 10000, 1000):
-        words = [word for j in range(i, i + 1000) for word in (f"host-{j}-{'x' * 60}-{j:016x}", str(now + j))]
-        server.command("HSET", "dflock:{0}:hosts", *words)
-    said = a.cli("break", "--yes", "--host", f"host-9999-{'x' * 60}-{9999:016x}", check=False)
-    assert "was heard of" in said.stderr, said
-    said = a.cli("break", "--yes", "--host", "nobody", check=False)
-    assert "the store knows no host nobody" in said.stderr, said
-    assert attempt(a)
-    assert not reasons(a)
 
 
 def test_a_file_system_that_does_not_answer(serve, ca, host_at, folder):
@@ -173,3 +159,99 @@ def test_a_file_system_that_does_not_answer(serve, ca, host_at, folder):
         subprocess.run(["umount", "-l", place], check=False)
         view.kill()
         view.wait()
+
+
+# --- what is refused ---
+
+
+class Talker(Listener):
+    """A server that sends something, and reads what comes."""
+
+    def __init__(self, text):
+        self.text = text
+        super().__init__(self.talk)
+
+    def talk(self, client):
+        client.recv(65536)
+        client.sendall(self.text)
+        while client.recv(65536):
+            pass
+
+
+def once(host):
+    assert len(reasons(host)) == 1, reasons(host)
+
+
+def test_wrong_name(serve, ca, host_at):
+    server = serve(ca.issue("server", "DNS:other.example,IP:10.1.2.3"))
+    a = host_at(settings(server.tls_port, ca), "a")
+    refused(a, "the server's certificate is for other.example, 10.1.2.3, not for 127.0.0.1: correct the address, set tls_server_name")
+    once(a)
+    b = host_at(settings(server.tls_port, ca, more='tls_server_name = "other.example";'), "b").init()
+    assert attempt(b)
+
+
+def test_the_systems_authorities_do_not_do(serve, host_at):
+    a = host_at(settings(serve().tls_port, None), "a")
+    refused(a, "is from an authority that is not trusted here (CN=Authority ca): set tls_ca")
+
+
+def test_certificate_of_this_host_is_missing(serve, ca, host_at):
+    a = host_at(settings(serve(clients=True).tls_port, ca), "a")
+    refused(a, "the server wants a certificate of this host: set tls_certificate_file and tls_key_file")
+    once(a)
+
+
+@pytest.mark.parametrize("how,answer,why", [
+    # Redis waits for the rest of what it takes for a command.
+    ("rediss", b"", "no answer to TLS (does the server speak it on this port?) within 400 ms"),
+    ("redis", None, "before its first answer: if it wants TLS, write rediss:// before its address"),
+    ("redis", bytes([21, 3, 1, 0, 2, 2, 70]), "the server speaks TLS: write rediss:// before its address")],
+    ids=["silent", "a server of TLS", "an alert"])
+def test_tls_on_one_side(serve, ca, host_at, how, answer, why):
+    talker = Talker(answer or b"")
+    port = serve().tls_port if answer is None else talker.port
+    where = settings(port, ca) if how == "rediss" else f'server = "redis://127.0.0.1:{port}";'
+    refused(host_at(where, "a", store="connect_ms = 400;" if answer == b"" else QUICK), why)
+    talker.stop()
+
+
+@pytest.mark.parametrize("mode,why", [
+    (0o644, "can be read or written by everybody; run chmod o-rw on it"),
+    (None, "cannot be read: No such file or directory")])
+def test_key_file(serve, ca, host_at, mode, why):
+    own = ca.issue("host", "DNS:a")
+    if mode:
+        os.chmod(own.key, mode)
+    else:
+        os.unlink(own.key)
+    a = host_at(settings(serve(clients=True).tls_port, ca, own=own), "a")
+    refused(a, f"tls_key_file {own.key} {why}")
+    once(a)
+    check = a.cli("check", check=False)
+    assert check.returncode == 1 and f"store.tls_key_file {own.key} {why}" in check.stderr
+    # It is mended, and counts at the next attempt.
+    ca.issue("host", "DNS:a")
+    a.init()
+    assert a.cli("check").returncode == 0
+
+
+def test_key_of_another_certificate(serve, ca, host_at):
+    own, other = ca.issue("host", "DNS:a"), ca.issue("other", "DNS:a")
+    own.key = other.key
+    a = host_at(settings(serve(clients=True).tls_port, ca, own=own), "a")
+    refused(a, f"tls_key_file {own.key} is not the key of tls_certificate_file {own.path}")
+
+
+def test_authorities_in_a_directory(serve, ca, host_at, folder):
+    place = os.path.join(folder, "authorities")
+    os.makedirs(os.path.join(place, "folder.pem"))
+    os.symlink("/nowhere", os.path.join(place, "gone.crt"))
+    server = serve()
+    here = Authority(os.path.join(folder, "tls"), "ignored")
+    here.path = place
+    a = host_at(settings(server.tls_port, here), "a")
+    refused(a, f"tls_ca {place} has no file NAME.pem, NAME.crt or NAME.cer")
+    os.symlink(ca.path, os.path.join(place, "mine.crt"))
+    a.init()
+    assert attempt(a)

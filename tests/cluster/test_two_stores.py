@@ -1,24 +1,21 @@
-"""Hosts whose rules name two stores: what is true of a host is true of it in one store, and an outage is of that store alone."""
+"""Hosts whose rules name two stores: what is true of a host is true of it in one store, and an outage is of that store alone. A loss of
+memory and a cycle: test_shards.py, whose shards are stores, too."""
 import os
 import signal
 
 import pytest
-from harness import Redis, wait_until
+from harness import wait_until
 from harness.metrics import value
 
 from jobs import LEASE, Job, grows, is_busy, is_frozen
-from keepers import held, kill_keeper
+from keepers import kill_keeper
 
 RULES = '{ tree = "%s/other"; name = "o"; store = "other"; }, { tree = "%s"; name = "t"; }'
 
 
 @pytest.fixture
-def other(folder):
-    place = os.path.join(folder, "other")
-    os.mkdir(place)
-    server = Redis(place)
-    yield server
-    server.stop()
+def other(make_server):
+    return make_server()
 
 
 @pytest.fixture
@@ -37,14 +34,18 @@ def a(make_both):
 
 
 def test_a_lock_is_in_the_store_of_its_rule(a, make_both, redis, other):
+    """Also for the next keeper."""
     b = make_both("b")
     jobs = Job(a, "f"), Job(a, "other/f")
     assert is_busy(b, "f") and is_busy(b, "other/f")
     assert [k for k in redis.command("KEYS", "*lock*") if k.endswith(":t/f")]
     assert [k for k in other.command("KEYS", "*lock*") if k.endswith(":o/f")]
+    kill_keeper(a)
+    assert is_busy(b, "f") and is_busy(b, "other/f")
     for job in jobs:
+        grows(job.path)
         job.end()
-    assert not is_busy(b, "f") and not is_busy(b, "other/f")
+    wait_until(lambda: not is_busy(b, "f") and not is_busy(b, "other/f"), "both are free")
 
 
 def test_only_holders_of_the_store_that_is_away_are_frozen(a, make_both, other):
@@ -87,39 +88,3 @@ def test_outages_end_each_for_itself(a, redis, other):
         grows(job.path)
         job.end()
     assert not a.status()["lost"]
-
-
-def test_the_next_keeper_takes_up_the_leases_of_both(a, make_both):
-    b = make_both("b")
-    jobs = Job(a, "f"), Job(a, "other/f")
-    kill_keeper(a)
-    assert is_busy(b, "f") and is_busy(b, "other/f")
-    for job in jobs:
-        grows(job.path)
-        job.end()
-    wait_until(lambda: not is_busy(b, "f") and not is_busy(b, "other/f"), "both are free")
-
-
-def test_a_memory_that_is_lost_is_lost_in_one_store(a, make_both, other):
-    mine, theirs = Job(a, "f"), Job(a, "other/f")
-    other.command("FLUSHALL")
-    wait_until(lambda: "lost its memory" in a.log(), "it is noticed", 20)
-    assert not is_busy(a, "new")  # no grace in the other store
-    wait_until(lambda: "grace is over" in a.log(), "and over", 20)
-    b = make_both("b")
-    assert is_busy(b, "f") and is_busy(b, "other/f")
-    for job in (mine, theirs):
-        grows(job.path)
-        job.end()
-
-
-def test_a_cycle_over_two_stores(a, make_both):
-    b = make_both("b")
-    mine, theirs = a.agent(), b.agent()
-    for host, agent in (a, mine), (b, theirs):
-        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do(f"open 1 {host.path('other/f')} rwc") == "ok"
-    assert mine.do("setlk 0 ex 0 1") == "ok" and theirs.do("setlk 1 ex 0 1") == "ok"
-    mine.say("setlk 1 ex 0 1 w")
-    wait_until(lambda: held(a, state="asking"), "it is queued")
-    assert theirs.do("setlk 0 ex 0 1 w", seconds=10) == "EDEADLK"
-    assert theirs.do("setlk 1 un 0 1") == "ok" and mine.heard()[0] == "ok"

@@ -28,13 +28,6 @@ class ClusterNode(Redis):
         self.bus = bus.port
         self.id = self.command("CLUSTER", "MYID")
 
-    def role(self):
-        """None: it does not answer."""
-        try:
-            return self.command("ROLE")[0]
-        except OSError:
-            return None
-
     def owner(self, slot=SLOT):
         """The id of the node that has the slot, as this one sees it."""
         return next((n[2][2] for n in self.command("CLUSTER", "SLOTS") if n[0] <= slot <= n[1]), None)

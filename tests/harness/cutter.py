@@ -1,7 +1,6 @@
 """
-A TCP proxy that counts bytes and ends connections after a number of them, or lets them stand still: for what it cannot read
-(TLS). limit: how many bytes of the server's a connection lets through; None: all. Then "cut" closes both sides, and "stop"
-leaves them open and silent.
+A TCP proxy that ends connections after a number of bytes, or lets them stand still: for what it cannot read (TLS). limit: how many bytes of
+the server's a connection lets through; None: all. Then "cut" closes both sides, and "stop" leaves them open and silent.
 """
 import socket
 import threading
@@ -10,10 +9,9 @@ from .listener import Listener, end
 
 
 class Cutter(Listener):
-    def __init__(self, port, limit=None, then="cut"):
-        self.server_port, self.limit, self.then = port, limit, then
-        self.reached = 0          # connections that met the limit
-        self.up, self.down = 0, 0 # bytes to the server, and from it
+    def __init__(self, port):
+        self.server_port, self.limit, self.then = port, None, "cut"
+        self.reached = 0  # connections that met the limit
         super().__init__(self.pass_on)
 
     def pass_on(self, client):
@@ -32,10 +30,6 @@ class Cutter(Listener):
                     break
                 sink.sendall(data)
                 left = None if left is None else left - len(data)
-                if answers:
-                    self.down += len(data)
-                else:
-                    self.up += len(data)
         except OSError:
             pass
         if left == 0:

@@ -15,7 +15,6 @@ import struct
 import sys
 
 LOOKUP, FORGET, GETATTR, OPEN, RELEASE, FLUSH, INIT, INTERRUPT, BATCH_FORGET = 1, 2, 3, 14, 18, 25, 26, 36, 42
-WRITEBACK_CACHE = 1 << 16
 
 
 def mount(fd, where):

@@ -256,8 +256,8 @@ class Agent:
         self.process.stdin.write((command + "\n").encode())
         return self
 
-    def heard(self, seconds=20.0):
-        """The answer's first word and number; Deadline if none comes."""
+    def line(self, seconds=20.0):
+        """The next line that it writes; Deadline if none comes."""
         with selectors.DefaultSelector() as s:
             s.register(self.process.stdout, selectors.EVENT_READ)
             if not s.select(seconds * SLOW):
@@ -268,7 +268,11 @@ class Agent:
             if not c:
                 raise Deadline("the agent has ended")
             line += c
-        word, number = line.decode().split()
+        return line.decode().strip()
+
+    def heard(self, seconds=20.0):
+        """The answer's first word and number."""
+        word, number = self.line(seconds).split()
         return word, int(number)
 
     def silent(self, seconds=0.3):

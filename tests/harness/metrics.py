@@ -2,6 +2,8 @@
 import re
 import subprocess
 
+from .wait import Deadline, wait_until
+
 SAMPLE = re.compile(r'(dflock_[a-z_]+)(?:\{((?:[a-z]+="(?:[^"\\\n]|\\[\\"n])*",?)+)\})? (-?[0-9.e+-]+|\+Inf|NaN)')
 
 
@@ -36,6 +38,10 @@ def key_of(name, **labels):
     return f"dflock_{name}" + (f"{{{inside}}}" if inside else "")
 
 
+def ended(reason, number):
+    return key_of("ended_processes_total", reason=reason, signal=number)
+
+
 def promtool(text):
     """What promtool says against it: the conventions of Prometheus."""
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
@@ -57,3 +63,18 @@ class Since:
         now = metrics(self.host)
         assert set(now) == set(self.first)
         return {key: now[key] - self.first[key] for key in now if now[key] != self.first[key] and not RESTLESS.match(key)}
+
+    def moves(self, want):
+        """In the end exactly these have moved."""
+        seen = {}
+
+        def same():
+            seen.clear()
+            seen.update(self.moved())
+            return {key: by for key, by in seen.items() if key in want} == want
+
+        try:
+            wait_until(same, "the counts have moved", 30)
+        except Deadline:
+            raise AssertionError(f"{seen} instead of {want}") from None
+        assert seen == want

@@ -176,13 +176,13 @@ PROGRAMS = {
         "other hosts may take locks away without being allowed": [condition("allow-break", "true")]},
     "cluster/test_break.py::test_a_younger_lease_of_the_same_host_is_not_hit": {
         "dflock break ends younger holders": [condition("break-younger", "false")]},
-    "cluster/test_redis_key_lost.py::test_on_lost_warn": {
+    "cluster/test_redis_key.py::test_on_lost_warn": {
         "a lease with a lost key does not go back": [condition("break-order", "false")]},
-    "cluster/test_redis_key_lost.py::test_a_caller_that_was_granted_just_before": {
+    "cluster/test_redis_key.py::test_a_caller_that_was_granted_just_before": {
         "a lost key does not wait for pins": [put("key-pins", "!waiters_are_pinned(lease->lock, &lease->range)", "true")]},
-    "cluster/test_redis_key_lost.py::test_a_lease_that_nobody_knows": {
+    "cluster/test_redis_key.py::test_a_lease_that_nobody_knows": {
         "a token that nobody knows keeps its key": [skip("key-unknown")]},
-    "cluster/test_redis_key_meanwhile.py::test_the_rule_comes_while": {
+    "cluster/test_redis_key.py::test_the_rule_comes_while": {
         "a lease without a key will do": [become("keyed-old", "return true;")]},
     "cluster/test_redis_key.py::test_who_waits_for_redisson": {
         "nobody listens for a client": [condition("key-watch", "false")]},

@@ -25,8 +25,8 @@ def _enter(space):
 class Network:
     """names: the machines. Addresses are the same in every run, since each network is apart."""
 
-    def __init__(self, names, tag=None):
-        self.tag = tag or f"dflock{os.getpid()}"
+    def __init__(self, names):
+        self.tag = f"dflock{os.getpid()}"
         self.addresses = {name: f"10.99.0.{i}" for i, name in enumerate(names, 1)}
         self.spaces = []
         try:

@@ -35,13 +35,6 @@ class Node(Redis):
         lines = self.command("INFO", "replication").splitlines()
         return next((l.split(":", 1)[1] for l in lines if l.startswith(field + ":")), None)
 
-    def role(self):
-        """None: it does not answer."""
-        try:
-            return self.info("role")
-        except OSError:
-            return None
-
     def follow(self, node):
         self.command("REPLICAOF", node.address, node.port)
 

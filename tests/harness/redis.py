@@ -12,7 +12,7 @@ SERVER = os.environ.get("REDIS_SERVER", "redis-server")
 LEAST_RIGHTS = "DFLOCK_TEST_LEAST_RIGHTS" in os.environ  # hosts are a user with the rights that `dflock doctor --acl` prints
 
 
-# Of tests/cluster/redis_keys.py.
+# Of tests/cluster/test_redis_key.py.
 KEY_OF_TESTS = '{ path = "/f"; redis_key = "jobs:nightly"; redis_key_format = "redisson"; }'
 
 
@@ -62,7 +62,14 @@ class Redis:
             s.connect(self.socket)
             parts = [str(w).encode() for w in words]
             s.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
-            return _read(s.makefile("rb"))
+            return read(s.makefile("rb"))
+
+    def role(self):
+        """None: it does not answer."""
+        try:
+            return self.command("ROLE")[0]
+        except OSError:
+            return None
 
     def commands_processed(self):
         info = self.command("INFO", "stats")
@@ -94,7 +101,8 @@ def rights(settings="", rules=""):
     return [line.split() for line in said.stdout.splitlines() if not line.startswith("#")]
 
 
-def _read(f):
+def read(f):
+    """An answer, as Python values."""
     line = f.readline()
     if not line:
         raise OSError("redis-server closed the connection")
@@ -110,5 +118,5 @@ def _read(f):
         return None if n < 0 else f.read(n + 2)[:-2].decode("utf-8", "surrogateescape")
     if kind == b"*":
         n = int(rest)
-        return None if n < 0 else [_read(f) for _ in range(n)]
+        return None if n < 0 else [read(f) for _ in range(n)]
     raise OSError("not RESP: %r" % line)

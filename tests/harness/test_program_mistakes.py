@@ -33,9 +33,11 @@ def built(changes):
 
 
 def test_without_a_mistake_they_pass():
-    """So it is the mistake that they find, and not what a build in another place lacks."""
+    """So it is the mistake that they find, and not what a build in another place lacks. What it has of agents and programs is the same for all
+    tests of a file: so one of each is enough."""
+    one_of_each = {test.partition("::")[0]: test for test in PROGRAMS if test not in ALONE}
     with built([]) as run:
-        status, said = run(*(test for test in PROGRAMS if test not in ALONE))
+        status, said = run(*one_of_each.values())
         assert status == PASSED, said
 
 

@@ -10,6 +10,7 @@ import socket
 from collections import Counter
 
 import pytest
+from harness.redis import read
 from harness.scripts import RESTED, Scripts, text_of
 
 SEED = os.environ.get("DFLOCK_MODEL_SEED") or "1"
@@ -171,20 +172,14 @@ class Listener:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(10)
         self.socket.connect(redis.socket)
-        self.file = self.socket.makefile("r", newline="\r\n")
+        self.file = self.socket.makefile("rb")
         self.socket.sendall(b"PSUBSCRIBE dflock:{0}:host:*\r\n")
-        self._value()
-
-    def _value(self):
-        line = self.file.readline().rstrip("\r\n")
-        if line[0] == "*":
-            return [self._value() for _ in range(int(line[1:]))]
-        return self.file.readline().rstrip("\r\n") if line[0] == "$" else line[1:]
+        read(self.file)
 
     def heard(self):
         self.redis.command("PUBLISH", "dflock:{0}:host:end", "end")
         said = set()
-        while (message := self._value())[3] != "end":
+        while (message := read(self.file))[3] != "end":
             words = message[3].split(" ")
             host = message[2].rpartition(":")[2]
             said.add((host, words[0], words[1], words[3] if words[0] == "recall" else None))
@@ -250,8 +245,7 @@ def step(scripts, plain, listener, rng, number, *how):
     return got
 
 
-@pytest.mark.parametrize("few", [0, 32])
-@pytest.mark.parametrize("wide,resting", [(0.02, 0), (0.3, 0), (0.3, 0.2), (0.3, 0.6)])
+@pytest.mark.parametrize("wide,resting,few", [(0.02, 0, 0), (0.02, 0, 32), (0.3, 0, 0), (0.3, 0.2, 32), (0.3, 0.6, 0)])
 def test_they_do_what_is_written_here(redis, monkeypatch, wide, resting, few):
     """few: from how many on they use a tree; 0: always. resting: how many begin a rest."""
     texts = {name: text_of(name) for name in ("acquire", "release", "shrink", "sweep")}

@@ -46,27 +46,32 @@ class Nemesis:
         yield self.spell()
         self.stage.network.mend(name)
 
+    def between(self, lose, mend, ways):
+        """lose(to, from) and mend() for each of these ways."""
+        for way in ways:
+            lose(*way)
+        yield self.spell()
+        for way in ways:
+            mend(*way)
+
     def deaf(self, name):
         """Nothing comes from the store, but to it."""
-        for machine in self.stage.machines:
-            self.stage.network.deafen(name, machine)
-        yield self.spell()
-        for machine in self.stage.machines:
-            self.stage.network.undeafen(name, machine)
+        net = self.stage.network
+        return self.between(net.deafen, net.undeafen, [(name, machine) for machine in self.stage.machines])
 
     def mute(self, name):
-        for machine in self.stage.machines:
-            self.stage.network.deafen(machine, name)
-        yield self.spell()
-        for machine in self.stage.machines:
-            self.stage.network.undeafen(machine, name)
+        net = self.stage.network
+        return self.between(net.deafen, net.undeafen, [(machine, name) for machine in self.stage.machines])
 
     def no_route(self, name):
-        for machine in self.stage.machines:
-            self.stage.network.unroute(machine, name)
-        yield self.spell()
-        for machine in self.stage.machines:
-            self.stage.network.reroute(machine, name)
+        net = self.stage.network
+        return self.between(net.unroute, net.reroute, [(machine, name) for machine in self.stage.machines])
+
+    @staticmethod
+    def stopped(send, seconds):
+        send(signal.SIGSTOP)
+        yield seconds
+        send(signal.SIGCONT)
 
     def keeper_pids(self, name, other=()):
         """(parent, keeper), both alive, and not of `other`. One that was just started may have its parent's name still."""
@@ -83,15 +88,11 @@ class Nemesis:
     def keeper_stopped(self, name):
         """For longer than its parent tolerates, or not."""
         _, keeper = self.keeper_pids(name)
-        self.stage.signal(keeper, signal.SIGSTOP)
-        yield self.spell()
-        self.stage.signal(keeper, signal.SIGCONT)
+        yield from self.stopped(lambda number: self.stage.signal(keeper, number), self.spell())
 
     def parent_stopped(self, name):
         parent, _ = self.keeper_pids(name)
-        self.stage.signal(parent, signal.SIGSTOP)
-        yield self.dice.uniform(0, MOMENT_S)
-        self.stage.signal(parent, signal.SIGCONT)
+        yield from self.stopped(lambda number: self.stage.signal(parent, number), self.dice.uniform(0, MOMENT_S))
 
     def parent_killed(self, name, both=False):
         """The keeper starts another pair. both: of that, the keeper or the parent is killed as soon as it serves."""
@@ -145,9 +146,7 @@ class Nemesis:
     # --- one server ---
 
     def store_stopped(self):
-        self.stage.store.signal(signal.SIGSTOP)
-        yield self.spell()
-        self.stage.store.signal(signal.SIGCONT)
+        yield from self.stopped(self.stage.store.signal, self.spell())
 
     def store_killed(self, what):
         self.stage.store.stop()
@@ -183,19 +182,11 @@ class Nemesis:
 
     def server_deaf(self):
         """It hears nothing of the other servers, but of the hosts."""
-        name = self.stage.machines[self.server()]
-        others = [m for m in self.stage.machines if m != name]
-        for machine in others:
-            self.stage.network.deafen(name, machine)
-        yield self.spell()
-        for machine in others:
-            self.stage.network.undeafen(name, machine)
+        net, name = self.stage.network, self.stage.machines[self.server()]
+        yield from self.between(net.deafen, net.undeafen, [(name, machine) for machine in self.stage.machines if machine != name])
 
     def server_stopped(self, servers):
-        one = servers[self.server() % len(servers)]
-        one.signal(signal.SIGSTOP)
-        yield self.spell()
-        one.signal(signal.SIGCONT)
+        yield from self.stopped(servers[self.server() % len(servers)].signal, self.spell())
 
     def server_killed(self):
         node = self.stage.store.all[self.server()]

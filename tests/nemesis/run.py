@@ -1,6 +1,5 @@
 """A fault run, and its report."""
 import collections
-import json
 import os
 import time
 
@@ -10,8 +9,6 @@ from nemesis import Nemesis
 from setting import HOSTS, KINDS, Server, Stage
 
 FROZEN_NS = 300_000_000  # a holder that did not run for so long was stopped, by us or by the keeper's parent
-
-
 LOOK_S = 1.0  # how often until() is asked
 
 
@@ -118,5 +115,3 @@ seed {self.seed}
         print(text)
         with open(os.path.join(BUILD, f"nemesis-{name}.txt"), "w") as f:
             f.write(text)
-        with open(os.path.join(BUILD, f"nemesis-{name}.json"), "w") as f:
-            json.dump({**vars(self), "wrong": wrong}, f, indent=1)

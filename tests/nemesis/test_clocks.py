@@ -8,7 +8,7 @@ import struct
 
 import pytest
 import stamps
-from harness import Clock, Job, Proxy, Redis, wait_until
+from harness import Clock, Job, wait_until
 from setting import HOLDER
 
 LEASE = "ttl_ms = 2000; freeze_margin_ms = 600;"
@@ -16,22 +16,12 @@ STEPS = (5, -5, 0, -1000, 1000, 0)  # hours
 
 
 @pytest.fixture
-def store(folder):
+def store(make_server, folder):
     """A redis-server with a wall clock of its own, beside the one that make_host() would take."""
     clock = Clock(os.path.join(folder, "store.clock"))
-    place = os.path.join(folder, "store")
-    os.mkdir(place)
-    server = Redis(place, env=clock.env())
+    server = make_server(env=clock.env())
     server.clock = clock
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def proxy(redis, folder):
-    p = Proxy(redis, folder)
-    yield p
-    p.stop()
+    return server
 
 
 class Stamped:
@@ -66,10 +56,6 @@ def server_hours(server):
     return int(server.command("TIME")[0]) / 3600
 
 
-def opened(host):
-    return host.opened()
-
-
 def step(clocks, hours):
     """Each another way."""
     for i, clock in enumerate(clocks):
@@ -85,7 +71,7 @@ def test_the_preload_is_asked(store, make_host, folder):
     host = make_host("a", server=store, clock=clock)
     asked = clock.asked()
     assert asked > 0
-    agent = opened(host)
+    agent = host.opened()
     clock.step(-7)
     assert agent.do("flock 0 ex") == "ok"
     assert clock.asked() > asked
@@ -98,7 +84,7 @@ def test_wall_clocks_step(store, make_host, folder):
     clocks = [store.clock] + [clock_of(folder, name) for name in "ab"]
     a, b = (make_host(name, server=store, lease=LEASE + "probe_ms = 1900;", clock=clock)
             for name, clock in zip("ab", clocks[1:]))
-    one, other, asker = opened(a), opened(b), opened(b)
+    one, other, asker = a.opened(), b.opened(), b.opened()
     fence = 0
     for hours in STEPS:
         assert one.do("flock 0 ex") == "ok"
@@ -122,7 +108,7 @@ def test_wall_clocks_step_and_a_host_dies(store, make_host, folder, hours):
     clocks = [store.clock] + [clock_of(folder, name) for name in "ab"]
     a, b = (make_host(name, server=store, lease=LEASE + "dead_ms = 2592000000L;", clock=clock)
             for name, clock in zip("ab", clocks[1:]))
-    one, other, asker = opened(a), opened(b), opened(b)
+    one, other, asker = a.opened(), b.opened(), b.opened()
     assert one.do("flock 0 ex") == "ok"
     one.kill()
     wait_until(a.kill_keeper, "host a is dead")
@@ -144,7 +130,7 @@ def step_ahead(store):
 def test_the_stores_clock_steps_and_a_holder_behind_which_others_wait_is_asked(store, make_host):
     """By the stepped clock it was silent for longer than dead_ms; but it is there, and says that it uses the lock."""
     a, b, c = (make_host(name, server=store, lease=RARE_BEATS) for name in "abc")
-    one, asker, other = (opened(host) for host in (a, b, c))
+    one, asker, other = (host.opened() for host in (a, b, c))
     assert one.do("flock 0 ex") == "ok"
     other.say("flock 0 ex")
     wait_until(lambda: a.status()["leases"][0]["note"] == "wanted by another host", "c waits")
@@ -159,7 +145,7 @@ def test_the_stores_clock_steps_and_a_holder_behind_which_others_wait_is_asked(s
 def test_the_stores_clock_steps_and_one_of_two_holders_answers(store, make_host):
     """F_GETLK waits for both of them: the one that has answered is not dead because the other one is."""
     a, b, c = (make_host(name, server=store, lease=RARE_BEATS) for name in "abc")
-    one, asker, other = (opened(host) for host in (a, b, c))
+    one, asker, other = (host.opened() for host in (a, b, c))
     assert one.do("setlk 0 ex 0 10") == "ok" and other.do("setlk 0 ex 20 10") == "ok"
     wait_until(c.kill_keeper, "host c is dead")
     step_ahead(store)
@@ -170,7 +156,7 @@ def test_the_stores_clock_steps_and_one_of_two_holders_answers(store, make_host)
 def test_the_stores_clock_steps_and_who_waits_for_a_dead_host_lives(store, make_host):
     """It is not asked, since what it waits for is not its own: so nothing that it has may be dropped."""
     a, b, c = (make_host(name, server=store, lease=RARE_BEATS) for name in "abc")
-    one, other, asker, dead = opened(a), opened(a), opened(b), opened(c)
+    one, other, asker, dead = a.opened(), a.opened(), b.opened(), c.opened()
     assert one.do("setlk 0 ex 0 10") == "ok"
     assert dead.do("flock 0 ex") == "ok"
     other.say("flock 0 ex")
@@ -187,7 +173,7 @@ def test_the_stores_clock_steps_and_who_waits_for_a_dead_host_lives(store, make_
 def test_the_stores_clock_steps_and_the_holder_cannot_answer(store, make_host, pin_ms):
     """Before its pins have ended; but a beat shows that it lives."""
     a, b = (make_host(name, server=store, lease=RARE_BEATS + f"pin_ms = {pin_ms};") for name in "ab")
-    one, other, asker = opened(a), opened(a), opened(b)
+    one, other, asker = a.opened(), a.opened(), b.opened()
     assert one.do("flock 0 ex") == "ok"
     step_ahead(store)
     other.say("flock 0 ex")  # gets a pin, and waits in the kernel
@@ -249,7 +235,7 @@ def test_hosts_in_time_namespaces(make_host, redis, proxy, folder):
     assert all(is_elsewhere(pid) for host in (a, b) for pid in host.keeper_pids())
     holder = Stamped(a, folder, 3600)
     wait_until(holder.runs, "a's holder runs")
-    other = opened(b)
+    other = b.opened()
     assert other.do("flock 0 ex nb") == "EAGAIN"
     proxy.accepting = False
     proxy.cut()
@@ -265,7 +251,7 @@ def test_hosts_in_time_namespaces(make_host, redis, proxy, folder):
 def test_a_program_in_a_time_namespace(make_host, redis, folder, offset):
     """Its CLOCK_BOOTTIME is not its keeper's. It gets locks, waits for them, and is frozen and goes on as others."""
     a, b = make_host("a", lease=LEASE), make_host("b", lease=LEASE)
-    other = opened(b)
+    other = b.opened()
     assert other.do("flock 0 ex") == "ok"
     holder = Stamped(a, folder, 3600, *unshared(offset))
     wait_until(lambda: b.status()["leases"][0]["note"] == "wanted by another host", "it waits")
@@ -283,7 +269,7 @@ def test_a_program_in_a_time_namespace(make_host, redis, folder, offset):
 def test_a_shown_lease_is_not_believed_in_a_time_namespace(make_host):
     """A program whose clock began later would take a lease that has run out for a sure one."""
     a, b = (make_host(name, lease="ttl_ms = 2000; linger_ms = 60000;") for name in "ab")
-    one, other = opened(a), opened(b)
+    one, other = a.opened(), b.opened()
     assert one.do("flock 0 ex") == "ok" and one.do("flock 0 un") == "ok"
     os.kill(a.keeper_pids()[-1], signal.SIGSTOP)  # it closes no lease in the page, until its parent starts it again
     assert other.do("flock 0 ex") == "ok"
