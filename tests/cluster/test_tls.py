@@ -1,7 +1,7 @@
 """
 The store by TLS: a real redis-server, replicas and sentinels with certificates of the test; renewed ones; cut connections. When something is
 wrong, each cause is one line that says what to do, in log, status and doctor: all that can be wrong with certificates and in the handshake is in
-tests/unit/test_tls.c and tests/unit/test_tls_hostile.c.
+tests/unit/test_tls.c.
 """
 import os
 import re
