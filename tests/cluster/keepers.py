@@ -1,4 +1,5 @@
 """What a host holds, and how a test kills its keeper."""
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,15 @@ def opened(host, name="f", flags="rwc"):
 def open_at(request):
     """opened() of a program with the preload, and of a static one under the net: what holds for both is tested once."""
     return opened if request.param == "preload" else netted.opened
+
+
+@contextlib.contextmanager
+def about(row):
+    """A test of several rows: one that fails says which it is."""
+    try:
+        yield
+    except AssertionError as problem:
+        raise AssertionError(f"{row}: {problem}") from problem
 
 
 def held(host, **want):

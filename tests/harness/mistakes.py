@@ -148,9 +148,9 @@ PROGRAMS = {
         "other hosts are not told who keeps a lease": [condition("finding-calls", "false")]},
     "cluster/test_lifecycle.py::test_stop_waits_for_callers_of_a_keeper_that_died": {
         "a stop does not wait for pins": [become("stop-pinned", "return false;")]},
-    "cluster/test_netted_deadlock.py::test_one_of_the_cycle_waits_in_a_kernel": {
+    "cluster/test_netted.py::test_one_of_the_cycle_waits_in_a_kernel": {
         "no deadlock is found in which a call waits in a kernel": [condition("chase-net", "false")]},
-    "cluster/test_netted_deadlock.py::test_a_cycle_of_one_host": {
+    "cluster/test_netted.py::test_a_cycle_of_one_host": {
         "a thread is called back again and again": [put("calledback-pause", "now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns", "false"),
                                                     put("called-back-waits", "s->called_back && ", "false && ")]},
     "cluster/test_netted.py::test_verbose_tells_which_local_process_is_in_the_way": {
