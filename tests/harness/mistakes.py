@@ -166,7 +166,7 @@ PROGRAMS = {
         "root's net asks with root's rights": [condition("behalf-ids", "true")]},
     "cluster/test_calls_under_way.py::test_it_is_stopped_in_an_outage": {
         "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")]},
-    "cluster/test_freeze_hanging.py::test_a_crowd_with_millions_of_descriptors_delays_nobody": {
+    "cluster/test_freeze_hanging.py::test_a_crowd_delays_nobody": {
         "frozen processes wait for the end of the search": [condition("look-over", "false")]},
     "cluster/test_freeze_hanging.py::test_status_and_who_beside_a_crowd": {
         "a question waits for the end of the search": [put("survey-over", "-ETIME", "0")]},
@@ -446,6 +446,6 @@ UNIT = {
 }
 
 # While these run, other keepers of the machine search for minutes: nothing else may run.
-ALONE = ["cluster/test_freeze_hanging.py::test_a_crowd_with_millions_of_descriptors_delays_nobody",
+ALONE = ["cluster/test_freeze_hanging.py::test_a_crowd_delays_nobody",
          "cluster/test_freeze_hanging.py::test_status_and_who_beside_a_crowd",
          "cluster/test_freeze_hanging.py::test_a_crowd_delays_no_stop_after_the_deadline"]
