@@ -141,7 +141,7 @@ PROGRAMS = {
         "a call under way is no pin": [put("pinned-call", " || seenout_is_wanted(lock, range, false)", "")]},
     "cluster/test_calls_under_way.py::test_a_thread_that_is_never_seen_out_leaves_room": {
         "calls of the past are looked after for ever": [condition("seenout-forget", "false"), skip("seenout-drop")]},
-    "cluster/test_calls_under_way.py::test_a_thread_that_has_ended": {
+    "cluster/test_calls_under_way.py::test_a_thread_that_has_left_the_call": {
         "a call that was seen out stays": [skip("seenout-end")]},
     "cluster/test_calls_under_way.py::test_status_and_who_name_it": {
         "who keeps a lease is not said": [condition("keeping", "true")],
