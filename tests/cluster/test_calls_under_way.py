@@ -14,7 +14,6 @@ import pytest
 from harness import wait_until
 from harness.processes import wait_channel
 
-import onbehalf
 from jobs import LEASE, state
 from keepers import held, opened, wanted_elsewhere
 from onbehalf import Asked, fk, granted

@@ -1,4 +1,4 @@
-"""flock() between hosts: what excludes, what does not, and in which order."""
+"""flock() between hosts: what excludes, what does not, and in which order. Conversions: tests/model."""
 import os
 import signal
 import subprocess
@@ -79,32 +79,6 @@ def test_upgraders_on_two_hosts_both_succeed(two):
     assert second.silent(0.1)
     assert first.do("flock 0 un") == "ok"
     assert second.heard()[0] == "ok"
-
-
-def test_failed_nonblocking_upgrade_loses_the_lock(two, open_at):
-    a, b = open_at(two[0]), open_at(two[1])
-    assert a.do("flock 0 sh") == "ok"
-    assert b.do("flock 0 sh") == "ok"
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    assert a.do("flock 0 ex nb") == "ok"  # b has none any more
-
-
-@pytest.mark.parametrize("held, second, wanted", [("ex", "ex", "ex"), ("ex", "sh", "sh"), ("sh", "sh", "ex")],
-                         ids=["the same again", "a downgrade", "shared while shared is held"])
-def test_calls_that_pass_a_waiter(two, held, second, wanted):
-    """A parent with a shared lock may wait for a child that wants one: the kernel grants it, and so must the keeper."""
-    a, b = two[0].opened("f", f"flock 0 {held}"), opened(two[1]).say(f"flock 0 {wanted}")
-    wanted_elsewhere(two[0])
-    agent = a if held == "ex" else opened(two[0])
-    assert agent.do(f"flock 0 {second}", seconds=5) == "ok"
-    if second == wanted == "sh":
-        assert b.heard()[0] == "ok"
-        assert a.do("flock 0 ex nb") == "EAGAIN"
-        return
-    assert b.silent(0.05)
-    a.do("flock 0 un")
-    agent.do("flock 0 un")
-    assert b.heard()[0] == "ok"
 
 
 def test_arrival_order_across_hosts(make_host):

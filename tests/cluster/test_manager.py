@@ -9,7 +9,7 @@ import pytest
 from harness import Job, text_of, wait_until, write_text
 from harness.host import KEEPER
 from harness.system import Place, SystemHost
-from keepers import HOLD, identity, is_busy, leases, opened, socket_of, two_long  # noqa: F401
+from keepers import HOLD, identity, is_busy, leases, socket_of, two_long  # noqa: F401
 
 
 class Manager:

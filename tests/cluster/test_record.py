@@ -1,10 +1,12 @@
-"""Record locks between hosts: ranges, owners, upgrades, what F_GETLK shows, deadlocks."""
+"""
+Record locks between hosts: how leases follow ranges, and what a keeper says of them. What each call does, with seek modes, owners, upgrades,
+F_GETLK and deadlocks, tests/model compares with one kernel.
+"""
 import os
 import re
 import signal
 import subprocess
 
-import pytest
 from harness import wait_until
 
 from keepers import held, open_at, opened, queued  # noqa: F401 (fixture)
@@ -23,28 +25,6 @@ def test_modes(two, open_at):
             assert a.do(f"setlk 0 un 0 10{kind}") == "ok"
             assert b.do(f"setlk 0 {second} 5 10{kind}") == "ok"
             assert b.do(f"setlk 0 un 0 0{kind}") == "ok"
-
-
-def test_ranges_that_do_not_touch_never_wait(two):
-    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1])
-    assert b.do("setlk 0 ex 10 10 w", seconds=5) == "ok"
-    assert a.do("setlk 0 ex 1000 0 w", seconds=5) == "ok"  # to the largest offset
-    assert b.do("setlk 0 ex 20 980 w", seconds=5) == "ok"
-    assert b.do("setlk 0 ex 20 981") == "EAGAIN"
-    assert b.do("setlk 0 ex 9223372036854775806 1") == "EAGAIN"
-
-
-def test_seek_modes_and_negative_lengths(two, open_at):
-    a, b = open_at(two[0]), open_at(two[1])
-    for agent in (a, b):
-        assert agent.do("size 0 100") == "ok"
-        assert agent.do("seek 0 50") == "ok"
-    assert a.do("setlk 0 ex -10 10 end") == "ok"      # [90, 100)
-    assert a.do("setlk 0 ex 0 -10 cur") == "ok"       # [40, 50)
-    assert b.do("setlk 0 ex 99 1") == "EAGAIN"
-    assert b.do("setlk 0 ex 100 1") == "ok"
-    assert b.do("setlk 0 ex 40 1") == "EAGAIN"
-    assert b.do("setlk 0 ex 50 1") == "ok"
 
 
 def test_waiter_gets_the_range_after_a_partial_unlock(two, open_at):
@@ -89,21 +69,6 @@ def test_posix_locks_end_with_the_process_or_any_close(two):
         assert b.heard()[0] == "ok", end
 
 
-def test_posix_locks_are_not_inherited_and_ofd_locks_are(two):
-    for kind in KINDS:
-        a, b = two[0].opened("f" + kind.strip(), f"setlk 0 ex 0 10{kind}"), opened(two[1], "f" + kind.strip())
-        child = a.say("fork").heard()[1]
-        b.say(f"setlk 0 ex 0 10 w{kind}")
-        queued(two[1])
-        a.kill()
-        try:
-            assert b.heard()[0] == "ok" if kind == "" else b.silent(0.2)
-        finally:
-            os.kill(child, signal.SIGKILL)
-        assert kind == "" or b.heard()[0] == "ok"
-        b.kill()
-
-
 def test_the_keeper_causes_no_drop(two):
     """The keeper opens and closes the file all the time: the program's POSIX locks must stay. Its status shows them."""
     a, b = two[0].opened("f", "setlk 0 ex 10 5"), opened(two[1])
@@ -116,56 +81,6 @@ def test_the_keeper_causes_no_drop(two):
     assert (lease["from"], lease["to"]) == (0, None)  # nobody else wants anything of the file
     assert "10-14" in two[0].cli("status").stdout
     assert b.do("setlk 0 ex 0 11") == "EAGAIN"
-
-
-def test_failed_upgrade_keeps_the_old_lock(two):
-    a, b = two[0].opened("f", "setlk 0 sh 0 10"), two[1].opened("f", "setlk 0 sh 0 10")
-    assert b.do("setlk 0 ex 0 10") == "EAGAIN"
-    assert a.do("setlk 0 ex 0 10") == "EAGAIN"  # b still has its shared one
-    b.do("alarm 200")
-    assert b.do("setlk 0 ex 0 10 w") == "EINTR"
-    assert a.do("setlk 0 ex 0 10") == "EAGAIN"
-    assert b.do("setlk 0 un 0 10") == "ok"
-    assert a.do("setlk 0 ex 0 10 w") == "ok"
-
-
-def test_getlk_sees_the_other_host(two, open_at):
-    """More of that is in test_getlk.py."""
-    a, b = open_at(two[0]), open_at(two[1])
-    for kind in KINDS:
-        assert b.do("getlk 0 ex 0 0" + kind) == "un"
-        assert a.do("setlk 0 ex 10 5" + kind) == "ok"
-        assert b.do("getlk 0 ex 0 100" + kind) == "ex:10:5:-1"
-        assert b.do("getlk 0 sh 15 100" + kind) == "un"
-        assert b.do("lockf 0 test 100") == "EACCES"
-        assert a.do("setlk 0 un 0 0" + kind) == "ok"
-
-
-def test_lockf(two):
-    a, b = two[0].opened("f", "lockf 0 tlock 10"), opened(two[1])
-    assert b.do("lockf 0 tlock 10") == "EAGAIN"
-    b.say("lockf 0 lock 10")
-    queued(two[1])
-    assert a.do("lockf 0 ulock 10") == "ok"
-    assert b.heard()[0] == "ok"
-
-
-def test_flock_and_records_are_independent(two):
-    a, b = two[0].opened("f", "flock 0 ex nb"), two[1].opened("f", "setlk 0 ex 0 0")
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    assert a.do("setlk 0 ex 0 0") == "EAGAIN"
-
-
-def test_two_readers_who_upgrade_are_a_deadlock(two, open_at):
-    a, b = open_at(two[0]), open_at(two[1])
-    assert a.do("setlk 0 sh 0 10") == "ok"
-    assert b.do("setlk 0 sh 0 10") == "ok"
-    a.say("setlk 0 ex 0 10 w")
-    queued(two[0])
-    assert b.do("setlk 0 ex 0 10 w", seconds=10) == "EDEADLK"
-    assert a.silent(0.2)
-    assert b.do("setlk 0 un 0 10") == "ok"
-    assert a.heard()[0] == "ok"
 
 
 def test_a_cycle_over_three_hosts_and_files(make_host):
@@ -213,24 +128,6 @@ def test_no_deadlock_without_a_cycle(make_host):
     assert agents[1].heard()[0] == "ok"
     agents[1].do("setlk 0 un 0 0")
     assert agents[2].heard()[0] == "ok"
-
-
-def test_ofd_waits_are_no_deadlock(two):
-    a, b = two[0].opened("f", "setlk 0 sh 0 10 ofd"), two[1].opened("f", "setlk 0 sh 0 10 ofd")
-    a.say("setlk 0 ex 0 10 w ofd")
-    queued(two[0])
-    b.do("alarm 700")
-    assert b.do("setlk 0 ex 0 10 w ofd") == "EINTR"
-
-
-def test_shared_while_shared_passes_a_waiting_writer(two):
-    a, b = two[0].opened("f", "setlk 0 sh 0 10"), opened(two[1]).say("setlk 0 ex 0 10 w")
-    queued(two[1])
-    child = opened(two[0])
-    assert child.do("setlk 0 sh 0 10 w", seconds=5) == "ok"
-    a.do("setlk 0 un 0 10")
-    child.do("setlk 0 un 0 10")
-    assert b.heard()[0] == "ok"
 
 
 def ranges(host):
