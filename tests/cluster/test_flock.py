@@ -81,18 +81,6 @@ def test_upgraders_on_two_hosts_both_succeed(two):
     assert second.heard()[0] == "ok"
 
 
-def test_arrival_order_across_hosts(make_host):
-    hosts = [make_host(n) for n in "abcd"]
-    agents = [opened(h) for h in hosts]
-    assert agents[0].do("flock 0 ex") == "ok"
-    for i, agent in enumerate(agents[1:], 1):
-        agent.say("flock 0 ex")
-        wait_until(lambda: held(hosts[i], note="waits for another host"), f"{hosts[i].name} is queued")
-    for before, after in zip(agents, agents[1:]):
-        before.do("flock 0 un")
-        assert after.heard()[0] == "ok"
-
-
 def test_two_files_under_one_name_on_one_host(make_host):
     """A lock file deleted and made anew: two inodes, one name. They exclude each other as two hosts do."""
     a = make_host("a")

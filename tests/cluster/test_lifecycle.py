@@ -15,14 +15,6 @@ from onbehalf import Asked, fk
 # --- it starts ---
 
 
-def test_the_first_program_starts_it(pair):
-    a, b = pair
-    assert a.keeper_pids() == []
-    agent = a.opened("f", "flock 0 ex nb")
-    assert len(a.keeper_pids()) == 2
-    assert is_busy(b)
-
-
 def test_fifty_programs_at_once_start_one(pair):
     a, b = pair
     jobs = [Job(a, "flock", "-s", a.path("f"), "sh", "-c", HOLD) for _ in range(50)]

@@ -3,7 +3,6 @@ import contextlib
 import errno
 import json
 import os
-import pty
 import shutil
 import signal
 import struct
@@ -18,6 +17,7 @@ from harness.processes import children, comm, state, wait_channel
 from jobs import LEASE
 import keepers
 from keepers import LONG, about, held, wanted_elsewhere
+from terminal import on_terminal
 
 DYNAMIC = os.path.join(BUILD, "tests/agents/agent")
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net")
@@ -289,33 +289,18 @@ def test_as_cron_starts_it(two):
 
 def test_on_a_terminal(two):
     """Ctrl-C ends the job, and not the supervisors of a job that ignores it; what the terminal says is only the job's."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(CLI, [*NETTED, "/bin/sh", "-c", f"trap '' INT; {STATIC}; trap - INT; echo last; read line"], two[1].env())
-    try:
-        with os.fdopen(terminal, "r+b", buffering=0) as f:
-            def until(text):
-                said = b""
-                with contextlib.suppress(OSError):  # EIO: no process has the terminal
-                    while text not in said and (more := f.read(4096)):
-                        said += more
-                return said
-            f.write(f"open 0 {two[1].path('f')} rwc\nflock 0 ex\n".encode())
-            assert until(b"ok ").count(b"dflock:") == 0
-            wait_until(lambda: held(two[1]), "b has it")
-            f.write(b"\x03")
-            f.write(b"flock 0 un\nflock 0 sh\nclose 0\npid\n")
-            assert b"ok %d" % children(pid)[0] in until(b"ok %d" % children(pid)[0])
-            f.write(b"\x04")
-            assert b"last" in until(b"last")
-            f.write(b"\x03")
-            _, status = os.waitpid(pid, 0)
-            pid = 0
-            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT
-    finally:
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+    words = [*NETTED, "/bin/sh", "-c", f"trap '' INT; {STATIC}; trap - INT; echo last; read line"]
+    with on_terminal(words, two[1].env()) as t:
+        t.say(f"open 0 {two[1].path('f')} rwc\nflock 0 ex")
+        t.until("ok ")
+        wait_until(lambda: held(two[1]), "b has it")
+        t.say("\x03flock 0 un\nflock 0 sh\nclose 0\npid")
+        t.until("ok %d" % children(t.process.pid)[0])
+        t.say("\x04")
+        t.until("last")
+        assert "dflock:" not in t.text
+        t.say("\x03")
+        assert t.process.wait(20) == -signal.SIGINT
     no_supervisor(two[1])
 
 

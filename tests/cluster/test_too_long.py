@@ -365,12 +365,6 @@ def system(redis, folder):
     place.end()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
-def test_another_users_job(system):
-    job = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("f"))).held()
-    ended(job)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
 def test_one_that_cannot_be_ended(system):
     """It waits in the kernel for a file server, and SIGKILL takes effect after that. It is left alone, and others are not."""
@@ -409,9 +403,12 @@ sys.stdin.readline()
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
 def test_a_lock_that_a_user_sends_to_root_ends_no_process_of_root(system):
+    """The user's own job is ended."""
+    users = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("hang"))).held()
     job = Job(system, sys.executable, "-c", GIVE, system.path("f")).held()
     wait_until(lambda: "is not ended: it is another user's" in system.log(), "that is said", LONG)
     a_hang_is_ended(system)
+    ended(users)
     assert job.process.poll() is None
     assert system.log().count("is not ended") == 1
     wait_until(lambda: "could not be ended" in system.cli("status").stdout, "status says so")
