@@ -36,8 +36,8 @@ class Terminal:
         while words not in self.text:
             assert self.read(max(0, deadline - time.monotonic())), f"{words!r} was not said: {self.text!r}"
 
-    def say(self, line):
-        os.write(self.master, (line + "\n").encode())
+    def say(self, line, end="\n"):
+        os.write(self.master, (line + end).encode())
 
     def end(self):
         """All that it wrote, and its exit status."""

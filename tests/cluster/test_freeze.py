@@ -21,7 +21,7 @@ def shell(host):
 def test_frozen_through_an_outage_and_nothing_lost(make_host, redis):
     """Whatever kind of lock it is, and by whichever process: one that execs, one that closes its descriptor, a shell with children, and one
     that was stopped before, which stays so."""
-    a = make_host("a", lease="ttl_ms = 5000; freeze_margin_ms = 2200;")
+    a = make_host("a", lease="ttl_ms = 6000; freeze_margin_ms = 2500;")
     jobs = [job(a, *how, out=f"out{i}", names=[f"f{i}"]) for i, how in enumerate(((), ("-o",), ("-s",)))]
     inherited, pids = shell(a)
     stopped_job, stopped = job(a, out="stopped", names=["stopped"])

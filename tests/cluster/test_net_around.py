@@ -296,10 +296,10 @@ def test_on_a_terminal(two):
         wait_until(lambda: held(two[1]), "b has it")
         t.say("\x03flock 0 un\nflock 0 sh\nclose 0\npid")
         t.until("ok %d" % children(t.process.pid)[0])
-        t.say("\x04")
+        t.say("\x04", end="")
         t.until("last")
         assert "dflock:" not in t.text
-        t.say("\x03")
+        t.say("\x03", end="")
         assert t.process.wait(20) == -signal.SIGINT
     no_supervisor(two[1])
 
