@@ -6,6 +6,8 @@ import subprocess
 from harness import wait_until
 from harness.processes import children, state  # noqa: F401 (for the tests)
 
+from keepers import is_busy  # noqa: F401 (as well)
+
 JOB = 'trap "" INT; echo $$ >>"$1.pid"; while :; do echo >>"$1"; read -t 0.01 <> <(:); done'
 # Long margins: a process that is not stopped in half of one is killed, which happens where too many programs run at once.
 LEASE = "ttl_ms = 3000; freeze_margin_ms = 1300;"
@@ -13,10 +15,11 @@ LEASE = "ttl_ms = 3000; freeze_margin_ms = 1300;"
 SLOW_LEASE = "ttl_ms = 12000; freeze_margin_ms = 5000;"
 
 
-def job(host, *how, out="out"):
-    """A job under flock(1) that writes a line to a file again and again."""
+def job(host, *how, out="out", names=("f",), script=JOB):
+    """A job under flock(1), one for each lock, that writes a line to a file again and again."""
     path = host.path("job." + out)
-    process = host.popen("flock", *how, host.path("f"), "bash", "-c", JOB, "job", path)
+    locks = [word for name in names for word in ("flock", *how, host.path(name))]
+    process = host.popen(*locks, "bash", "-c", script, "job", path)
     wait_until(lambda: size(path) > 3, "the job runs")
     return process, path
 
@@ -51,38 +54,38 @@ def grows(path):
     wait_until(lambda: size(path) > before, "the job goes on")
 
 
+def frozen(host, redis):
+    """The store does not answer: until holders are stopped."""
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: "are frozen" in host.log(), "frozen", 40)
+
+
+def let_go(host, redis):
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: "go on" in host.log(), "they are let go", 40)
+
+
 def outage(host, redis, pids):
     """All these are frozen, and go on."""
     redis.signal(signal.SIGSTOP)
     wait_until(lambda: all(state(p) in "tT" for p in pids), "all are frozen", 10)
     wait_until(lambda: "are frozen" in host.log(), "and that is said", 10)
-    redis.signal(signal.SIGCONT)
-    wait_until(lambda: "go on" in host.log(), "they are let go", 20)
+    let_go(host, redis)
     assert not any(state(p) in "tT" for p in pids)
 
 
 class Job:
-    """Holds locks, writes a line again and again."""
+    """A job that has these locks."""
 
     def __init__(self, host, *names):
-        self.path = host.path("job." + "-".join(n.replace("/", "_") for n in names))
-        words = [word for name in names for word in ("flock", host.path(name))]
-        self.process = host.popen(*words, "bash", "-c", JOB, "job", self.path)
-        wait_until(lambda: size(self.path) > 3, "the job runs")
+        self.process, self.path = job(host, out="-".join(n.replace("/", "_") for n in names), names=names)
 
     def pid(self):
-        return int(open(self.path + ".pid").read())
+        return pid_of(self.path)
 
     def waits_frozen(self):
         wait_until(lambda: state(self.pid()) in "tT", f"{self.path} is frozen", 40)
         assert is_frozen(self.path)
 
     def end(self):
-        os.kill(self.pid(), signal.SIGKILL)
-        self.process.communicate(timeout=20)
-
-
-def is_busy(host, name):
-    done = host.run("flock", "-n", "-E", "99", host.path(name), "true")
-    assert done.returncode in (0, 99), done.stderr
-    return done.returncode == 99
+        end(self.process, self.path)

@@ -1,10 +1,12 @@
 """What a host holds, and how a test kills its keeper."""
+import contextlib
 import json
 import os
 import signal
 
 import pytest
 from harness import netted, text_of, wait_until
+from harness.filesystems import Ground
 from harness.processes import files_of
 
 LONG = "ttl_ms = 20000; probe_ms = 5000;"  # nothing runs out while a test looks
@@ -19,6 +21,15 @@ def opened(host, name="f", flags="rwc"):
 def open_at(request):
     """opened() of a program with the preload, and of a static one under the net: what holds for both is tested once."""
     return opened if request.param == "preload" else netted.opened
+
+
+@contextlib.contextmanager
+def about(row):
+    """A test of several rows: one that fails says which it is."""
+    try:
+        yield
+    except AssertionError as problem:
+        raise AssertionError(f"{row}: {problem}") from problem
 
 
 def held(host, **want):
@@ -107,6 +118,24 @@ def pair(make_host):
     """b, whose keeper runs, and a, whose keeper is started by its programs; the store is open."""
     b = make_host("b", lease=LONG)
     return make_host("a", lease=LONG, foreground=False), b
+
+
+@pytest.fixture
+def on(make_host):
+    """on(kind): the ground, and a host that protects its folder."""
+    grounds, hosts = [], []
+
+    def make(kind, name="a", **options):
+        grounds.append(Ground(kind))
+        hosts.append(make_host(name, rules='{ tree = "%s"; name = "t"; }' % grounds[-1].path, **options))
+        hosts[-1].files = grounds[-1].path
+        return grounds[-1], hosts[-1]
+
+    yield make
+    for host in hosts:
+        host.stop()  # nothing may be open there any more
+    for ground in grounds:
+        ground.end()
 
 
 @pytest.fixture

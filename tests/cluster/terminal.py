@@ -1,21 +1,21 @@
-"""A dflock command on a terminal of its own."""
+"""A program on a terminal of its own."""
 import contextlib
+import fcntl
 import os
 import pty
 import selectors
 import subprocess
+import termios
 import time
 
 from harness.host import CLI
 
 
 class Terminal:
-    def __init__(self, host, *words):
-        env = host.env()
-        env.pop("LD_PRELOAD", None)
+    def __init__(self, words, env):
         self.master, slave = pty.openpty()
-        self.process = subprocess.Popen([*host.inside, CLI, *words], env=env, stdin=slave, stdout=slave, stderr=slave,
-                                        start_new_session=True)
+        self.process = subprocess.Popen(words, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(slave)
         self.text = ""
 
@@ -36,8 +36,8 @@ class Terminal:
         while words not in self.text:
             assert self.read(max(0, deadline - time.monotonic())), f"{words!r} was not said: {self.text!r}"
 
-    def say(self, line):
-        os.write(self.master, (line + "\n").encode())
+    def say(self, line, end="\n"):
+        os.write(self.master, (line + end).encode())
 
     def end(self):
         """All that it wrote, and its exit status."""
@@ -47,8 +47,8 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(host, *words):
-    t = Terminal(host, *words)
+def on_terminal(words, env):
+    t = Terminal(words, env)
     try:
         yield t
     finally:
@@ -56,3 +56,13 @@ def terminal(host, *words):
             t.process.kill()
         t.process.wait()
         os.close(t.master)
+
+
+def terminal(host, *words):
+    """A dflock command."""
+    return on_terminal([*host.inside, CLI, *words], {**host.env(), "LD_PRELOAD": ""})
+
+
+def shell(host):
+    """An interactive bash with job control. What it has started must have ended before it does."""
+    return on_terminal(["/bin/bash", "--norc", "--noprofile", "-i"], {**host.env(), "PS1": "ready> ", "HISTFILE": ""})

@@ -14,9 +14,8 @@ import pytest
 from harness import wait_until
 from harness.processes import wait_channel
 
-import onbehalf
 from jobs import LEASE, state
-from keepers import held, opened
+from keepers import held, opened, wanted_elsewhere
 from onbehalf import Asked, fk, granted
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -65,21 +64,15 @@ class Tracer:
         assert LIBC.ptrace(DETACH, self.pid, None, None) == 0
 
 
-@pytest.mark.parametrize("text", [SLEEPS, RUNS])
-def test_a_thread_that_has_left_the_call(two, program, text):
+@pytest.mark.parametrize("how", ["sleeps", "runs", "ended"])
+def test_a_thread_that_has_left_the_call(two, program, how):
     a, b = two
-    p = program(text)
+    p = program(RUNS if how == "runs" else SLEEPS)
     assert granted(a, p.pid, 1)
+    if how == "ended":
+        p.communicate()
     assert opened(b).do("flock 0 ex nb") == "ok"
-    assert p.poll() is None
-
-
-def test_a_thread_that_has_ended(two, program):
-    a, b = two
-    p = program(SLEEPS)
-    assert granted(a, p.pid, 1)
-    p.communicate()
-    assert opened(b).do("flock 0 ex nb") == "ok"
+    assert how == "ended" or p.poll() is None
 
 
 def in_flock(p):
@@ -95,7 +88,7 @@ def test_a_thread_that_waits_for_a_local_holder(two, program):
     wait_until(lambda: in_flock(p), "it waits")
     assert granted(a, p.pid, 1)
     other = opened(b).say("flock 0 ex")
-    wait_until(lambda: held(a, note="wanted by another host"), "the lease is wanted")
+    wanted_elsewhere(a)
     assert holder.do("flock 0 un") == "ok"
     assert p.stdout.readline() == "got it\n"
     p.communicate()
@@ -121,29 +114,22 @@ def test_the_lease_stays_until_it_was_seen_out(two, stuck):
     assert other.heard()[0] == "ok"
 
 
-def test_the_log_says_why_it_does_not_come(two, stuck):
-    p, tracer = stuck
-    other = opened(two[1]).say("flock 0 ex")
-    wait_until(lambda: f"pid {p.pid} (thread {p.pid}) has not been seen out of its lock call" in two[0].log(), "the log says it")
-    assert "dflock_calls_under_way 1" in two[0].cli("metrics").stdout
-    tracer.let_go()
-    assert other.heard()[0] == "ok"
-    assert "dflock_calls_under_way 0" in two[0].cli("metrics").stdout
-
-
 def test_status_and_who_name_it(two, stuck):
-    """No process holds the lock, and the other host does not get it."""
+    """No process holds the lock, and the other host does not get it; the log and metrics say so, too."""
     p, tracer = stuck
     assert not held(two[0])[0]["calls"]
     other = opened(two[1]).say("flock 0 ex")
-    wait_until(lambda: held(two[0], note="wanted by another host"), "the lease is recalled")
+    wanted_elsewhere(two[0])
     call, = held(two[0])[0]["calls"]
     assert (call["pid"], call["thread"], call["from"], call["to"]) == (p.pid, p.pid, 0, None)
     assert f"kept by pid {p.pid} (thread {p.pid}, python3" in two[0].cli("status").stdout
     for host in two:
         assert f"pid {p.pid} (python3" in host.cli("who", host.path("f")).stdout
+    wait_until(lambda: f"pid {p.pid} (thread {p.pid}) has not been seen out of its lock call" in two[0].log(), "the log says it")
+    assert "dflock_calls_under_way 1" in two[0].cli("metrics").stdout
     tracer.let_go()
     assert other.heard()[0] == "ok"
+    assert "dflock_calls_under_way 0" in two[0].cli("metrics").stdout
 
 
 def test_the_next_keeper_knows_it(two, stuck):
@@ -154,7 +140,7 @@ def test_the_next_keeper_knows_it(two, stuck):
     wait_until(lambda: a.keeper_pids()[1:] not in ([], [keeper]), "the next keeper is there")
     a.wait_up()
     other = opened(two[1]).say("flock 0 ex")
-    wait_until(lambda: held(a, note="wanted by another host"), "the lease is wanted")
+    wanted_elsewhere(a)
     assert other.silent(0.3)
     tracer.let_go()
     assert other.heard()[0] == "ok"
@@ -172,18 +158,13 @@ def test_a_late_question_of_a_supervisor_that_died(two, stuck):
     assert other.heard()[0] == "ok"
 
 
-def test_the_next_call_of_the_thread_ends_it(two, stuck):
-    p, tracer = stuck
-    assert granted(two[0], p.pid, 8, name="1")
-    assert opened(two[1]).do("flock 0 ex nb") == "ok"
-    tracer.let_go()
-
-
-def test_numbers_pass_from_the_largest_to_the_smallest(two, program):
+@pytest.mark.parametrize("number", [1, (1 << 64) - 1], ids=["small", "largest"])
+def test_the_next_call_of_the_thread_ends_it(two, program, number):
+    """Numbers pass from the largest to the smallest."""
     p = program(RUNS)
     tracer = Tracer(p.pid)
-    assert granted(two[0], p.pid, (1 << 64) - 1)
-    assert granted(two[0], p.pid, 0, name="1")
+    assert granted(two[0], p.pid, number)
+    assert granted(two[0], p.pid, (number + 1) % (1 << 64), name="1")
     assert opened(two[1]).do("flock 0 ex nb") == "ok"
     assert opened(two[1], "1").do("flock 0 ex nb") == "EAGAIN"
     tracer.let_go()
@@ -245,52 +226,28 @@ def test_many_calls_do_not_make_a_question_slow(two):
         p.communicate()
 
 
-def test_bytes(two, program):
-    p = program(RUNS)
-    tracer = Tracer(p.pid)
-    assert granted(two[0], p.pid, 1, space=1, start=0, to=10)
-    other = opened(two[1])
-    assert other.do("setlk 0 ex 5 5") == "EAGAIN"
-    other.say("setlk 0 ex 5 5 w")
-    assert other.silent(0.2)
-    tracer.let_go()
-    assert other.heard()[0] == "ok"
-
-
 def test_no_such_thread(two):
     verdict, reason = Asked(two[0], 4_000_000, 1).answer()
     assert verdict == fk.REFUSED and "has ended" in reason
 
 
-@pytest.mark.parametrize("text", [RUNS, WAITS])
-def test_it_is_stopped_in_an_outage(make_host, redis, program, text):
-    a = make_host("a", lease=LEASE).wait_up()
+@pytest.mark.parametrize("on_lost", ["freeze", "kill"])
+def test_it_is_stopped_in_an_outage(make_host, redis, program, on_lost):
+    """Whether it computes or waits. With "kill" the holder ends, and it does not: it does not have the lock, or has it no more, and is stopped
+    until that is known."""
+    a = make_host("a", lease=LEASE, rules='{ tree = "%%s"; name = "t"; on_lost = "%s"; }' % on_lost).wait_up()
     holder = a.opened("f", "flock 0 ex nb")
-    p = program(text, a.path("f"))
-    if text == WAITS:
-        wait_until(lambda: in_flock(p), "it waits")
-    asked = Asked(a, p.pid, 1, mode=fk.EXCLUSIVE)
-    assert asked.answer()[0] == fk.GRANTED
-    asked.end()
+    runs, waits = program(RUNS), program(WAITS, a.path("f"))
+    wait_until(lambda: in_flock(waits), "it waits")
+    assert granted(a, runs.pid, 1) and granted(a, waits.pid, 1)
     redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "are frozen" in a.log(), "frozen", 40)
-    assert state(p.pid) in "tT"
+    wait_until(lambda: state(runs.pid) in "tT" and state(waits.pid) in "tT", "they are stopped", 40)
+    if on_lost == "kill":
+        wait_until(lambda: holder.process.poll() is not None, "the holder is killed", 40)
+    else:
+        wait_until(lambda: "are frozen" in a.log(), "frozen", 40)
     redis.signal(signal.SIGCONT)
-    wait_until(lambda: "go on" in a.log(), "let go", 20)
-    wait_until(lambda: state(p.pid) not in "tT", "it goes on")
-
-
-def test_with_on_lost_kill_it_is_stopped(make_host, redis, program):
-    """It does not have the lock, or has it no more: it is stopped until that is known, and goes on. The holder ends."""
-    a = make_host("a", lease=LEASE, rules='{ tree = "%s"; name = "t"; on_lost = "kill"; }').wait_up()
-    holder = a.opened("f", "flock 0 ex nb")
-    p = program(RUNS)
-    assert granted(a, p.pid, 1)
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: holder.process.poll() is not None, "the holder is killed", 40)
-    wait_until(lambda: state(p.pid) in "tT", "it is stopped")
-    redis.signal(signal.SIGCONT)
-    wait_until(lambda: state(p.pid) == "R", "it goes on", 20)
+    wait_until(lambda: state(runs.pid) == "R" and state(waits.pid) not in "tT", "they go on", 20)
 
 
 def test_a_process_that_only_waits_outlives_the_loss(make_host, redis, proxy, program):

@@ -73,11 +73,12 @@ def b(a, make_host):
 
 
 @pytest.fixture
-def start(a):
+def start(request):
+    """start(WORDS...): a container of host a, unless `host` says another one."""
     started = []
 
-    def start(*words, **more):
-        started.append(Container(a, *words, **more))
+    def start(*words, host=None, **more):
+        started.append(Container(host or request.getfixturevalue("a"), *words, **more))
         return started[-1]
 
     yield start
@@ -98,7 +99,15 @@ def locking(a, *words):
 # --- everything is given back ---
 
 def test_when_the_job_ends(a, b, start):
+    """Locks of files and names, with a report, and a keeper from before the job, which is a child of the first process."""
     assert start(*RUN, *locking(a, "sh", "-c", "exit 7")).end() == (7, "", "")
+    assert is_free(b)
+    assert start(CLI, "lock", "x", "--", "sh", "-c", "exit 7").end() == (7, "", "")
+    assert b.run(CLI, "lock", "-n", "x", "--", "true").returncode == 0
+    status, _, err = start(*RUN, "--report", "--require=taken", *locking(a, "true")).end()
+    assert status == 0 and a.path("f") in err, err
+    assert is_free(b)
+    assert start(*RUN, "--require=" + a.path("f"), *locking(a, "true")).end() == (0, "", "")
     assert is_free(b)
 
 
@@ -120,23 +129,6 @@ def test_processes_that_do_not_end(a, b, start):
     container.hears("held")
     container.no_more()
     assert container.end() == (7, "", "")
-    assert is_free(b)
-
-
-def test_locks_without_a_file(a, b, start):
-    assert start(CLI, "lock", "x", "--", "sh", "-c", "exit 7").end() == (7, "", "")
-    assert b.run(CLI, "lock", "-n", "x", "--", "true").returncode == 0
-
-
-def test_with_a_report(a, b, start):
-    status, _, err = start(*RUN, "--report", "--require=taken", *locking(a, "true")).end()
-    assert status == 0 and a.path("f") in err, err
-    assert is_free(b)
-
-
-def test_a_keeper_from_before_the_job(a, b, start):
-    """A child of the first process."""
-    assert start(*RUN, "--require=" + a.path("f"), *locking(a, "true")).end() == (0, "", "")
     assert is_free(b)
 
 
@@ -184,37 +176,25 @@ def test_init_without_a_namespace(a, b, start):
 
 # --- as the first process ---
 
-def test_it_relays_signals(a, start):
-    container = start(*RUN, "sh", "-c", "trap 'echo came; exit 3' USR1; echo ready; while :; do sleep 0.05; done")
+def test_it_relays_signals_and_reaps_orphans(a, start):
+    container = start(*RUN, "sh", "-c", "trap 'echo came; exit 3' USR1; for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo ready; while :; do read line; done")
     container.hears("ready")
+    wait_until(lambda: len(container.pids()) == 2, "dflock and the shell are left")
+    assert "Z" not in container.pids().values()
     container.signal(signal.SIGUSR1)
     assert container.end() == (3, "came\n", "")
 
 
-def test_it_reaps_orphans(a, start):
-    orphans = "for i in 1 2 3 4 5; do (sleep 0.01 &); done; echo ready; read line"
-    container = start(*RUN, "sh", "-c", orphans)
-    container.hears("ready")
-    wait_until(lambda: len(container.pids()) == 2, "dflock and the shell are left")
-    assert "Z" not in container.pids().values()
-    container.no_more()
-    assert container.end()[0] == 1
-
-
-@pytest.mark.parametrize("words, status, line", [
-    (["sh", "-c", "kill -KILL $$"], 128 + signal.SIGKILL, ""),
-    (["/nonexistent/x"], 127, "dflock: cannot run /nonexistent/x: No such file or directory\n"),
-    (["/"], 126, "dflock: cannot run /: Permission denied\n"),
-])
-def test_its_status(a, start, words, status, line):
-    code, out, err = start(*RUN, *words).end()
-    assert (code, out, err.splitlines()[-1:]) == (status, "", line.splitlines())
-
-
-@pytest.mark.parametrize("seconds", ["x", "-1", "3601", "1x", ""])
-def test_what_init_takes(a, seconds):
-    done = a.run(*RUN, "--init=" + seconds, "true")
-    assert done.returncode == 125 and f'--init takes 0 to 3600 seconds, not "{seconds}"' in done.stderr
+def test_its_status(a, start):
+    for words, status, line in (
+            (["sh", "-c", "kill -KILL $$"], 128 + signal.SIGKILL, []),
+            (["/nonexistent/x"], 127, ["dflock: cannot run /nonexistent/x: No such file or directory"]),
+            (["/"], 126, ["dflock: cannot run /: Permission denied"])):
+        code, out, err = start(*RUN, *words).end()
+        assert (code, out, err.splitlines()[-1:]) == (status, "", line)
+    for seconds in ("x", "-1", "3601", "1x", ""):
+        done = a.run(*RUN, "--init=" + seconds, "true")
+        assert done.returncode == 125 and f'--init takes 0 to 3600 seconds, not "{seconds}"' in done.stderr
 
 
 # --- and where that cannot be ---
@@ -229,11 +209,11 @@ def test_a_store_that_is_away(a, redis, start):
     assert (status, out) == (7, "") and re.fullmatch(UNCONFIRMED, err), err
 
 
-def test_a_lease_that_is_unsure(redis, make_host):
+def test_a_lease_that_is_unsure(redis, make_host, start):
     """It is not known whether the lease stands, so the keeper would wait for the store."""
     make_host("opener", lease="ttl_ms = 2000;")
     c = make_host("c", lease="ttl_ms = 2000;", shim=False, foreground=False)
-    container = Container(c, *RUN, *locking(c, "sh", "-c", "echo held; read line; exit 7"))
+    container = start(*RUN, *locking(c, "sh", "-c", "echo held; read line; exit 7"), host=c)
     container.hears("held")
     redis.signal(signal.SIGSTOP)
     try:
@@ -244,8 +224,6 @@ def test_a_lease_that_is_unsure(redis, make_host):
         assert (status, out) == (128 + signal.SIGKILL, "") and re.fullmatch(TOO_LATE, err), err
     finally:
         redis.signal(signal.SIGCONT)
-        container.process.kill()
-        container.process.communicate()
 
 
 @pytest.mark.parametrize("first", ["killed", "another"])

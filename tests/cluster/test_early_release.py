@@ -7,11 +7,10 @@ import pytest
 from harness import wait_until
 from harness.processes import is_traced
 
-from keepers import held, leases, opened
+from keepers import LONG, held, leases, opened
 
 pytestmark = pytest.mark.of_redis("is about the release that a thread of the keeper sends to a Redis")
 
-LEASE = "ttl_ms = 20000; probe_ms = 5000;"
 
 
 @contextlib.contextmanager
@@ -32,19 +31,10 @@ def traced(host, folder, call, *inject):
 @pytest.fixture
 def waited_for(make_host):
     """(host a, whose program has the lock, the program, host b, its program, which waits)"""
-    b, a = make_host("b", lease=LEASE), make_host("a", lease=LEASE, foreground=False)
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
     holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     wait_until(lambda: held(a, state="waiting"), "the lease is recalled, and in use")
     return a, holder, b, waiter
-
-
-def test_the_probe_sends(waited_for, folder):
-    a, holder, _, waiter = waited_for
-    with traced(a, folder, "sendto") as sent:
-        holder.do("flock 0 un")
-        assert waiter.heard()[0] == "ok"
-        wait_until(lambda: not leases(a), "its end is known")
-        assert sent() == 1
 
 
 def test_killed_before_it_has_sent(waited_for, folder):
@@ -62,13 +52,15 @@ def test_killed_before_it_has_sent(waited_for, folder):
     assert other.heard()[0] == "ok"
 
 
-@pytest.mark.parametrize("errno", ["EAGAIN", "ECONNRESET"])
-def test_refused_it_is_sent_by_the_loop(waited_for, folder, errno):
+@pytest.mark.parametrize("inject", [(), ("inject=sendto:error=EAGAIN:when=1",), ("inject=sendto:error=ECONNRESET:when=1",)],
+                         ids=["sent", "EAGAIN", "ECONNRESET"])
+def test_refused_it_is_sent_by_the_loop(waited_for, folder, inject):
     a, holder, _, waiter = waited_for
-    with traced(a, folder, "sendto", f"inject=sendto:error={errno}:when=1"):
+    with traced(a, folder, "sendto", *inject) as sent:
         holder.do("flock 0 un")
         assert waiter.heard()[0] == "ok"
         wait_until(lambda: not leases(a), "its end is known")
+        assert inject or sent() == 1
     assert a.status()["lost"] == []
 
 
@@ -89,7 +81,7 @@ def test_delayed_while_another_call_comes(waited_for, folder):
 
 def test_probes_that_need_no_thread(make_host, folder):
     """A call that does not wait is refused, and leases that no process uses are given back."""
-    a, b = make_host("a", lease=LEASE + " linger_ms = 20000;"), make_host("b", lease=LEASE)
+    a, b = make_host("a", lease=LONG + "linger_ms = 20000;"), make_host("b", lease=LONG)
     here, there = a.opened("f", "flock 0 ex"), opened(b)
     cached = [opened(a, f"cached-{i}") for i in range(10)]
     for agent in cached:

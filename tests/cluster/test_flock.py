@@ -1,4 +1,4 @@
-"""flock() between hosts: what excludes, what does not, and in which order."""
+"""flock() between hosts: what excludes, what does not, and in which order. Conversions: tests/model."""
 import os
 import signal
 import subprocess
@@ -11,22 +11,24 @@ from harness.host import BUILD, SHIM
 from keepers import held, open_at, opened, wanted_elsewhere  # noqa: F401 (fixture)
 
 
-@pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True),
-                                                   ("sh", "sh", False)])
-def test_modes(two, open_at, first, second, excludes):
+MODES = [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True), ("sh", "sh", False)]
+
+
+def test_modes(two, open_at):
     a, b = open_at(two[0]), open_at(two[1])
-    assert a.do(f"flock 0 {first} nb") == "ok"
-    assert b.do(f"flock 0 {second} nb") == ("EAGAIN" if excludes else "ok")
-    assert a.do("flock 0 un") == "ok"
-    assert b.do(f"flock 0 {second} nb") == "ok"
+    for first, second, excludes in MODES:
+        assert a.do(f"flock 0 {first} nb") == "ok"
+        assert b.do(f"flock 0 {second} nb") == ("EAGAIN" if excludes else "ok"), (first, second)
+        assert a.do("flock 0 un") == "ok"
+        assert b.do(f"flock 0 {second} nb") == "ok"
+        assert b.do("flock 0 un") == "ok"
 
 
-@pytest.mark.parametrize("first,second", [("ex", "ex"), ("ex", "sh"), ("sh", "ex")])
-def test_without_shim_nothing_excludes(make_host, first, second):
-    """The control: the same files without the shim. If this excluded, the tests here would show nothing."""
+def test_without_shim_nothing_excludes(make_host):
+    """The control: the same files without the shim. If this excluded, the tests here and in test_record.py would show nothing."""
     a, b = opened(make_host("a", shim=False)), opened(make_host("b", shim=False))
-    assert a.do(f"flock 0 {first} nb") == "ok"
-    assert b.do(f"flock 0 {second} nb") == "ok"
+    assert [agent.do("flock 0 ex nb") for agent in (a, b)] == ["ok"] * 2
+    assert [agent.do("setlk 0 ex 0 10") for agent in (a, b)] == ["ok"] * 2
 
 
 def test_waiter_gets_it_soon_after_unlock(two, open_at):
@@ -41,17 +43,17 @@ def test_waiter_gets_it_soon_after_unlock(two, open_at):
     assert a.do("flock 0 sh nb") == "EAGAIN"
 
 
-@pytest.mark.parametrize("end", ["close", "kill", "exit"])
-def test_every_end_of_the_description_hands_over(two, end):
-    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1]).say("flock 0 ex")
-    wanted_elsewhere(two[0])
-    if end == "close":
-        a.do("close 0")
-    elif end == "kill":
-        os.kill(a.pid, signal.SIGKILL)
-    else:
-        a.process.stdin.close()
-    assert b.heard()[0] == "ok"
+def test_every_end_of_the_description_hands_over(two):
+    for end in ("close", "kill", "exit"):
+        a, b = two[0].opened(end, "flock 0 ex"), opened(two[1], end).say("flock 0 ex")
+        wanted_elsewhere(two[0])
+        if end == "close":
+            a.do("close 0")
+        elif end == "kill":
+            os.kill(a.pid, signal.SIGKILL)
+        else:
+            a.process.stdin.close()
+        assert b.heard()[0] == "ok", end
 
 
 def test_lives_as_long_as_a_copy_in_another_process(two):
@@ -77,54 +79,6 @@ def test_upgraders_on_two_hosts_both_succeed(two):
     assert second.silent(0.1)
     assert first.do("flock 0 un") == "ok"
     assert second.heard()[0] == "ok"
-
-
-def test_failed_nonblocking_upgrade_loses_the_lock(two, open_at):
-    a, b = open_at(two[0]), open_at(two[1])
-    assert a.do("flock 0 sh") == "ok"
-    assert b.do("flock 0 sh") == "ok"
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    assert a.do("flock 0 ex nb") == "ok"  # b has none any more
-
-
-def test_downgrade_lets_readers_in(two):
-    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1]).say("flock 0 sh")
-    wanted_elsewhere(two[0])
-    assert a.do("flock 0 sh") == "ok"
-    assert b.heard()[0] == "ok"
-    assert a.do("flock 0 ex nb") == "EAGAIN"
-
-
-def test_shared_while_shared_is_held_passes_a_waiting_writer(two):
-    """A parent with a shared lock waits for a child that wants one: the kernel grants it, and so must the keeper."""
-    a, b = two[0].opened("f", "flock 0 sh"), opened(two[1]).say("flock 0 ex")
-    wanted_elsewhere(two[0])
-    child = opened(two[0])
-    assert child.do("flock 0 sh", seconds=5) == "ok"
-    assert b.silent(0.05)
-    a.do("flock 0 un")
-    child.do("flock 0 un")
-    assert b.heard()[0] == "ok"
-
-
-def test_the_same_lock_again_passes_a_waiter(two):
-    a, b = two[0].opened("f", "flock 0 ex"), opened(two[1]).say("flock 0 ex")
-    wanted_elsewhere(two[0])
-    assert a.do("flock 0 ex", seconds=5) == "ok"
-    a.do("flock 0 un")
-    assert b.heard()[0] == "ok"
-
-
-def test_arrival_order_across_hosts(make_host):
-    hosts = [make_host(n) for n in "abcd"]
-    agents = [opened(h) for h in hosts]
-    assert agents[0].do("flock 0 ex") == "ok"
-    for i, agent in enumerate(agents[1:], 1):
-        agent.say("flock 0 ex")
-        wait_until(lambda: held(hosts[i], note="waits for another host"), f"{hosts[i].name} is queued")
-    for before, after in zip(agents, agents[1:]):
-        before.do("flock 0 un")
-        assert after.heard()[0] == "ok"
 
 
 def test_two_files_under_one_name_on_one_host(make_host):
@@ -160,23 +114,13 @@ def test_a_signal_ends_the_wait(two, open_at, command):
 
 
 def test_directory_and_open_modes(two):
-    for flags, name in (("dir", "."), ("r", "f"), ("wc", "w")):
-        if flags == "r":
-            for h in two:
-                open(h.path(name), "w").close()
-        a, b = opened(two[0], name, flags), opened(two[1], name, flags)
-        if name == ".":  # the tree's own directory is not below it
-            continue
-        assert a.do("flock 0 ex nb") == "ok"
-        assert b.do("flock 0 ex nb") == "EAGAIN"
-
-
-def test_directory(two):
     for h in two:
         os.mkdir(h.path("d"))
-    a, b = opened(two[0], "d", "dir"), opened(two[1], "d", "dir")
-    assert a.do("flock 0 ex nb") == "ok"
-    assert b.do("flock 0 sh nb") == "EAGAIN"
+        open(h.path("f"), "w").close()
+    for flags, name in (("dir", "d"), ("r", "f"), ("wc", "w")):
+        a, b = opened(two[0], name, flags), opened(two[1], name, flags)
+        assert a.do("flock 0 ex nb") == "ok"
+        assert b.do("flock 0 ex nb") == b.do("flock 0 sh nb") == "EAGAIN", flags
 
 
 def test_idle_lease_is_taken_without_waiting(make_host):

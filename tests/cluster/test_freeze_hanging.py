@@ -11,9 +11,10 @@ import pytest
 from harness import Job, text_of, wait_until, write_text
 from harness.processes import children
 
-from jobs import grows, is_frozen, size, state
+from jobs import frozen, grows, is_frozen, let_go, size, state
 
 LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
+COUNT = 40  # of processes that hang
 # Writes the time to a file again and again, as long as it runs: CLOCK_MONOTONIC is the same for all hosts here.
 CLOCK_JOB = """
 import sys, time
@@ -52,19 +53,14 @@ class View:
     for ever."""
 
     def __init__(self, host):
-        self.path, self.data = host.path("view"), host.path("data-view")
+        self.path, data = host.path("view"), host.path("data-view")
         os.mkdir(self.path)
-        os.mkdir(self.data)
-        self.server = None
-
-    def begin(self, *programs):
-        for name in programs:
-            shutil.copy("/bin/true", os.path.join(self.data, name))
-        self.server = subprocess.Popen(["bindfs", "-f", "-o", "attr_timeout=3600,entry_timeout=3600", self.data, self.path])
+        os.mkdir(data)
+        shutil.copy("/bin/true", os.path.join(data, "program"))
+        self.server = subprocess.Popen(["bindfs", "-f", "-o", "attr_timeout=3600,entry_timeout=3600", data, self.path])
         wait_until(lambda: os.path.ismount(self.path), "it is mounted")
-        for name in programs:  # its directory entry is known, its pages are not
-            assert os.stat(os.path.join(self.path, name)).st_mode & stat.S_IXUSR
-        return self
+        # Its directory entry is known, its pages are not.
+        assert os.stat(os.path.join(self.path, "program")).st_mode & stat.S_IXUSR
 
     def stop(self):
         self.server.send_signal(signal.SIGSTOP)
@@ -73,11 +69,9 @@ class View:
         self.server.send_signal(signal.SIGCONT)
 
     def end(self):
-        if self.server:
-            self.go()
-            subprocess.run(["umount", "-l", self.path], check=False)
-            self.server.terminate()
-            self.server.wait(20)
+        subprocess.run(["umount", "-l", self.path], check=False)
+        self.server.terminate()
+        self.server.wait(20)
 
 
 @pytest.fixture
@@ -87,8 +81,7 @@ def ground(make_host, redis, proxy):
     a = make_host("a", lease=LEASE, server=proxy.address).wait_up()
     view = View(a)
     yield a, b, view
-    if view.server:
-        view.go()
+    view.go()
     for agent in a.agents:
         agent.kill()
     view.end()
@@ -105,7 +98,7 @@ def clock_job(host, name, *how):
     return process, path
 
 
-def hanging(host, view, count, name="hanging"):
+def hanging(host, view, count):
     """
     A holder whose children hang in execve() when the view has stopped. The program is a script, whose interpreter is what
     hangs: only then (since Linux 6.8) the kernel has cred_guard_mutex, which PTRACE_SEIZE waits for.
@@ -113,7 +106,7 @@ def hanging(host, view, count, name="hanging"):
     script = host.path("script")
     write_text(script, "#!%s\n" % os.path.join(view.path, "program"))
     os.chmod(script, 0o755)
-    holder = Job(host, "/usr/bin/python3", "-c", HANGING, host.path(name), script, str(count)).held()
+    holder = Job(host, "/usr/bin/python3", "-c", HANGING, host.path("hanging"), script, str(count)).held()
     view.stop()
     holder.say("")
     assert holder.line() == "gone"
@@ -137,24 +130,65 @@ def cut(proxy):
     proxy.cut()
 
 
-@pytest.mark.parametrize("count", [1, 40])
-def test_it_delays_the_stop_of_no_other_process(ground, proxy, count):
-    """The job of host a, and then that of b, have the same lock: never both at a time, though others hang in execve()."""
-    a, b, view = ground
-    view.begin("program")
-    holder, pids = hanging(a, view, count)
-    process, path = clock_job(a, "f")
-    cut(proxy)
-    other, other_path = clock_job(b, "f")  # after a ttl
+def exclude(path, other_path):
+    """The first job has not run since the second one began."""
     wait_until(lambda: size(other_path) > 1000, "the other job runs")
     first = times(other_path)[0]
     late = [t for t in times(path) if t >= first]
     assert not late, f"{len(late)} lines of the first job after the second one began"
-    assert f"{2 + 1 + count} processes that hold locks" in a.log()
+
+
+def test_it_delays_the_stop_of_no_other_process(ground, proxy):
+    """The job of host a, and then that of b, have the same lock: never both at a time, though others hang in execve(). Before that, an outage
+    shorter than a ttl of the other host, in which no process is killed."""
+    a, b, view = ground
+    holder, pids = hanging(a, view, COUNT)
+    process, path = clock_job(a, "f")
+    cut(proxy)
+    wait_until(lambda: "are frozen" in a.log(), "they are frozen", 20)
+    assert is_frozen(path)
+    proxy.accepting = True
+    wait_until(lambda: "go on" in a.log(), "the leases stand", 20)
+    grows(path)
+    assert "killed" not in a.log()
+    cut(proxy)
+    other, other_path = clock_job(b, "f")  # after a ttl
+    exclude(path, other_path)
+    assert f"{2 + 1 + COUNT} processes that hold locks" in a.log()
     assert "could not be stopped in time" not in a.log()
     assert all(state(p) == "D" for p in pids)
     other.kill()
     process.kill()
+
+
+READER = """
+import fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(fd, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.readline()
+print(len(open(sys.argv[2], "rb").read(100000)), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_mount_answers_while_they_are_frozen(ground, redis):
+    """Not one instruction of the new program runs before the leases stand. One that waits in D for a file need not die: it is traced all the
+    same, and goes on when the file can be read."""
+    a, b, view = ground
+    reader = Job(a, "/usr/bin/python3", "-c", READER, a.path("f"), os.path.join(view.path, "program")).held()
+    holder, (pid,) = hanging(a, view, 1)
+    reader.say("")
+    wait_until(lambda: "fuse" in open(f"/proc/{reader.pid}/stack").read(), "it waits for the file")
+    frozen(a, redis)
+    assert state(pid) == state(reader.pid) == "D"
+    view.go()
+    wait_until(lambda: state(pid) in "tT", "it is stopped as soon as execve() has ended")
+    assert os.path.realpath(f"/proc/{pid}/exe").endswith("/program")
+    let_go(a, redis)
+    assert holder.line() == "ended"
+    assert int(reader.line()) > 1000
+    assert "killed" not in a.log()
 
 
 # Many processes with one table of as many descriptors as they may have: that costs the user next to nothing.
@@ -190,36 +224,25 @@ signal.pause()
 
 
 @pytest.fixture
-def locks():
-    with subprocess.Popen([sys.executable, "-c", LOCKS, "400"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+def crowd(request):
+    """Of 500 with descriptors, unless the test says otherwise."""
+    text, count = getattr(request, "param", (CROWD, "500"))
+    with subprocess.Popen([sys.executable, "-c", text, count], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout.readline() == "there\n"
         yield
         os.killpg(process.pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def crowd():
-    with subprocess.Popen([sys.executable, "-c", CROWD, "500"], stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        assert process.stdout.readline() == "there\n"
-        yield
-        os.killpg(process.pid, signal.SIGKILL)
+def alone(test):
+    """The keepers of other tests would search as long."""
+    return pytest.mark.alone(pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")(test))
 
 
-@pytest.mark.alone  # the keepers of other tests would search as long
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
-def test_a_crowd_with_millions_of_descriptors_delays_nobody(ground, proxy, crowd):
-    """Neither the stop of a process that has not the lock itself, nor its going on when the store answers again."""
-    delays_nobody(ground, proxy)
-
-
-@pytest.mark.alone  # as above
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
-def test_a_crowd_with_millions_of_locks_delays_nobody(ground, proxy, locks):
-    """To read what one of its processes has takes the kernel 40 ms."""
-    delays_nobody(ground, proxy)
-
-
-def delays_nobody(ground, proxy):
+@alone
+@pytest.mark.parametrize("crowd", [(CROWD, "500"), (LOCKS, "400")], ids=["descriptors", "locks"], indirect=True)
+def test_a_crowd_delays_nobody(ground, proxy, crowd):
+    """Neither the stop of a process that has not the lock itself, nor its going on when the store answers again. To read what one of the
+    processes with millions of locks has takes the kernel 40 ms."""
     a, b, _ = ground
     process, path = clock_job(a, "f", "-o")
     cut(proxy)
@@ -228,16 +251,12 @@ def delays_nobody(ground, proxy):
     grows(path)
     cut(proxy)
     other, other_path = clock_job(b, "f")
-    wait_until(lambda: size(other_path) > 1000, "the other job runs")
-    first = times(other_path)[0]
-    late = [t for t in times(path) if t >= first]
-    assert not late, f"{len(late)} lines of the first job after the second one began"
+    exclude(path, other_path)
     other.kill()
     process.kill()
 
 
-@pytest.mark.alone  # as above
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
+@alone
 def test_status_and_who_beside_a_crowd(ground, crowd):
     """They name the holders but for those with the most descriptors."""
     a, b, _ = ground
@@ -249,8 +268,7 @@ def test_status_and_who_beside_a_crowd(ground, crowd):
     process.kill()
 
 
-@pytest.mark.alone  # as above
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for another user")
+@alone
 def test_a_crowd_delays_no_stop_after_the_deadline(ground, crowd):
     """Parent and keeper did not run for a ttl, and no deadline bounds the search any more. What a holder has started, without the lock
     itself, is stopped before the search has ended."""
@@ -268,59 +286,3 @@ def test_a_crowd_delays_no_stop_after_the_deadline(ground, crowd):
     assert late < 2, f"it ran for {late} s"
     other.kill()
     process.kill()
-
-
-@pytest.mark.parametrize("count", [1, 40])
-def test_those_that_hang_go_on(ground, proxy, count):
-    """An outage shorter than a ttl of the other hosts: no process is killed, and the programs that hung run to their end."""
-    a, b, view = ground
-    view.begin("program")
-    holder, pids = hanging(a, view, count)
-    process, path = clock_job(a, "f")
-    cut(proxy)
-    wait_until(lambda: "are frozen" in a.log(), "they are frozen", 20)
-    assert is_frozen(path)
-    proxy.accepting = True
-    wait_until(lambda: "go on" in a.log(), "the leases stand", 20)
-    grows(path)
-    view.go()
-    assert [holder.line() for _ in range(count)] == ["ended"] * count
-    assert "killed" not in a.log()
-    process.kill()
-
-
-def test_the_mount_answers_while_they_are_frozen(ground, redis):
-    """Not one instruction of the new program runs before the leases stand."""
-    a, b, view = ground
-    program = os.path.join(view.data, "program")
-    view.begin("program")
-    holder, (pid,) = hanging(a, view, 1)
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "are frozen" in a.log(), "they are frozen", 20)
-    assert state(pid) == "D"
-    view.go()
-    wait_until(lambda: state(pid) in "tT", "it is stopped as soon as execve() has ended")
-    assert os.path.realpath(f"/proc/{pid}/exe").endswith("/program")
-    redis.signal(signal.SIGCONT)
-    assert holder.line() == "ended"
-    assert os.path.exists(program)
-
-
-def test_one_that_sleeps_on_a_dead_mount_need_not_die(ground, redis):
-    """It waits in D for a file, and cannot run: it is traced all the same, and goes on when the file can be read."""
-    a, b, view = ground
-    view.begin("program")
-    script = "import fcntl, os, sys\nfd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\nfcntl.flock(fd, fcntl.LOCK_EX)\n" \
-             "print('held', flush=True)\nsys.stdin.readline()\nprint(len(open(sys.argv[2], 'rb').read(100000)), flush=True)\nsys.stdin.read()"
-    holder = Job(a, "/usr/bin/python3", "-c", script, a.path("f"), os.path.join(view.path, "program")).held()
-    view.stop()
-    holder.say("")
-    wait_until(lambda: "fuse" in open(f"/proc/{holder.pid}/stack").read(), "it waits for the file")
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: "are frozen" in a.log(), "it is frozen", 20)
-    assert state(holder.pid) == "D"
-    redis.signal(signal.SIGCONT)
-    wait_until(lambda: "go on" in a.log(), "the leases stand", 20)
-    view.go()
-    assert int(holder.line()) > 1000
-    assert "killed" not in a.log()

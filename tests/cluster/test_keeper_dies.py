@@ -8,104 +8,47 @@ import time
 import pytest
 from harness import THREADS, Job, bytes_of, text_of, wait_until, write_text
 from harness.processes import state
-from keepers import (HOLD, LONG, both_anew, connected, files_of, flock, identity, is_busy, kill_keeper, leases, opened, pair,  # noqa: F401
+from jobs import end, grows, job
+from keepers import (HOLD, LONG, both_anew, connected, files_of, flock, held, identity, is_busy, kill_keeper, leases, opened, pair,  # noqa: F401
                      parent_and_keeper, serving, two_long, wait_for_another, waits)
 
 
-def test_killed_it_is_restarted_and_takes_up_what_is_in_use(pair):
-    a, b = pair
+def deleted(host, name, anew):
+    """A holder of a lock of a file that no path leads to any more: the next keeper gets at it through a process that has it open."""
+    holder = host.opened(name, "flock 0 ex")
+    os.unlink(host.path(name))
+    assert not anew or is_busy(host, name)  # another inode under the same name
+    return holder
+
+
+def test_killed_it_is_restarted_and_takes_up_what_is_there(make_host):
+    """Leases in use, exclusive or shared, one that another host waits for, parts of a file, some of deleted files, and one that is not used."""
+    lease = LONG + "linger_ms = 20000;"
+    b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
     holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     waits(b)
-    before, (parent, keeper) = identity(a), a.keeper_pids()
+    readers = [a.opened("shared", "flock 0 sh"), b.opened("shared", "flock 0 sh")]
+    assert a.opened("unused", "flock 0 ex", "flock 0 un")
+    gone, anew = deleted(a, "gone", False), deleted(a, "anew", True)
+    names = ["f", "shared", "unused", "gone", "anew"]
+    before, (parent, keeper) = {name: identity(a, name) for name in names}, a.keeper_pids()
     assert kill_keeper(a)[0] == parent
-    assert identity(a) == before
-    assert waiter.silent(0.3) and is_busy(b)
+    wait_until(lambda: not held(a, state="unsure"), "they were taken up")
+    assert {name: identity(a, name) for name in names} == before
+    assert waiter.silent(0.3) and is_busy(b) and is_busy(b, "gone") and is_busy(a, "anew") and not is_busy(b, "unused")
     wait_until(lambda: leases(a, state="waiting"), "it is held, and recalled again")
     holder.do("flock 0 un")
     assert waiter.heard()[0] == "ok"
-    assert [lost for host in pair for lost in host.status()["lost"]] == []
-
-
-@pytest.mark.parametrize("what", ["text", "range", "state"])
-def test_killed_with_a_damaged_table(make_host, what):
-    """The next keeper cannot read one lease, so no keeper can renew it: its holder is killed. The other leases go on."""
-    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
-    other, holder = a.opened("g", "flock 0 ex"), a.opened("f", "flock 0 ex")
-    before, = leases(a, "g")
-    with open(os.path.join(a.runtime, "leases"), "r+b") as f:
-        slots = os.path.getsize(f.name) - 1024 * 128
-        second = slots + 128 # the first is the other's
-        if what != "text":
-            f.seek(second + (56 if what == "range" else 0))
-            f.write(b"\xff")
-    if what == "text":
-        with open(os.path.join(a.runtime, "leases.text"), "r+b") as f:
-            text = f.read()
-            at = text.index(os.fsencode(a.path("f")))
-            f.seek(at)
-            f.write(b"\xff")
-    kill_keeper(a)
-    holder.process.wait(20)
-    assert opened(b).do("flock 0 ex", 30) == "ok"
-    wait_until(lambda: leases(a, "g", token=before["token"], fence=before["fence"], state="held"), "the other stands")
-    assert other.do("flock 0 un") == "ok"
-
-
-@pytest.mark.parametrize("config", ["nonsense", ""], ids=["invalid", "gone"])
-@pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
-def test_killed_and_the_next_one_cannot_start(make_host, which, config):
-    """There is no configuration, and no copy of it. The parent, or the next one, stays while programs hold locks, stops them when
-    their leases run out, and tries again."""
-    a = make_host("a", lease="ttl_ms = 4000;", foreground=False)
-    holder = a.opened("f", "flock 0 ex")
-    good = text_of(a.config)
-    os.remove(a.config)
-    if config:
-        write_text(a.config, good + config)
-    os.remove(os.path.join(a.runtime, "config.kept"))
-    os.kill(a.keeper_pids()[which], signal.SIGKILL)
-    wait_until(lambda: state(holder.pid) in "tT", "the holder is frozen", 20)
-    write_text(a.config, good)
-    wait_until(lambda: state(holder.pid) not in "tT", "a keeper has started, and the lease stands", 20)
-    assert holder.do("flock 0 un") == "ok"
-
-
-@pytest.mark.parametrize("config", ["nonsense", ""], ids=["invalid", "gone"])
-@pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
-def test_killed_and_the_next_one_goes_by_the_copy(make_host, which, config):
-    """The configuration is invalid or gone at that moment: the leases stand, and their files stay protected."""
-    b, a = make_host("b", lease="ttl_ms = 4000;"), make_host("a", lease="ttl_ms = 4000;", foreground=False)
-    holder, other = a.opened("f", "flock 0 ex"), opened(b)
-    before = identity(a)
-    good = text_of(a.config)
-    os.remove(a.config)
-    if config:
-        write_text(a.config, good + config)
-    gone = set(a.keeper_pids()[which:])  # without its parent a keeper makes room for the next one
-    os.kill(a.keeper_pids()[which], signal.SIGKILL)
-    wait_until(lambda: a.keeper_pids() and gone.isdisjoint(a.keeper_pids()) and a.serves(), "another keeper serves")
-    wait_until(lambda: leases(a, state="held"), "the lease was taken up")
-    assert identity(a) == before and other.do("flock 0 ex nb") == "EAGAIN"
-    wait_until(lambda: a.status()["rules"]["file"] == ("invalid" if config else "missing"), "status says so")
-    assert holder.do("flock 0 un") == "ok"
-    assert other.do("flock 0 ex") == "ok"
-
-
-def test_killed_it_takes_up_a_shared_lease(pair):
-    a, b = pair
-    readers, writer = [opened(a), opened(b)], opened(b)
-    assert [reader.do("flock 0 sh") for reader in readers] == ["ok"] * 2
-    before = identity(a)
-    kill_keeper(a)
-    wait_until(lambda: leases(a, state="held"), "the lease was taken up")
-    assert identity(a) == before
-    assert writer.do("flock 0 ex nb") == "EAGAIN" and flock(b, "-n", "-s")[0] == 0
+    writer = opened(b, "shared")
+    assert writer.do("flock 0 ex nb") == "EAGAIN" and flock(b, "-n", "-s", name="shared")[0] == 0
     readers[1].do("flock 0 un")
-    writer.say("flock 0 ex")
-    wait_until(lambda: leases(a, note="wanted by another host"), "the lease is recalled")
-    assert writer.silent()
-    readers[0].do("flock 0 un")
-    assert writer.heard()[0] == "ok"
+    for agent, name, last in ((writer, "shared", readers[0]), (opened(b, "gone"), "gone", gone), (opened(b, "anew"), "anew", anew)):
+        agent.say("flock 0 ex")
+        wait_until(lambda: leases(a, name, note="wanted by another host"), f"the lease is recalled: {name}")
+        assert agent.silent(0.1)
+        last.do("flock 0 un")
+        assert agent.heard()[0] == "ok", name
+    assert [lost for host in (a, b) for lost in host.status()["lost"]] == []
 
 
 @pytest.mark.parametrize("kind", ["", " ofd"], ids=["process", "description"])
@@ -131,14 +74,68 @@ def test_killed_it_takes_up_record_locks(pair, kind):
     assert third.do(f"setlk 0 ex 0 5{kind}") == "ok"
 
 
-def test_killed_it_takes_up_unused_leases(make_host):
-    lease = LONG + "linger_ms = 20000;"
-    b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
-    agent = a.opened("f", "flock 0 ex", "flock 0 un")
-    before = identity(a)
+SLOT = 128
+
+
+def test_killed_with_a_damaged_table(make_host):
+    """The next keeper cannot read three leases, so no keeper can renew them: their holders are killed. The others go on."""
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG, foreground=False)
+    other, *holders = [a.opened(name, "flock 0 ex") for name in ("g", "text", "range", "state")]
+    before, = leases(a, "g")
+    slots = os.path.getsize(os.path.join(a.runtime, "leases")) - 1024 * SLOT
+    with open(os.path.join(a.runtime, "leases.text"), "rb") as f:
+        text = f.read().index(os.fsencode(a.path("text")))
+    for name, at in (("leases.text", text), ("leases", slots + 2 * SLOT + 56), ("leases", slots + 3 * SLOT)):
+        with open(os.path.join(a.runtime, name), "r+b") as f:
+            f.seek(at)
+            f.write(b"\xff")
     kill_keeper(a)
-    assert identity(a) == before
-    assert not is_busy(b)
+    for holder, name in zip(holders, ("text", "range", "state")):
+        holder.process.wait(20)
+        assert opened(b, name).do("flock 0 ex", 30) == "ok", name
+    wait_until(lambda: leases(a, "g", token=before["token"], fence=before["fence"], state="held"), "the other stands")
+    assert other.do("flock 0 un") == "ok"
+
+
+def spoil(host, config):
+    """The configuration becomes invalid, or is gone; what it was."""
+    good = text_of(host.config)
+    os.remove(host.config)
+    if config == "invalid":
+        write_text(host.config, good + "nonsense")
+    return good
+
+
+@pytest.mark.parametrize("which, config", [(1, "invalid"), (0, "gone")], ids=["keeper", "parent"])
+def test_killed_and_the_next_one_cannot_start(make_host, which, config):
+    """There is no configuration, and no copy of it. The parent, or the next one, stays while programs hold locks, stops them when
+    their leases run out, and tries again."""
+    a = make_host("a", lease="ttl_ms = 4000;", foreground=False)
+    holder = a.opened("f", "flock 0 ex")
+    good = spoil(a, config)
+    os.remove(os.path.join(a.runtime, "config.kept"))
+    os.kill(a.keeper_pids()[which], signal.SIGKILL)
+    wait_until(lambda: state(holder.pid) in "tT", "the holder is frozen", 20)
+    write_text(a.config, good)
+    wait_until(lambda: state(holder.pid) not in "tT", "a keeper has started, and the lease stands", 20)
+    assert holder.do("flock 0 un") == "ok"
+
+
+@pytest.mark.parametrize("which, config", [(1, "missing"), (0, "invalid")], ids=["keeper", "parent"])
+def test_killed_and_the_next_one_goes_by_the_copy(make_host, which, config):
+    """The configuration is invalid or gone at that moment: the leases stand, and their files stay protected."""
+    b, a = make_host("b", lease="ttl_ms = 4000;"), make_host("a", lease="ttl_ms = 4000;", foreground=False)
+    holder, other = a.opened("f", "flock 0 ex"), opened(b)
+    before = identity(a)
+    spoil(a, config)
+    gone = set(a.keeper_pids()[which:])  # without its parent a keeper makes room for the next one
+    os.kill(a.keeper_pids()[which], signal.SIGKILL)
+    wait_until(lambda: a.keeper_pids() and gone.isdisjoint(a.keeper_pids()) and a.serves(), "another keeper serves")
+    wait_until(lambda: leases(a, state="held"), "the lease was taken up")
+    assert identity(a) == before and other.do("flock 0 ex nb") == "EAGAIN"
+    wait_until(lambda: a.status()["rules"]["file"] == config, "status says so")
+    assert holder.do("flock 0 un") == "ok"
+    assert other.do("flock 0 ex") == "ok"
 
 
 def test_killed_it_gives_back_what_is_gone(make_host):
@@ -236,25 +233,7 @@ def test_stopped_it_is_killed_and_restarted(two_long):
     assert "hangs: it is killed" in a.log()
 
 
-@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
-def test_a_deleted_lock_file_and_a_killed_keeper(pair, anew):
-    """No path leads to the file any more: the next keeper gets at it through a process that has it open."""
-    a, b = pair
-    holder = a.opened("f", "flock 0 ex")
-    before = identity(a)
-    os.unlink(a.path("f"))
-    if anew:
-        assert is_busy(a)  # another inode under the same name
-    kill_keeper(a)
-    wait_until(lambda: leases(a, state="held", token=before[1]), "the lease was taken up")
-    assert is_busy(b) and (not anew or is_busy(a))
-    waiter = opened(b).say("flock 0 ex")
-    wait_until(lambda: leases(a, note="wanted by another host"), "the lease is recalled")
-    holder.do("flock 0 un")
-    assert waiter.heard()[0] == "ok"
-
-
-@pytest.mark.parametrize("seed,parent_too", [(1, False), (2, False), (3, True)], ids=["1", "2", "parent too"])
+@pytest.mark.parametrize("seed,parent_too", [(1, False), (3, True)], ids=["keeper", "parent too"])
 def test_killed_at_random_moments(pair, folder, seed, parent_too):
     """Sixteen threads on two hosts lock all the time, and never two have the lock, whenever a keeper dies."""
     rnd, witness = random.Random(seed), os.path.join(folder, "witness")
@@ -358,3 +337,36 @@ def test_killed_while_it_shares_its_lease_and_the_request_arrives_later(shrinkin
     assert there.heard()[0] == "ok"
     assert here.do("flock 0 un") == "ok"
     assert here.do("flock 0 ex nb") == "EAGAIN"
+
+
+# --- one whose loop stands still is replaced early enough for the next one to renew: its holders need not be frozen ---
+
+@pytest.mark.alone  # it is about being in time
+@pytest.mark.parametrize("ttl,margin", [(2000, 300), (8000, 1300)])
+def test_the_next_one_renews_in_time(make_host, ttl, margin):
+    a = make_host("a", lease=f"ttl_ms = {ttl}; freeze_margin_ms = {margin};")
+    process, path = job(a)
+    keeper = a.keeper_pids()[1]
+    os.kill(keeper, signal.SIGSTOP)
+    wait_until(lambda: "hangs: it is killed" in a.log(), "it is found to hang")
+    wait_until(lambda: serving(a) and leases(a, state="held"), "the next one has the lease")
+    grows(path)
+    assert a.keeper_pids()[1] != keeper
+    assert "frozen" not in a.log()
+    assert process.poll() is None
+    end(process, path)
+
+
+@pytest.mark.alone  # as above
+def test_one_that_wants_for_a_processor_is_left_alone(make_host):
+    """With a long ttl_ms it has five seconds."""
+    a = make_host("a", lease="ttl_ms = 60000;")
+    process, path = job(a)
+    keeper = a.keeper_pids()[1]
+    os.kill(keeper, signal.SIGSTOP)
+    with pytest.raises(AssertionError):
+        wait_until(lambda: "hangs" in a.log(), "it is found to hang", 3)
+    os.kill(keeper, signal.SIGCONT)
+    wait_until(a.serves, "it serves")
+    assert serving(a) == keeper and "hangs" not in a.log()
+    end(process, path)

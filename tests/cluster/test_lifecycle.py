@@ -15,14 +15,6 @@ from onbehalf import Asked, fk
 # --- it starts ---
 
 
-def test_the_first_program_starts_it(pair):
-    a, b = pair
-    assert a.keeper_pids() == []
-    agent = a.opened("f", "flock 0 ex nb")
-    assert len(a.keeper_pids()) == 2
-    assert is_busy(b)
-
-
 def test_fifty_programs_at_once_start_one(pair):
     a, b = pair
     jobs = [Job(a, "flock", "-s", a.path("f"), "sh", "-c", HOLD) for _ in range(50)]
@@ -126,6 +118,14 @@ def test_stop_refuses_while_a_program_waits(two_long):
     assert waiter.heard()[0] == "ok"
 
 
+def asks_to_stop(host):
+    """The operator's question wakes the keeper; once it sleeps again, it has looked at it."""
+    stop = subprocess.Popen([CLI, "stop"], env=host.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    keeper = host.keeper_pids()[1]
+    wait_until(lambda: stop.poll() is not None or ("recvmsg" in text_of(f"/proc/{stop.pid}/stack") and state(keeper) != "R"), "the operator has asked")
+    return stop
+
+
 def test_stop_waits_for_callers_of_a_keeper_that_died(make_host, redis):
     """A caller was told that it may take the lock, and has not done so yet; the store is away, so the next keeper knows no more."""
     a = make_host("a", lease=LONG + "pin_ms = 60000;")
@@ -134,8 +134,7 @@ def test_stop_waits_for_callers_of_a_keeper_that_died(make_host, redis):
     redis.stop()
     kill_keeper(a)
     pids = a.keeper_pids()
-    stop = subprocess.Popen([CLI, "stop"], env=a.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: stop.poll() is not None or (waits_for_answer(stop.pid) and state(pids[1]) != "R"), "the operator has asked")
+    stop = asks_to_stop(a)
     with open(a.path("f"), "a") as f:
         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         said = stop.communicate(timeout=20)[1]
@@ -143,8 +142,7 @@ def test_stop_waits_for_callers_of_a_keeper_that_died(make_host, redis):
     asked.end()
 
 
-@pytest.mark.parametrize("how", ["ex", "ex nb"])
-def test_stop_waits_for_those_that_have_just_asked(make_host, redis, how):
+def test_stop_waits_for_those_that_have_just_asked(make_host, redis):
     """A program has asked a new keeper, which has no connection to the store so far, and hence no lease for it. Were the keeper to end
     now, the program would ask the next one, and be refused after some of these. If the store does not answer for two seconds, the
     keeper ends: then this is tried again."""
@@ -155,12 +153,10 @@ def test_stop_waits_for_those_that_have_just_asked(make_host, redis, how):
     def refused():
         agent = opened(a)
         redis.signal(signal.SIGSTOP)
-        agent.say("flock 0 " + how)
+        agent.say("flock 0 ex")
         wait_until(lambda: len(a.keeper_pids()) == 2 and a.serves() and connected(agent.pid), "the program has asked")
         pids = a.keeper_pids()
-        stop = subprocess.Popen([CLI, "stop"], env=a.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        # The operator's question wakes the keeper; once it sleeps again, it has looked at it.
-        wait_until(lambda: stop.poll() is not None or (waits_for_answer(stop.pid) and state(pids[1]) != "R"), "the operator has asked")
+        stop = asks_to_stop(a)
         redis.signal(signal.SIGCONT)
         assert agent.heard()[0] == "ok"
         said = stop.communicate(timeout=20)[1]
@@ -173,23 +169,12 @@ def test_stop_waits_for_those_that_have_just_asked(make_host, redis, how):
     wait_until(refused, "the stop was refused", 60)
 
 
-def waits_for_answer(pid):
-    return "recvmsg" in text_of(f"/proc/{pid}/stack")
-
-
 def told_to_end(host, number=signal.SIGTERM):
     host.keeper.send_signal(number)
     wait_until(lambda: "told to end: waits until" in host.log(), "it says what it waits for")
 
 
-def told_again(host, number=signal.SIGTERM):
-    """Signals again until it ends: a signal that comes too soon after the first counts as the same one."""
-    wait_until(lambda: host.keeper.send_signal(number) or host.keeper.poll() is not None, "it ends at once")
-    assert host.keeper.poll() == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("recalled", [False, True], ids=["nobody waits", "b waits"])
+@pytest.mark.parametrize("number, recalled", [(signal.SIGTERM, False), (signal.SIGINT, True)], ids=["nobody waits", "b waits"])
 def test_told_to_end_it_waits_for_what_is_in_use(make_host, number, recalled):
     """It gives back leases that are not in use."""
     a, b = make_host("a", lease=LONG + "linger_ms = 20000;"), make_host("b", lease=LONG)
@@ -215,20 +200,6 @@ def test_told_to_end_it_waits_for_what_is_in_use(make_host, number, recalled):
     assert [l["name"] for l in b.status()["cluster"]["locks"]] == ["t/used"]
 
 
-def test_told_twice_it_ends_at_once(two_long):
-    """The next keeper takes up what is in use."""
-    a, b = two_long
-    used = a.opened("used", "flock 0 ex")
-    before = identity(a, "used")
-    told_to_end(a)
-    told_again(a)
-    assert not os.path.exists(socket_of(a)) and not a.keeper_pids()
-    assert "1 leases are in use; the next keeper takes them up" in a.log()
-    a.start()
-    wait_until(lambda: leases(a, "used", state="held"), "the lease was taken up")
-    assert identity(a, "used") == before and is_busy(b, "used")
-
-
 def test_signals_to_end_reach_the_first_thread_alone(two_long):
     """Another one could take a signal when nothing hears it any more, and end the keeper as if it had failed."""
     a, _ = two_long
@@ -249,8 +220,8 @@ def test_told_twice_while_another_host_waits_and_no_keeper_can_start(make_host):
     used, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     wait_until(lambda: leases(a, state="waiting"), "the lease is recalled, and in use")
     told_to_end(a)
-    told_again(a)
-    assert not a.keeper_pids() and waiter.silent(0.1) and state(used.pid) not in "tT"
+    wait_until(lambda: a.keeper.send_signal(signal.SIGTERM) or a.keeper.poll() is not None, "it ends at once")
+    assert a.keeper.poll() == 0 and not os.path.exists(socket_of(a)) and not a.keeper_pids() and waiter.silent(0.1) and state(used.pid) not in "tT"
     with open(a.config, "a") as f:
         f.write("nonsense")
     os.remove(os.path.join(a.runtime, "config.kept"))

@@ -9,7 +9,7 @@ import pytest
 from harness import Job, text_of, wait_until, write_text
 from harness.host import KEEPER
 from harness.system import Place, SystemHost
-from keepers import HOLD, identity, is_busy, leases, opened, socket_of, two_long  # noqa: F401
+from keepers import HOLD, identity, is_busy, leases, socket_of, two_long  # noqa: F401
 
 
 class Manager:
@@ -36,17 +36,25 @@ class Manager:
         return said
 
     def heard_nothing(self):
-        self.socket.setblocking(False)
+        self.socket.settimeout(0)
         try:
             return not self.socket.recv(100)
         except BlockingIOError:
             return True
+        finally:
+            self.socket.settimeout(30)
 
 
 def test_it_hears_when_programs_are_served_and_when_they_are_no_longer(two_long):
+    """A keeper that cannot start is never ready."""
     a, _ = two_long
     assert a.cli("stop").returncode == 0 and a.keeper.wait(20) == 0
-    manager = Manager(a)
+    manager, text = Manager(a), text_of(a.config)
+    write_text(a.config, text + "nonsense")
+    manager.start()
+    assert a.keeper.wait(20) == 1 and "syntax error" in a.log()
+    assert manager.heard_nothing()
+    write_text(a.config, text)
     manager.start(WATCHDOG_USEC="400000")
     assert manager.hears(but=("WATCHDOG=1",)) == "READY=1"
     assert a.serves()
@@ -54,17 +62,6 @@ def test_it_hears_when_programs_are_served_and_when_they_are_no_longer(two_long)
     a.keeper.send_signal(signal.SIGTERM)
     assert manager.hears(but=("WATCHDOG=1",)) == "STOPPING=1"
     assert a.keeper.wait(20) == 0
-
-
-def test_a_keeper_that_cannot_start_is_never_ready(two_long):
-    a, _ = two_long
-    assert a.cli("stop").returncode == 0 and a.keeper.wait(20) == 0
-    with open(a.config, "a") as f:
-        f.write("nonsense")
-    manager = Manager(a)
-    manager.start()
-    assert a.keeper.wait(20) == 1 and "syntax error" in a.log()
-    assert manager.heard_nothing()
 
 
 @pytest.mark.parametrize("how", ["by a lock", "by hand"])
@@ -81,11 +78,15 @@ def test_a_keeper_that_another_service_has_started_says_nothing(make_host, how):
     assert manager.heard_nothing()
 
 
-def test_replaced_while_a_lock_is_held(two_long):
-    """SIGQUIT: it does not wait for the end of the lock. The next one has the same leases."""
+@pytest.mark.parametrize("waits", [False, True], ids=["SIGQUIT", "SIGTERM before"])
+def test_replaced_while_a_lock_is_held(two_long, waits):
+    """SIGQUIT: it does not wait for the end of the lock, also if it does already. The next one has the same leases."""
     a, b = two_long
     used = a.opened("used", "flock 0 ex")
     before = identity(a, "used")
+    if waits:
+        a.keeper.send_signal(signal.SIGTERM)
+        wait_until(lambda: "told to end: waits until" in a.log(), "it waits")
     a.keeper.send_signal(signal.SIGQUIT)
     assert a.keeper.wait(20) == 0
     assert os.path.exists(socket_of(a)) and not a.serves() and not a.keeper_pids()
@@ -98,20 +99,6 @@ def test_replaced_while_a_lock_is_held(two_long):
     assert identity(a, "used") == before and is_busy(b, "used")
     used.do("flock 0 un")
     assert used.do("flock 0 ex nb") == "ok"
-
-
-def test_replaced_while_it_waits_for_a_lock_to_end(two_long):
-    a, b = two_long
-    job = Job(a, "flock", a.path("used"), "sh", "-c", HOLD).held()
-    before = identity(a, "used")
-    a.keeper.send_signal(signal.SIGTERM)
-    wait_until(lambda: "told to end: waits until" in a.log(), "it waits")
-    a.keeper.send_signal(signal.SIGQUIT)
-    assert a.keeper.wait(20) == 0
-    a.start()
-    wait_until(lambda: leases(a, "used", state="held"), "the lease was taken up")
-    assert identity(a, "used") == before and is_busy(b, "used")
-    job.end()
 
 
 def test_a_user_who_asks_while_the_system_keeper_is_replaced(redis, folder):

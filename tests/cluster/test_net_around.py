@@ -3,10 +3,8 @@ import contextlib
 import errno
 import json
 import os
-import pty
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 
@@ -18,7 +16,8 @@ from harness.processes import children, comm, state, wait_channel
 
 from jobs import LEASE
 import keepers
-from keepers import LONG, held, wanted_elsewhere
+from keepers import LONG, about, held, wanted_elsewhere
+from terminal import on_terminal
 
 DYNAMIC = os.path.join(BUILD, "tests/agents/agent")
 SOURCES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "net")
@@ -62,52 +61,49 @@ def check_excludes(two, a, b):
     assert a.do("getlk 0 ex 5 1").startswith("ex:0:10:")
 
 
+@contextlib.contextmanager
+def ended(*agents):
+    yield agents
+    for agent in agents:
+        agent.kill()
+
+
 AROUND = {
-    "sudo": ["sudo", "-n"],
     "sudo to another user": ["sudo", "-n", "-u", "nobody"],
     "another user": ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
     "no_new_privs": ["setpriv", "--no-new-privs"],
-    "strace": ["strace", "-f", "-o", "/dev/null"],
     "strace, no environment": ["strace", "-f", "-o", "/dev/null", "-E", "LD_PRELOAD", "env", "-i"],
     "pid namespace": ["unshare", "--pid", "--fork", "--mount-proc"],
-    "pid namespace in one": ["unshare", "--pid", "--fork", "unshare", "--pid", "--fork"],
     "user namespace": ["unshare", "--user", "--map-root-user"],
     "time namespace": ["unshare", "--time", "--boottime", "1000000"],
     "all namespaces": ["unshare", "-m", "-p", "-f", "-i", "-n", "-u", "-C", "-U", "-r", "--mount-proc"],
     "changed root": ["chroot", "/"],
     "mount namespace": ["unshare", "--mount"],
     "pid namespace, the outer /proc": ["unshare", "--pid", "--fork"],
-    "session": ["setsid", "--wait"],
     "no environment": ["env", "-i"],
-    "no environment, by busybox": ["busybox", "env", "-i"],
     "limits": ["prlimit", "--nofile=20", "--core=0"],
-    "idle": ["chrt", "--idle", "0"],
-    "a shell without an environment": ["env", "-i", "/bin/sh", "-c", '"$0" "$@"'],
     "static shell": ["busybox", "sh", "-c", '"$0" "$@"'],
 }
 
 
-@pytest.mark.parametrize("around", AROUND)
-def test_around(two, folder, around):
-    if not shutil.which(AROUND[around][0]):
-        pytest.skip(f"there is no {AROUND[around][0]}")
+def test_around(two, folder):
     for path in (folder, *(host.files for host in two)):
         os.chmod(path, 0o777)
     for host in two:
         open(host.path("f"), "w").close()
         os.chmod(host.path("f"), 0o666)
-    check_excludes(two, opened(two[0]), opened(two[1], *AROUND[around], STATIC))
+    for around, words in AROUND.items():
+        if shutil.which(words[0]):
+            with about(around), ended(opened(two[0]), opened(two[1], *words, STATIC)) as agents:
+                check_excludes(two, *agents)
 
 
-@pytest.mark.parametrize("words", [[DYNAMIC], ["env", "-u", "LD_PRELOAD", DYNAMIC], ["env", "-i", DYNAMIC]],
-                         ids=["preload", "none", "no environment"])
-@pytest.mark.parametrize("other", [STATIC, DYNAMIC], ids=["static", "dynamic"])
-def test_beside_the_preload(two, words, other):
-    check_excludes(two, opened(two[0], other), opened(two[1], *words))
-
-
-def test_the_preload_without_the_net(two):
-    """A program under the preload alone and one under the net exclude each other."""
+def test_beside_the_preload(two):
+    """Programs with and without the preload below the net, and one with the preload alone."""
+    for other in (STATIC, DYNAMIC):
+        for words in ([DYNAMIC], ["env", "-u", "LD_PRELOAD", DYNAMIC], ["env", "-i", DYNAMIC]):
+            with about((other, words)), ended(opened(two[0], other), opened(two[1], *words)) as agents:
+                check_excludes(two, *agents)
     two[0].shim = True
     check_excludes(two, keepers.opened(two[0]), opened(two[1]))
 
@@ -128,11 +124,6 @@ def test_what_waits_here_is_traced(two):
     assert b.heard(60)[0] == "ok"
 
 
-def gdb(*commands):
-    words = ["gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off"]
-    return words + [word for command in commands for word in ("-ex", command)]
-
-
 @pytest.mark.skipif(not shutil.which("gdb"), reason="there is no gdb")
 @pytest.mark.parametrize("where", ["another host", "this host"])
 def test_a_debugger_comes_while_it_waits(two, where):
@@ -144,26 +135,12 @@ def test_a_debugger_comes_while_it_waits(two, where):
         wanted_elsewhere(two[0])
     assert b.silent(0.05)
     for _ in range(2):
-        done = subprocess.run([*gdb("bt", "detach"), "-p", str(b.pid)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "bt", "-ex", "detach", "-p", str(b.pid)],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0 and "flock" in done.stdout, done
     assert b.silent(0.05)
     assert a.do("flock 0 un") == "ok"
     assert b.heard(60)[0] == "ok"
-
-
-@pytest.mark.skipif(not shutil.which("gdb"), reason="there is no gdb")
-def test_started_by_a_debugger(two, folder):
-    a = opened(two[0])
-    assert a.do("flock 0 ex") == "ok"
-    said = os.path.join(folder, "said")
-    with open(os.path.join(folder, "do"), "w") as f:
-        f.write(f"open 0 {two[1].path('f')} rwc\nflock 0 ex\n")
-    b = job(two[1], *gdb("set startup-with-shell on", f"run <{folder}/do >{said}"), STATIC)
-    wanted_elsewhere(two[0])
-    assert a.do("flock 0 un") == "ok"
-    assert b.end(60) == 0
-    with open(said) as f:
-        assert [line.split()[0] for line in f] == ["ok", "ok"]
 
 
 @pytest.fixture(params=["gcc", "musl-gcc"])
@@ -188,32 +165,35 @@ def threads_have_pidfds():
 UNSEEN = [] if threads_have_pidfds() else ["own-table", "leader-gone"]
 
 
-@pytest.mark.parametrize("shape", ["take", "own-table", "leader-gone", "vfork", "vfork-only", "exec", "passed"])
-def test_shapes(two, shapes, shape):
+def seen(shapes):
+    return [shape for shape in shapes if shape not in UNSEEN]
+
+
+def test_shapes(two, shapes):
     """Each way of coming to a lock call: has it against another host, is refused by another host."""
-    if shape in UNSEEN:
-        pytest.skip("this kernel is too old: see test_unseen_shapes_are_refused")
-    first = job(two[0], shapes, shape, two[0].path("f"))
-    assert first.line() == "ok"
-    refused = job(two[1], shapes, shape, two[1].path("f"))
-    assert refused.line() == "11"
-    refused.end()
-    assert first.end() == 0
-    second = job(two[1], shapes, shape, two[1].path("f"))
-    assert second.line() == "ok"
-    second.end()
+    for shape in seen(["take", "own-table", "leader-gone", "vfork", "vfork-only", "exec", "passed"]):
+        with about(shape):
+            first = job(two[0], shapes, shape, two[0].path(shape))
+            assert first.line() == "ok"
+            refused = job(two[1], shapes, shape, two[1].path(shape))
+            assert refused.line() == "11"
+            refused.end()
+            assert first.end() == 0
+            second = job(two[1], shapes, shape, two[1].path(shape))
+            assert second.line() == "ok"
+            second.end()
 
 
-@pytest.mark.parametrize("shape", ["own-table", "leader-gone"])
-def test_unseen_shapes_are_refused(two, shapes, shape):
+@pytest.mark.skipif(not UNSEEN, reason="this kernel has pidfds of threads")
+def test_unseen_shapes_are_refused(two, shapes):
     """Before Linux 6.9: also on a file that nobody wants. The line comes only if the process has descriptors still."""
-    if shape not in UNSEEN:
-        pytest.skip("this kernel has pidfds of threads")
-    refused = job(two[0], shapes, shape, two[0].path("f"))
-    if shape == "own-table":
-        assert "what its thread locks cannot be found out" in refused.line()
-    assert refused.line() == str(errno.ENOLCK)
-    refused.end()
+    for shape in UNSEEN:
+        with about(shape):
+            refused = job(two[0], shapes, shape, two[0].path("f"))
+            if shape == "own-table":
+                assert "what its thread locks cannot be found out" in refused.line()
+            assert refused.line() == str(errno.ENOLCK)
+            refused.end()
 
 
 def test_fork_storm(two, shapes, folder):
@@ -227,28 +207,23 @@ def test_fork_storm(two, shapes, folder):
         no_supervisor(host)
 
 
-@pytest.mark.skipif(not shutil.which("rustc"), reason="there is no rustc")
-def test_rust(two, folder):
+def rust(program):
     """With system calls of its own, as rustix makes them."""
-    program = os.path.join(folder, "lock")
     subprocess.run(["rustc", "-O", os.path.join(SOURCES, "lock.rs"), "-o", program], check=True, capture_output=True)
-    for host in two:
-        open(host.path("f"), "w").close()
-    first = job(two[0], program, two[0].path("f"))
-    assert first.line() == "had"
-    second = job(two[1], program, two[1].path("f"))
-    wanted_elsewhere(two[0])
-    assert second.silent()
-    assert first.end() == 0
-    assert second.line() == "had" and second.end() == 0
 
 
-@pytest.mark.skipif(not shutil.which("go"), reason="there is no go")
-def test_go(two, folder):
+def go(program):
     """Signals of its own runtime come to a thread that waits."""
-    program = os.path.join(folder, "lock")
-    env = {**os.environ, "HOME": folder, "GOCACHE": os.path.join(folder, "cache"), "CGO_ENABLED": "0", "GO111MODULE": "off"}
+    env = {**os.environ, "HOME": os.path.dirname(program), "GOCACHE": program + ".cache", "CGO_ENABLED": "0", "GO111MODULE": "off"}
     subprocess.run(["go", "build", "-o", program, os.path.join(SOURCES, "lock.go")], check=True, capture_output=True, env=env)
+
+
+@pytest.mark.parametrize("build, compiler", [(rust, "rustc"), (go, "go")])
+def test_languages(two, folder, build, compiler):
+    if not shutil.which(compiler):
+        pytest.skip(f"there is no {compiler}")
+    program = os.path.join(folder, "lock")
+    build(program)
     for host in two:
         open(host.path("f"), "w").close()
     first = job(two[0], program, two[0].path("f"))
@@ -312,73 +287,43 @@ def test_as_cron_starts_it(two):
     cron.stdout.close()
 
 
-def test_as_sshd_starts_it(two):
-    """One socket for input and output; the connection ends when no process has it any more."""
-    ours, theirs = socket.socketpair()
-    with ours:
-        ours.settimeout(60)
-        ssh = subprocess.Popen([*NETTED, "/bin/sh", "-c", f"{STATIC}; exit 4"], env=two[0].env(), stdin=theirs, stdout=theirs, stderr=theirs,
-                               start_new_session=True)
-        theirs.close()
-        ours.sendall(f"open 0 {two[0].path('f')} rwc\nflock 0 ex\n".encode())
-        ours.shutdown(socket.SHUT_WR)
-        said = b""
-        while data := ours.recv(4096):
-            said += data
-        assert [line.split()[0] for line in said.splitlines()] == [b"ok", b"ok"] and ssh.wait(60) == 4
-    no_supervisor(two[0])
-
-
 def test_on_a_terminal(two):
     """Ctrl-C ends the job, and not the supervisors of a job that ignores it; what the terminal says is only the job's."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(CLI, [*NETTED, "/bin/sh", "-c", f"trap '' INT; {STATIC}; trap - INT; echo last; read line"], two[1].env())
-    try:
-        with os.fdopen(terminal, "r+b", buffering=0) as f:
-            def until(text):
-                said = b""
-                with contextlib.suppress(OSError):  # EIO: no process has the terminal
-                    while text not in said and (more := f.read(4096)):
-                        said += more
-                return said
-            f.write(f"open 0 {two[1].path('f')} rwc\nflock 0 ex\n".encode())
-            assert until(b"ok ").count(b"dflock:") == 0
-            wait_until(lambda: held(two[1]), "b has it")
-            f.write(b"\x03")
-            f.write(b"flock 0 un\nflock 0 sh\nclose 0\npid\n")
-            assert b"ok %d" % children(pid)[0] in until(b"ok %d" % children(pid)[0])
-            f.write(b"\x04")
-            assert b"last" in until(b"last")
-            f.write(b"\x03")
-            _, status = os.waitpid(pid, 0)
-            pid = 0
-            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT
-    finally:
-        if pid:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+    words = [*NETTED, "/bin/sh", "-c", f"trap '' INT; {STATIC}; trap - INT; echo last; read line"]
+    with on_terminal(words, two[1].env()) as t:
+        t.say(f"open 0 {two[1].path('f')} rwc\nflock 0 ex")
+        t.until("ok ")
+        wait_until(lambda: held(two[1]), "b has it")
+        t.say("\x03flock 0 un\nflock 0 sh\nclose 0\npid")
+        t.until("ok %d" % children(t.process.pid)[0])
+        t.say("\x04", end="")
+        t.until("last")
+        assert "dflock:" not in t.text
+        t.say("\x03", end="")
+        assert t.process.wait(20) == -signal.SIGINT
     no_supervisor(two[1])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL])
 @pytest.mark.parametrize("waits", [False, True], ids=["runs", "waits"])
-def test_a_signal_ends_the_job(two, number, waits):
+def test_a_signal_ends_the_job(two, waits):
     """At once, with the status of the signal, also while it waits for another host; nothing of it is left."""
-    a, b = opened(two[0]), opened(two[1])
-    if waits:
-        assert a.do("flock 0 ex") == "ok"
-        b.say("flock 0 ex")
-        wanted_elsewhere(two[0])
-    else:
-        assert b.do("flock 0 ex") == "ok"
-    os.kill(b.pid, number)
-    assert b.process.wait(20) == -number and b.process.stdout.read() == b""
-    no_supervisor(two[1])
-    if waits:
-        wait_until(lambda: not any(lease["waiting"] for lease in two[1].status()["leases"]), "no caller is left")
-        assert a.do("flock 0 un") == "ok"
-    assert a.do("flock 0 ex") == "ok"
+    a = opened(two[0])
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL):
+        b = opened(two[1])
+        with about(number):
+            if waits:
+                assert a.do("flock 0 ex") == "ok"
+                b.say("flock 0 ex")
+                wanted_elsewhere(two[0])
+            else:
+                assert b.do("flock 0 ex") == "ok"
+            os.kill(b.pid, number)
+            assert b.process.wait(20) == -number and b.process.stdout.read() == b""
+            no_supervisor(two[1])
+            if waits:
+                wait_until(lambda: not any(lease["waiting"] for lease in two[1].status()["leases"]), "no caller is left")
+                assert a.do("flock 0 un") == "ok"
+            assert a.do("flock 0 ex") == "ok" and a.do("flock 0 un") == "ok"
 
 
 def test_signals_of_its_group_and_session(two):
@@ -424,31 +369,17 @@ def states(pid):
     return found
 
 
-@pytest.mark.parametrize("shape", ["take", "own-table", "leader-gone", "vfork-only", "passed"])
-def test_shapes_are_frozen(make_host, redis, shapes, shape):
+def test_shapes_are_frozen(make_host, redis, shapes):
     """In an outage of the store, however the holder came to its lock. D: the parent of a child by vfork()."""
-    if shape in UNSEEN:
-        pytest.skip("this kernel is too old: see test_unseen_shapes_are_refused")
     host = make_host("a", shim=False, lease=LEASE)
-    holder = job(host, shapes, shape, host.path("f"))
-    try:
-        assert holder.line() == "ok"
-        redis.signal(signal.SIGSTOP)
-        wait_until(lambda: set(states(holder.pid)) <= set("tTDZ"), "the holder is frozen", 10)
-        wait_until(lambda: "processes that hold locks, or were started by one that does, are frozen" in host.log(), "that is logged")
-        redis.signal(signal.SIGCONT)
-        wait_until(lambda: not set(states(holder.pid)) & set("tT"), "it goes on")
-        wait_until(lambda: "frozen processes go on" in host.log(), "that is logged, too")
-        assert holder.end() == 0
-    finally:
-        redis.signal(signal.SIGCONT)
-        holder.kill()
-
-
-def test_a_holder_without_its_first_thread_is_killed(two, shapes):
-    """Also by what ends a test: nobody can read such a process's environment below /proc/PID itself."""
-    holder, other = job(two[0], shapes, "leader-gone", two[0].path("f")), opened(two[1])
-    assert holder.line() == "ok" and other.do("flock 0 ex nb") == "EAGAIN"
-    wait_until(lambda: state(holder.pid) == "Z", "its first thread has ended")
-    holder.kill()
-    assert other.do("flock 0 ex", 60) == "ok"
+    holders = {shape: job(host, shapes, shape, host.path(shape)) for shape in seen(["take", "own-table", "leader-gone", "vfork-only", "passed"])}
+    assert {shape: holder.line() for shape, holder in holders.items()} == dict.fromkeys(holders, "ok")
+    redis.signal(signal.SIGSTOP)
+    for shape, holder in holders.items():
+        wait_until(lambda: set(states(holder.pid)) <= set("tTDZ"), f"the holder is frozen: {shape}", 10)
+    wait_until(lambda: "processes that hold locks, or were started by one that does, are frozen" in host.log(), "that is logged")
+    redis.signal(signal.SIGCONT)
+    for shape, holder in holders.items():
+        wait_until(lambda: not set(states(holder.pid)) & set("tT"), f"it goes on: {shape}")
+    wait_until(lambda: "frozen processes go on" in host.log(), "that is logged, too")
+    assert {shape: holder.end() for shape, holder in holders.items()} == dict.fromkeys(holders, 0)

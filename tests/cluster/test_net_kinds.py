@@ -33,15 +33,15 @@ def bare(request, folder):
     return built(folder, *KINDS[request.param])
 
 
+def start(host, bare, record):
+    open(host.path("f"), "a").close()
+    return netted(host, bare, host.path("f"), *(["record"] if record else []), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="x86-64's")
 def test_x32_calls_are_refused(two, folder):
-    open(two[0].path("f"), "w").close()
-    job = start(two[0], built(folder, "gcc", "-DX32"), False, stdin=subprocess.DEVNULL)
-    assert (job.stdout.read(), job.wait(20)) == (b"", ENOSYS)
-
-
-def say(record):
-    return "setlk 0 ex 7 1" if record else "flock 0 ex"
+    job = start(two[0], built(folder, "gcc", "-DX32"), False)
+    assert (job.communicate(timeout=20)[0], job.returncode) == (b"", ENOSYS)
 
 
 @pytest.fixture(params=[False, True], ids=["flock", "record"])
@@ -49,39 +49,36 @@ def record(request):
     return request.param
 
 
-def start(host, bare, record, **more):
-    return netted(host, bare, host.path("f"), *(["record"] if record else []), stdout=subprocess.PIPE, **more)
+def words(record):
+    """Of the programs beside it, for a call that does not wait, and one that does."""
+    return ("setlk 0 ex 7 1", "setlk 0 ex 7 1 w") if record else ("flock 0 ex nb", "flock 0 ex")
 
 
 def test_excludes(two, bare, record):
-    b = opened(two[1])
-    open(two[0].path("f"), "w").close()
-    job = start(two[0], bare, record, stdin=subprocess.PIPE)
-    assert job.stdout.readline() == b"had\n"
-    now = say(record) + ("" if record else " nb")
-    assert b.do(now) == "EAGAIN"
-    job.communicate(timeout=20)
-    wait_until(lambda: b.do(now) == "ok", "it is free")
-
-
-def test_waits_for_another_host(two, bare, record):
-    open(two[0].path("f"), "w").close()
-    b = opened(two[1])
-    assert b.do(say(record)) == "ok"
-    job = start(two[0], bare, record, stdin=subprocess.DEVNULL)
+    """It waits for another host, and then keeps it out."""
+    now, b = words(record)[0], opened(two[1])
+    assert b.do(now) == "ok"
+    job = start(two[0], bare, record)
     wanted_elsewhere(two[1])
     assert job.poll() is None
     b.kill()
-    assert job.stdout.read() == b"had\n" and job.wait(20) == 0
+    assert job.stdout.readline() == b"had\n"
+    b = opened(two[1])
+    assert b.do(now) == "EAGAIN"
+    job.communicate(timeout=20)
+    assert job.returncode == 0
+    wait_until(lambda: b.do(now) == "ok", "it is free")
 
 
 def test_is_called_back_from_the_kernel(two, bare, record):
     """It waits there for a program of its own host when the other host wants the lock: both get it."""
+    now, waiting = words(record)
     a, b = opened(two[0]), opened(two[1])
-    assert a.do(say(record)) == "ok"
-    job = start(two[0], bare, record, stdin=subprocess.DEVNULL)
+    assert a.do(now) == "ok"
+    job = start(two[0], bare, record)
+    job.stdin.close()
     wait_until(lambda: waits_for_lock(job.pid), "it waits")
-    b.say(say(record) + (" w" if record else ""))
+    b.say(waiting)
     wanted_elsewhere(two[0])
     a.kill()
     assert b.heard()[0] == "ok"

@@ -11,20 +11,11 @@ import sys
 import pytest
 from harness import text_of, wait_until
 from harness.host import BUILD, CLI
+from harness.metrics import value
 from harness.netted import NET, STATIC, Netted, both, netted, opened, run, stat, supervisors
+from harness.processes import waits_for_lock
 
-from keepers import wanted_elsewhere
-
-
-def test_two_of_one_host(two):
-    """The kernel lets them wait for each other."""
-    a, b = opened(two[0]), opened(two[0])
-    assert a.do("flock 0 ex") == "ok"
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    b.say("flock 0 ex")
-    assert b.silent(0.05)
-    assert a.do("flock 0 un") == "ok"
-    assert b.heard()[0] == "ok"
+from keepers import held, wanted_elsewhere
 
 
 def told(agent):
@@ -60,46 +51,24 @@ def test_verbose_says_nothing_of_the_callers_own_locks(two):
     assert alone.process.stderr.read() == b""
 
 
-@pytest.mark.parametrize("words,errno", [("flock 0 sh ex", "EINVAL"), ("flock 1 ex", "EBADF"), ("setlk 0 ex -1 5", "EINVAL"),
-                                         ("setlk 1 ex 0 5", "EBADF"), ("setlk 2 ex 0 5", "EBADF")])
-def test_errors_are_the_kernels(two, words, errno):
+def test_errors_are_the_kernels(two):
     a = opened(two[0])
     assert a.do(f"open 2 {two[0].path('f')} r") == "ok"
-    assert a.do(words) == errno
-
-
-def test_killed_while_it_waits(two):
-    """Nothing of it is left: no caller, no copy of its descriptors, no supervisor."""
-    a, b = opened(two[0]), opened(two[1])
-    assert a.do("flock 0 ex") == "ok"
-    b.say("flock 0 ex")
-    wanted_elsewhere(two[0])
-    os.kill(b.pid, signal.SIGKILL)
-    b.process.wait()
-    wait_until(lambda: not supervisors(two[1]), "the supervisors end")
-    wait_until(lambda: not any(lease["waiting"] for lease in two[1].status()["leases"]), "no caller is left")
-    assert a.do("flock 0 un") == "ok"
+    calls = {"flock 0 sh ex": "EINVAL", "flock 1 ex": "EBADF", "setlk 0 ex -1 5": "EINVAL", "setlk 1 ex 0 5": "EBADF", "setlk 2 ex 0 5": "EBADF"}
+    assert {words: a.do(words) for words in calls} == calls
 
 
 def test_the_job_stays_what_it_is(two):
-    """Its pid, its parent and its exit status; its output ends with it, and not with the supervisors."""
-    job = netted(two[0], "sh", "-c", "echo $$ $PPID; read line; exit 7", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    """Its pid, its parent and its exit status. The supervisors hold none of its descriptors: a pipe ends when the job has closed it."""
+    job = netted(two[0], "sh", "-c", "echo $$ $PPID; exec >&- 2>&-; read line; exit 7", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                 stderr=subprocess.PIPE, text=True)
     assert job.stdout.readline() == f"{job.pid} {os.getpid()}\n"
-    pids = both(two[0])
-    for pid in pids:
+    assert job.stdout.read() == "" and job.stderr.read() == "" and job.poll() is None
+    for pid in both(two[0]):
         assert stat(pid)[3] != stat(job.pid)[3]  # another session
-    job.stdin.close()
-    assert job.stdout.read() == "" and job.wait(20) == 7
-    job.stdout.close()
-    wait_until(lambda: not supervisors(two[0]), "the supervisors end")
-
-
-def test_its_output_ends_before_what_it_leaves(two):
-    """The supervisors hold none of the job's descriptors: a pipe ends when the job has closed it."""
-    job = netted(two[0], "sh", "-c", "exec >&- 2>&-; read line", stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert job.stdout.read() == b"" and job.stderr.read() == b""
-    assert supervisors(two[0]) and job.poll() is None
     job.communicate(timeout=20)
+    assert job.returncode == 7
+    wait_until(lambda: not supervisors(two[0]), "the supervisors end")
 
 
 def test_the_supervisors_outlive_the_job(two):
@@ -117,16 +86,16 @@ def test_the_supervisors_outlive_the_job(two):
     wait_until(lambda: not supervisors(two[0]), "the supervisors end")
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_a_supervisor_is_killed_at_rest(two, which):
+def test_a_supervisor_is_killed_at_rest(two):
     a, b = opened(two[0]), opened(two[1])
-    pids = both(two[1])
-    os.kill(pids[which], signal.SIGKILL)
-    assert a.do("flock 0 ex") == "ok"
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    both(two[1], pids[which:which + 1])
-    assert a.do("flock 0 un") == "ok"
-    assert b.do("flock 0 ex nb") == "ok"
+    for which in (0, 1):
+        pids = both(two[1])
+        os.kill(pids[which], signal.SIGKILL)
+        assert a.do("flock 0 ex") == "ok"
+        assert b.do("flock 0 ex nb") == "EAGAIN"
+        both(two[1], pids[which:which + 1])
+        assert a.do("flock 0 un") == "ok"
+        assert b.do("flock 0 ex nb") == "ok" and b.do("flock 0 un") == "ok"
 
 
 @pytest.mark.parametrize("command", ["flock 0 ex", "setlk 0 ex 0 1 w"])
@@ -143,7 +112,7 @@ def test_supervisors_are_killed_one_after_the_other(two, command):
     assert b.silent(0.1)
     assert a.do("close 0") == "ok"
     assert b.heard()[0] == "ok"
-    assert opened(two[0]).do(command.replace(" w", "").replace(" ex", " ex nb") if "flock" in command else "setlk 0 ex 0 1") == "EAGAIN"
+    assert opened(two[0]).do("flock 0 ex nb" if "flock" in command else "setlk 0 ex 0 1") == "EAGAIN"
 
 
 def test_both_are_killed(two):
@@ -201,16 +170,12 @@ def test_the_key_of_the_preload(two):
     assert len(set(run(two[0], "sh", "-c", f"echo $DFLOCK_NET; exec {CLI} run --net=on sh -c 'echo $DFLOCK_NET'").stdout.split())) == 1
 
 
-def test_require_takes_a_static_program(two):
-    done = run(two[0], STATIC, options=["--require"], input="")
-    assert (done.returncode, done.stderr) == (0, "")
-    done = run(two[0], "/nowhere/job")
-    assert (done.returncode, done.stderr) == (127, "dflock: cannot run /nowhere/job: No such file or directory\n")
-
-
-def test_init_and_report(two):
-    done = run(two[0], "sh", "-c", "exit 5", options=["--init", "--report"])
-    assert done.returncode == 5
+@pytest.mark.parametrize("words, options, said", [
+    ([STATIC], ["--require"], (0, "")), (["sh", "-c", "exit 5"], ["--init"], (5, "")), (["sh", "-c", "exit 5"], ["--init", "--report"], (5, None)),
+    (["/nowhere/job"], [], (127, "dflock: cannot run /nowhere/job: No such file or directory\n"))], ids=["require", "init", "report", "nowhere"])
+def test_options(two, words, options, said):
+    done = run(two[0], *words, options=options, input="")
+    assert (done.returncode, done.stderr if said[1] is not None else None) == said
 
 
 def test_a_refusal_is_said_to_the_program(two, redis):
@@ -226,28 +191,55 @@ def test_an_unprotected_file(two, folder):
     assert a.do("flock 0 ex") == "ok" and a.do("setlk 0 ex 0 1") == "ok" and a.do("getlk 0 ex 0 1") == "un"
 
 
-@pytest.mark.parametrize("signals", [0, 1, 2])
+class Players:
+    """Four on two hosts: never two inside, none is refused, and each counts what it had."""
+
+    def __init__(self, two, folder, kind, *rows):
+        """rows: calls, signals and shares of each one; those of one host are below one net if there are two rows."""
+        self.ground = os.path.join(folder, "ground")
+        self.jobs = []
+        for i, host in enumerate(two):
+            open(host.path("f"), "w").close()
+            words = [f"{NET}/player $0 {self.ground} {kind} {calls} {2 * i + n} {signals} {shares}" for n, (calls, signals, shares) in enumerate(rows)]
+            self.jobs.append(netted(host, "sh", "-c", " & ".join(words) + "; wait", host.path("f"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True))
+
+    def check(self):
+        said = "".join(job.communicate(timeout=200)[0] for job in self.jobs)
+        with open(self.ground, "rb") as f:
+            inside, entries, overlaps = struct.unpack("i4xqq", f.read(24))
+        assert said.count("had ") == 4 and said.count("refused 0 ") == 4, said
+        assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said
+
+
 @pytest.mark.parametrize("kind", ["flock", "posix", "ofd"])
-def test_two_hosts(two, folder, kind, signals):
-    """Two players on each host, under a thousand signals a second: never two inside, and each counts what it had."""
-    ground = os.path.join(folder, "ground")
-    for host in two:
-        open(host.path("f"), "w").close()
-    jobs = [netted(two[i % 2], os.path.join(NET, "player"), two[i % 2].path("f"), ground, kind, "150", str(i + 1), str(signals), "50",
-                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for i in range(4)]
-    said = "".join(job.communicate(timeout=200)[0] for job in jobs)
-    with open(ground, "rb") as f:
-        inside, entries, overlaps = struct.unpack("i4xqq", f.read(24))
-    assert said.count("had ") == 4 and said.count("refused 0 ") == 4, said
-    assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said
+def test_two_hosts(two, folder, kind):
+    """Under a thousand signals a second, with handlers without and with SA_RESTART."""
+    Players(two, folder, kind, (200, 1, 50), (200, 2, 50)).check()
 
 
-@pytest.mark.parametrize("agent", [STATIC, os.path.join(BUILD, "tests/agents/agent")], ids=["static", "preloaded"])
-def test_a_keeper_is_started(redis, make_host, agent):
-    """By a supervisor, also by one that was the second; the keeper itself is not under the net."""
+@pytest.mark.parametrize("kind", ["flock", "posix"])
+def test_supervisors_are_killed_under_load(two, folder, kind):
+    """Again and again, whatever they are doing: no call fails with an errno of its own, and none is lost."""
+    players = Players(two, folder, kind, (600, 2, 50), (600, 0, 0))
+    killed, before = 0, {}
+    while any(job.poll() is None for job in players.jobs):
+        for host in two:
+            pids = supervisors(host)
+            # The second one must be there, and know that it is.
+            if len(pids) == 2 and pids != before.get(host) and b"--standby" in open(f"/proc/{pids[1]}/cmdline", "rb").read():
+                os.kill(pids[killed % 2], signal.SIGKILL)
+                before[host] = pids
+                killed += 1
+    players.check()
+    assert killed > 4
+
+
+def test_a_keeper_is_started(redis, make_host):
+    """By a supervisor, also by one that was the second; the keeper itself is not under the net. With the preload: test_net_key.py."""
     make_host("opener")
     c = make_host("c", foreground=False)
-    agent = opened(c, agent)
+    agent = opened(c)
     os.kill(both(c)[0], signal.SIGKILL)
     assert agent.do("flock 0 ex nb") == "ok"
     for pid in c.keeper_pids():
@@ -268,10 +260,12 @@ def test_a_keeper_dies_while_a_call_waits(two, who):
     assert b.heard()[0] == "ok"
 
 
-def test_an_ordinary_user(two, folder):
-    """Has the net, or one line says why not; setuid programs have no rights below it."""
-    user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    done = run(two[0], "sh", "-c", "grep NoNewPrivs /proc/self/status; exit 3", before=user)
+def test_rights(two):
+    """An ordinary user has the net, or one line says why not; setuid programs have no rights below it. Below root's they have."""
+    look = ["sh", "-c", "grep NoNewPrivs /proc/self/status; exit 3"]
+    done = run(two[0], *look)
+    assert (done.returncode, done.stdout) == (3, "NoNewPrivs:\t0\n"), done.stderr
+    done = run(two[0], *look, before=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"])
     scope = subprocess.run(["cat", "/proc/sys/kernel/yama/ptrace_scope"], capture_output=True, text=True).stdout
     traced = scope in ("", "0\n")
     assert (done.returncode, done.stdout.split()[1:]) == ((3, ["1"]) if traced else (125, [])), done.stderr
@@ -325,31 +319,6 @@ def test_calls_that_have_ended_are_in_no_ones_way(two):
     assert done.stdout == "0\n", done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("kind", ["flock", "posix"])
-def test_supervisors_are_killed_under_load(two, folder, kind):
-    """Again and again, whatever they are doing: no call fails with an errno of its own, none is lost, and never are two inside."""
-    ground = os.path.join(folder, "ground")
-    for host in two:
-        open(host.path("f"), "w").close()
-    jobs = [netted(two[i % 2], "sh", "-c", f"{NET}/player $0 {ground} {kind} 300 {i + 1} 2 50 & {NET}/player $0 {ground} {kind} 300 {i + 11} 0 0; wait",
-                   two[i % 2].path("f"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for i in range(2)]
-    killed, before = 0, {}
-    while any(job.poll() is None for job in jobs):
-        for host in two:
-            pids = supervisors(host)
-            # The second one must be there, and know that it is.
-            if len(pids) == 2 and pids != before.get(host) and b"--standby" in open(f"/proc/{pids[1]}/cmdline", "rb").read():
-                os.kill(pids[killed % 2], signal.SIGKILL)
-                before[host] = pids
-                killed += 1
-    said = "".join(job.communicate(timeout=200)[0] for job in jobs)
-    with open(ground, "rb") as f:
-        inside, entries, overlaps = struct.unpack("i4xqq", f.read(24))
-    assert killed > 4
-    assert said.count("had ") == 4 and said.count("refused 0 ") == 4, said
-    assert overlaps == 0 and inside == 0 and entries == sum(map(int, re.findall(r"had (\d+)", said))) > 0, said
-
-
 def test_supervisors_are_no_holders(make_host, redis):
     """While a call waits, they have a copy of a description with a lock. In an outage the program stops, and they do not."""
     lease = "ttl_ms = 3000; freeze_margin_ms = 1300;"
@@ -397,9 +366,77 @@ print(ret, ctypes.get_errno(), struct.unpack("hhqqi4x", ctypes.string_at(at, 32)
 """
 
 
-@pytest.mark.parametrize("memory,said", [("read-only", f"-1 {errno.EFAULT} 1"), ("writable", "0 0 1")])
-def test_getlk_into_memory_that_may_only_be_read(two, memory, said):
+def test_getlk_into_memory_that_may_only_be_read(two):
     a = opened(two[0])
     assert a.do("setlk 0 ex 0 10") == "ok"
-    done = run(two[1], "env", "-u", "LD_PRELOAD", "/usr/bin/python3", "-c", READ_ONLY, two[1].path("f"), memory)
-    assert done.stdout == said + "\n", done.stderr
+    for memory, said in (("read-only", f"-1 {errno.EFAULT} 1"), ("writable", "0 0 1")):
+        done = run(two[1], "env", "-u", "LD_PRELOAD", "/usr/bin/python3", "-c", READ_ONLY, two[1].path("f"), memory)
+        assert done.stdout == said + "\n", (memory, done.stderr)
+
+
+# --- cycles, over hosts and with calls that wait in a kernel ---
+
+def waits_in_kernel(agent):
+    wait_until(lambda: waits_for_lock(agent.pid), f"pid {agent.pid} waits in the kernel")
+
+
+def queued(host):
+    wait_until(lambda: held(host, state="asking"), f"host {host.name} is in the store's queue")
+
+
+def three(two):
+    """Two programs of the first host and one of the other, which have the bytes 0, 1 and 2."""
+    agents = opened(two[0]), opened(two[0]), opened(two[1])
+    for i, agent in enumerate(agents):
+        assert agent.do(f"setlk 0 ex {i} 1") == "ok"
+    return agents
+
+
+def test_one_of_the_cycle_waits_in_a_kernel(two):
+    """p waits for q in the kernel of the first host, r waits for p, and q for r."""
+    p, q, r = three(two)
+    p.say("setlk 0 ex 1 1 w")
+    waits_in_kernel(p)
+    r.say("setlk 0 ex 0 1 w")
+    queued(two[1])
+    assert q.do("setlk 0 ex 2 1 w", seconds=10) == "EDEADLK"
+    assert p.silent(0.2) and r.silent(0.1)
+    assert q.do("setlk 0 un 1 1") == "ok"
+    assert p.heard()[0] == "ok"
+    assert p.do("setlk 0 un 0 2") == "ok"
+    assert r.heard()[0] == "ok"
+
+
+def test_the_call_that_waits_in_a_kernel_closes_it(two):
+    """Then another one of the cycle fails, as with the preload."""
+    p, q, r = three(two)
+    r.say("setlk 0 ex 0 1 w")
+    queued(two[1])
+    q.say("setlk 0 ex 2 1 w")
+    queued(two[0])
+    p.say("setlk 0 ex 1 1 w")
+    assert q.heard(seconds=20)[0] == "EDEADLK"
+    assert p.silent(0.1) and r.silent(0.1)
+
+
+@pytest.mark.parametrize("waits", ["nobody", "another host"])
+def test_a_cycle_of_one_host(two, waits):
+    """The kernel finds it: the last call gets EDEADLK. While another host waits for a lock of the cycle, it may be the other call, if that is
+    called back just then."""
+    p, q, r = three(two)
+    p.say("setlk 0 ex 1 1 w")
+    waits_in_kernel(p)
+    if waits == "another host":
+        before = value(two[0], "calls_seen_out_total")
+        r.say("setlk 0 ex 0 2 w")
+        queued(two[1])
+        assert p.silent(0.5)
+        waits_in_kernel(p)
+        assert value(two[0], "calls_seen_out_total") - before < 30  # it is called back at growing pauses, and not all the time
+    q.say("setlk 0 ex 0 1 w")
+    said = select.select([q.process.stdout, p.process.stdout][:1 if waits == "nobody" else 2], [], [], 20)[0]
+    assert said, "no call of the cycle has ended"
+    one, other, byte = (q, p, 1) if q.process.stdout in said else (p, q, 0)
+    assert one.heard()[0] == "EDEADLK"
+    assert one.do(f"setlk 0 un {byte} 1") == "ok"
+    assert other.heard(seconds=20)[0] == "ok"

@@ -3,14 +3,13 @@ Programs and keepers with another root directory, or mount namespace, than the o
 paths. A lock on a path that the page calls protected has a lease, or fails with a line; never the kernel lock alone.
 """
 import os
-import signal
 import subprocess
 
 import pytest
 from harness import netted, wait_until
-from harness.filesystems import KINDS, Ground
-from jobs import state
-from keepers import is_busy, kill_keeper, leases, opened
+from harness.filesystems import MOUNTED, Ground
+from jobs import outage
+from keepers import is_busy, kill_keeper, leases
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs mounts, and so root")
 
@@ -35,12 +34,14 @@ def lock(host, *before):
 
 
 def test_a_program_with_another_root(make_host, jail):
-    host = make_host("a")
+    """It is refused, unless a lease of this very file is there (by the page)."""
+    host = make_host("a", lease="ttl_ms = 3000; linger_ms = 60000;")
     open(host.path("f"), "w").close()
     status, err, count = lock(host, *jail)
     assert (status, count) == (71, None)
     line, = [l for l in err.splitlines() if l.startswith("dflock:")]
     assert host.path("f") in line and jail[-1] + host.path("f") in line and "root directory" in line
+    assert lock(host) == lock(host, *jail) == (0, "", 1)
 
 
 def test_a_program_in_another_mount_namespace(make_host, folder):
@@ -62,12 +63,6 @@ def test_a_keeper_with_another_root(make_host, jail):
     assert (status, count) == (0, 1) or (status == 71 and host.path("f") in err), (status, err, count)
 
 
-def test_a_lease_that_is_there_covers_a_program_with_another_root(make_host, jail):
-    """By the page: it is the lease of this very file."""
-    host = make_host("a", lease="ttl_ms = 3000; linger_ms = 60000;")
-    assert lock(host) == lock(host, *jail) == (0, "", 1)
-
-
 # --- a mount that is gone ---
 
 # Opens FILE, has all of its mount unmounted, and locks the descriptor with the words that follow.
@@ -78,35 +73,35 @@ WAYS = {"preload": lambda host, *words: host.run(*words), "net": lambda host, *w
 
 
 @pytest.fixture
-def adrift(make_host, folder):
+def adrift(make_host):
     """adrift(kind): a host with a rule for all of a file system, and another host; lock(way, name): what the program said that locks after
     umount -l."""
-    grounds = []
+    made = []
 
     def make(kind):
-        grounds.append(Ground(kind, os.path.join(folder, kind)))
-        at = grounds[0].path
+        ground = Ground(kind)
+        at = ground.mounts[-1]
         a, b = make_host("a", rules='{ tree = "%s"; name = "t"; }' % at, lease=LEASE), make_host("b", lease=LEASE).init()
-        with open(os.path.join(at, "f"), "w"):
-            pass
+        made.append((a, ground))
+        a.files = at
+        open(a.path("f"), "w").close()
 
-        def lock(way, name="f", of=at):
+        def lock(way, name="f"):
             words = FLOCK if way == "preload" else ["env", "-i", *FLOCK]
-            done = WAYS[way](a, "sh", "-c", ADRIFT, "-", os.path.join(of, name), at, *words)
+            done = WAYS[way](a, "sh", "-c", ADRIFT, "-", a.path(name), at, *words)
             assert done.stdout == f"/{name}\n", done
             return done
         return a, b, at, lock
 
     yield make
-    for ground in grounds:
-        wait_until(lambda: subprocess.run(["umount", "-l", ground.path], stderr=subprocess.DEVNULL).returncode == 0 or
-                   not os.path.ismount(ground.path), "it is unmounted")
-        for where in ground.mounts[1:]:
-            subprocess.run(["umount", "-l", where], check=True)
+    for host, ground in made:
+        host.stop()  # nothing may be open there any more
+        subprocess.run(["umount", "-l", ground.mounts[-1]], stderr=subprocess.DEVNULL)
+        ground.end()
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", MOUNTED)
 def test_a_file_that_only_its_gone_mount_named_is_refused(adrift, kind, way):
     a, b, at, lock = adrift(kind)
     done = lock(way)
@@ -119,7 +114,7 @@ def test_a_mount_may_go_in_other_ways(adrift, how):
     a, b, at, _ = adrift("tmpfs")
     where, before, inside = at, [], lambda pid: []
     if how == "nested":
-        where = os.path.join(at, "nested")
+        where = a.path("nested")
         os.mkdir(where)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", where], check=True)
         assert a.run("flock", "-n", os.path.join(where, "g"), "true").returncode == 0
@@ -136,36 +131,25 @@ def test_a_mount_may_go_in_other_ways(adrift, how):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_file_that_the_keeper_knows_keeps_its_name(adrift, kind, way):
-    """Both hosts have it shared; the program that wants it exclusively after umount -l would get the kernel's lock."""
+@pytest.mark.parametrize("kind", MOUNTED)
+def test_a_file_that_the_keeper_knows_keeps_its_name(adrift, redis, kind, way):
+    """Both hosts have it shared; the program that wants it exclusively after umount -l would get the kernel's lock. The mount has gone while
+    another lock is held: the next keeper has the lease, the holder is frozen in an outage, and the lease ends with the lock."""
     a, b, at, lock = adrift(kind)
-    first, other = a.agent(), opened(b)
-    assert first.do(f"open 0 {at}/f rw") == first.do("flock 0 sh nb") == other.do("flock 0 sh nb") == first.do("flock 0 un") == "ok"
+    first, other, holder = a.opened("f", "flock 0 sh nb"), b.opened("f", "flock 0 sh nb"), a.opened("g", "flock 0 ex nb")
+    assert first.do("flock 0 un") == "ok"
     assert lock(way).returncode == 1
     assert other.do("flock 0 un") == "ok"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_its_holders_are_found(adrift, redis, kind):
-    """The mount goes while the lock is held: the next keeper has the lease, the holder is frozen in an outage, and the lease ends with the lock."""
-    a, b, at, _ = adrift(kind)
-    holder = a.agent()
-    assert holder.do(f"open 0 {at}/f rw") == holder.do("flock 0 ex nb") == "ok"
-    subprocess.run(["umount", "-l", at], check=True)
     kill_keeper(a)
-    assert is_busy(b)
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: state(holder.pid) in "tT", "the holder is frozen", 20)
-    redis.signal(signal.SIGCONT)
+    assert is_busy(b, "g")
+    outage(a, redis, [holder.pid])
     assert holder.do("flock 0 un") == "ok"
-    wait_until(lambda: not is_busy(b), "the lease has ended")
+    wait_until(lambda: not is_busy(b, "g"), "the lease has ended")
 
 
-def test_what_no_rule_has_covered_stays_unprotected(adrift, folder):
+def test_what_no_rule_has_covered_stays_unprotected(make_host):
     """A file of another file system without a mount, and a memfd: their locks are the kernel's, and no keeper is asked."""
-    a, b, at, lock = adrift("tmpfs")
-    other = Ground("tmpfs", os.path.join(folder, "other"))
+    a, other = make_host("a"), Ground("tmpfs")
     try:
         done = a.run("sh", "-c", ADRIFT, "-", os.path.join(other.path, "x"), other.path, *FLOCK)
     finally:

@@ -20,6 +20,7 @@ import pytest
 from harness import Deadline, wait_until
 from harness.mistakes import PAGE
 from harness.mutants import mutant
+from harness.processes import state
 from keepers import kill_keeper
 
 SECONDS = float(os.environ.get("DFLOCK_STRESS_SECONDS", "30"))
@@ -95,14 +96,7 @@ class Arena:
 
     def frozen(self):
         """Is a worker stopped by a keeper's parent?"""
-        for process in self.workers.values():
-            try:
-                with open(f"/proc/{process.pid}/stat") as f:
-                    if f.read().rpartition(")")[2].split()[0] in "tT":
-                        return True
-            except FileNotFoundError:
-                pass
-        return False
+        return any(state(process.pid) in "tT" for process in self.workers.values())
 
     def more(self, calls=1000):
         """Until so many more calls were made, or something was found."""

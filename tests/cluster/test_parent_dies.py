@@ -12,19 +12,6 @@ from keepers import (LONG, both_anew, flock, identity, is_busy, opened, pair, pa
                      waits)
 
 
-def test_parent_and_keeper_killed(pair):
-    a, b = pair
-    holder, waiter = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
-    waits(b)
-    before = identity(a)
-    wait_until(a.kill_keeper, "both have ended")
-    assert flock(a, "-n", name="other") == (0, "")
-    assert identity(a) == before
-    assert waiter.silent() and is_busy(b)
-    holder.do("flock 0 un")
-    assert waiter.heard()[0] == "ok"
-
-
 @pytest.mark.parametrize("foreground", [False, True])
 def test_the_parent_killed_alone(make_host, foreground):
     """The keeper makes room for a new parent and a new keeper. No program asks meanwhile."""
@@ -38,24 +25,26 @@ def test_the_parent_killed_alone(make_host, foreground):
     assert not foreground or "the keeper's parent was killed" in a.log()
     os.kill(new[0], signal.SIGKILL)  # and again
     both_anew(a, old + new)
-    assert identity(a) == before and waiter.silent()
+    wait_until(a.kill_keeper, "both have ended")
+    assert flock(a, "-n", name="other") == (0, "")  # a program starts the next two
+    assert identity(a) == before and waiter.silent() and is_busy(b)
     holder.do("flock 0 un")
     assert waiter.heard()[0] == "ok"
     assert [lost for host in (a, b) for lost in host.status()["lost"]] == []
 
 
-@pytest.mark.parametrize("names", [["."], ["leases"], ["leases.text", "calls"]], ids=["all", "the table", "two files"])
-def test_the_parent_killed_after_a_cleaner(pair, names):
+def test_the_parent_killed_after_a_cleaner(pair):
     """Its runtime directory was removed, or files in it: the keeper makes them anew for the next pair."""
     a, b = pair
     holder = a.opened("f", "flock 0 ex")
-    before, old = identity(a), a.keeper_pids()
-    for name in names:
-        path = os.path.join(a.runtime, name)
-        shutil.rmtree(a.runtime) if name == "." else os.remove(path)
-    os.kill(old[0], signal.SIGKILL)
-    both_anew(a, old)
-    assert identity(a) == before and is_busy(b) and a.status()["twin"] == ""
+    before = identity(a)
+    for names in (["leases"], ["leases.text", "calls"], ["."]):
+        old = a.keeper_pids()
+        for name in names:
+            shutil.rmtree(a.runtime) if name == "." else os.remove(os.path.join(a.runtime, name))
+        os.kill(old[0], signal.SIGKILL)
+        both_anew(a, old)
+        assert identity(a) == before and is_busy(b) and a.status()["twin"] == "", names
     holder.do("flock 0 un")
     assert not is_busy(b) and a.status()["lost"] == []
 
@@ -98,28 +87,28 @@ def test_the_parent_killed_and_a_program_asks(pair):
     assert identity(a) == before and is_busy(b)
 
 
-@pytest.mark.parametrize("first", [0, 1], ids=["parent first", "keeper first"])
-def test_one_killed_soon_after_the_other(pair, first):
+def test_one_killed_soon_after_the_other(pair):
     """Soon is when the other one has noticed; before that it is both at once."""
     a, b = pair
     holder = a.opened("f", "flock 0 ex")
     before, old = identity(a), a.keeper_pids()
-    os.kill(old[first], signal.SIGKILL)
-    if first == 0:  # the keeper, when it has made room; a successor of either must come
-        new = both_anew(a, old)
-        os.kill(new[1], signal.SIGKILL)
-        wait_for_another(a, new[1])
-    else:  # the parent, when it has started another keeper
-        _, next_keeper = wait_until(lambda: parent_and_keeper(a, {old[1]}), "the next keeper is started")
-        os.kill(old[0], signal.SIGKILL)
-        both_anew(a, [*old, next_keeper])
+    os.kill(old[0], signal.SIGKILL)
+    new = both_anew(a, old)
+    os.kill(new[1], signal.SIGKILL)  # the keeper, when it has made room; a successor of either must come
+    wait_for_another(a, new[1])
+    assert identity(a) == before and is_busy(b)
+    old = a.keeper_pids()
+    os.kill(old[1], signal.SIGKILL)
+    _, next_keeper = wait_until(lambda: parent_and_keeper(a, {old[1]}), "the next keeper is started")
+    os.kill(old[0], signal.SIGKILL)  # the parent, when it has started another keeper
+    both_anew(a, [*old, next_keeper])
     assert identity(a) == before and is_busy(b)
     assert a.status()["lost"] == []
 
 
 def test_both_killed_at_once(make_host):
     """Beyond the promise, as dflockd(8) says: no process is left that could stop the holder, and b gets the lock after a ttl,
-    unless a program starts a keeper before (test_parent_and_keeper_killed)."""
+    unless a program starts a keeper before (test_the_parent_killed_alone)."""
     lease = "ttl_ms = 1500;"
     b, a = make_host("b", lease=lease), make_host("a", lease=lease, foreground=False)
     holder, other = a.opened("f", "flock 0 ex"), opened(b)

@@ -9,12 +9,11 @@ import subprocess
 import harness.host
 import pytest
 from harness import Job, text_of, wait_until
-from harness.ground import ground
 from harness.mistakes import PAST as MISTAKES
 from harness.mutants import mutant
 from test_page_stress import Arena, Manner
 
-from keepers import held, kill_keeper, leases
+from keepers import held, kill_keeper, leases, on  # noqa: F401 (fixture)
 
 PAST = os.path.join(harness.host.BUILD, "tests/agents/past")
 QUICK = "ttl_ms = 3000; past_look_ms = 50;"
@@ -66,75 +65,66 @@ def doctor(host):
 SHELL = 'exec 9>"$1"; flock -n 9 && echo held; read line'
 
 
-@pytest.mark.parametrize("kind,space,mode", [("flock", "flock", "exclusive"), ("shared", "flock", "shared"),
-                                             ("posix", "record", "exclusive"), ("ofd", "record", "exclusive")])
-def test_reported(host, kind, space, mode):
-    """In the log, in status (JSON and text) and by doctor; until the lock has gone."""
-    job = past(host, kind, host.path("f"))
-    lock = report(host)
-    assert (lock["name"], lock["path"], lock["pid"]) == ("t/f", host.path("f"), job.pid)
-    assert (lock["space"], lock["mode"], lock["from"], lock["to"]) == (space, mode, 0, None)
-    assert lock["command"] == f"{PAST} {kind} {host.path('f')}" and lock["since"] >= host.status()["started"]
-    line, = [l for l in host.log().splitlines() if "PAST DFLOCK" in l]
-    assert host.path("f") in line and f"pid {job.pid} ({PAST} {kind}" in line and "`dflock run`" in line
-    text = host.cli("status").stdout
-    assert "PAST DFLOCK" in text and host.path("f") in text and f"locked by pid {job.pid}," in text and "`dflock run`" in text
-    status, said = doctor(host)
-    line, = [l for l in said.splitlines() if l.startswith("problem:")]
-    assert status == 1 and f"{host.path('f')} is locked past dflock by pid {job.pid}" in line
-    assert job.end() == 0
-    wait_until(lambda: not host.status()["taken_past"], "it is gone", LONG)
-    assert f"the lock that pid {job.pid} had taken past dflock has gone" in host.log()
+KINDS = {"flock": ("flock", "exclusive"), "shared": ("flock", "shared"), "posix": ("record", "exclusive"), "ofd": ("record", "exclusive")}
+
+
+def test_reported(host, folder):
+    """In the log, in status (JSON and text) and by doctor, once for a process, a file and a kind; until the lock has gone. None is, of which no
+    rule names the file."""
+    jobs = {kind: past(host, kind, host.path(kind)) for kind in KINDS}
+    parts, other = past(host, "ranges", host.path("parts"), "3"), past(host, "flock", os.path.join(folder, "other"))
+    wait_until(lambda: len(reported(host)) == 5, "the locks are reported", LONG)
+    looked(host)
+    locks = {lock["path"]: lock for lock in reported(host)}
+    lock = locks.pop(host.path("parts"))
+    assert len(locks) == 4 and (lock["pid"], lock["space"], lock["to"] - lock["from"]) == (parts.pid, "record", 1)
+    text, said, log = host.cli("status").stdout, doctor(host)[1].splitlines(), host.log().splitlines()
+    for kind, job in jobs.items():
+        lock = locks[host.path(kind)]
+        assert (lock["name"], lock["pid"], lock["from"], lock["to"]) == (f"t/{kind}", job.pid, 0, None)
+        assert (lock["space"], lock["mode"]) == KINDS[kind]
+        assert lock["command"] == f"{PAST} {kind} {host.path(kind)}" and lock["since"] >= host.status()["started"]
+        line, = [l for l in log if "PAST DFLOCK" in l and host.path(kind) in l]
+        assert f"pid {job.pid} ({PAST} {kind}" in line and "`dflock run`" in line
+        assert host.path(kind) in text and f"locked by pid {job.pid}," in text
+        assert [l for l in said if l.startswith("problem:") and f"{host.path(kind)} is locked past dflock by pid {job.pid}" in l]
+    assert "PAST DFLOCK" in text and "`dflock run`" in text and host.log().count("PAST DFLOCK") == 5
+    assert [job.end() for job in (*jobs.values(), parts, other)] == [0] * 6
+    wait_until(lambda: not host.status()["taken_past"], "they have gone", LONG)
+    for job in jobs.values():
+        assert f"the lock that pid {job.pid} had taken past dflock has gone" in host.log()
     status, said = doctor(host)
     assert status == 0 and "no lock that was taken past dflock" in said
 
 
-def test_a_part_of_a_file(host):
-    past(host, "ranges", host.path("f"), "3")
-    lock = report(host)
-    assert (lock["space"], lock["to"] - lock["from"]) == ("record", 1)
-    looked(host)
-    assert len(reported(host)) == 1 and host.log().count("PAST DFLOCK") == 1  # once for a process, a file and a kind
-
-
 def test_without_the_preload(host):
-    """A cleaned environment; the taker has gone, and a shell has the lock."""
-    job = Job(host, "env", "-u", "LD_PRELOAD", "sh", "-c", SHELL, "sh", host.path("f")).held()
-    assert report(host)["pid"] == job.pid
-
-
-def test_a_lease_on_another_range_does_not_cover(make_host):
-    """Another host has just this byte."""
-    a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
-    agent, other = a.agent(), b.agent()
-    for one, at in ((agent, a), (other, b)):
-        assert one.do(f"open 0 {at.path('f')} rwc") == "ok"
-    assert agent.do("setlk 0 ex 100 10") == "ok"
-    assert other.do("setlk 0 ex 0 10") == "ok"  # a's lease on the whole is split
-    assert agent.do("setlk 0 ex 200 10") == "ok"
-    quiet(a, 2)
-    job = past(a, "byte", a.path("f"), "5")
-    assert (report(a)["from"], report(a)["to"], report(a)["pid"]) == (5, 6, job.pid)
-
-
-def test_a_shared_lease_does_not_cover_an_exclusive_lock(make_host):
-    a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
-    reader, other = a.agent(), b.agent()
-    for one, at in ((reader, a), (other, b)):
-        assert one.do(f"open 0 {at.path('f')} rwc") == "ok"
-        assert one.do("setlk 0 sh 100 10") == "ok"
-    job = past(a, "byte", a.path("f"), "50")
-    assert (report(a)["mode"], report(a)["pid"]) == ("exclusive", job.pid)
-
-
-def test_names_that_are_no_text(host):
-    """Anybody may choose names: no line of the log, and no terminal, is theirs."""
+    """A cleaned environment; the taker has gone, and a shell has the lock. Anybody may choose names: no line of the log, and no terminal, is
+    theirs."""
     name = "f\n\033[2Jdflockd: ok"
-    past(host, "flock", host.path(name))
-    assert report(host)["path"] == host.path(name)
+    job = Job(host, "env", "-u", "LD_PRELOAD", "sh", "-c", SHELL, "sh", host.path(name)).held()
+    lock = report(host)
+    assert (lock["pid"], lock["path"]) == (job.pid, host.path(name))
     log, text = host.log(), host.cli("status").stdout + doctor(host)[1]
     assert "PAST DFLOCK" in log and "\ndflockd: ok" not in log
     assert "\033" not in log + text and "\\x1b[2J" in text
+
+
+def test_a_lease_on_another_range_does_not_cover(make_host):
+    """Another host has just this byte. Nor does a shared lease cover an exclusive lock."""
+    a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
+    agent, other = a.opened(), b.opened()
+    assert agent.do("setlk 0 ex 100 10") == "ok"
+    assert other.do("setlk 0 ex 0 10") == "ok"  # a's lease on the whole is split
+    assert agent.do("setlk 0 ex 200 10") == "ok"
+    for host in (a, b):
+        assert host.opened("g", "setlk 0 sh 100 10")
+    quiet(a, 2)
+    jobs = {"f": past(a, "byte", a.path("f"), "5"), "g": past(a, "byte", a.path("g"), "50")}
+    wait_until(lambda: len(reported(a)) == 2, "the locks are reported", LONG)
+    locks = {lock["path"]: lock for lock in reported(a)}
+    assert {(name, job.pid, 5 if name == "f" else 50) for name, job in jobs.items()} == {
+        (os.path.basename(path), lock["pid"], lock["from"]) for path, lock in locks.items()}
+    assert {lock["mode"] for lock in locks.values()} == {"exclusive"} and locks[a.path("f")]["to"] == 6
 
 
 def test_many(host):
@@ -146,29 +136,28 @@ def test_many(host):
     assert status == 1 and "`dflock status` shows them" in said and "were not looked at" in said
 
 
-@pytest.mark.parametrize("way", ["past", "preload"])
-def test_by_a_link_that_no_rule_names(host, folder, way):
+def test_by_a_link_that_no_rule_names(host, folder):
     """Once a program has locked the file by its protected path; for as long as that path leads to it."""
     alias = os.path.join(folder, "alias")
     open(host.path("f"), "w").close()
     os.link(host.path("f"), alias)
     assert host.run("flock", "-n", host.path("f"), "true").returncode == 0
     wait_until(lambda: not leases(host), "no lease is there that a lock could keep")
-    job = past(host, "flock", alias) if way == "past" else Job(host, "sh", "-c", SHELL, "sh", alias)
-    assert way == "past" or job.line() == "held"
-    lock = report(host)
-    assert (lock["name"], lock["path"], lock["pid"]) == ("t/f", alias, job.pid)
-    assert f"t/f ({alias}, a link of {host.path('f')} that no rule names) is locked by" in host.log()
-    job.end()
-    wait_until(lambda: not host.status()["taken_past"], "it is gone", LONG)
+    for way in ("past", "preload"):
+        job = past(host, "flock", alias) if way == "past" else Job(host, "sh", "-c", SHELL, "sh", alias).held()
+        lock = report(host)
+        assert (lock["name"], lock["path"], lock["pid"]) == ("t/f", alias, job.pid), way
+        assert f"t/f ({alias}, a link of {host.path('f')} that no rule names) is locked by" in host.log()
+        job.end()
+        wait_until(lambda: not host.status()["taken_past"], "it is gone", LONG)
     os.unlink(host.path("f"))
     past(host, "flock", alias)
     looked(host)
     assert host.status()["taken_past"] == []
 
 
-def test_by_a_mount_that_no_rule_names(on, folder):
-    made, host = on("tmpfs")
+def test_by_a_mount_that_no_rule_names(on, folder):  # noqa: F811
+    made, host = on("tmpfs", lease=QUICK)
     other = os.path.join(folder, "other")
     os.mkdir(other)
     subprocess.run(["mount", "--bind", made.path, other], check=True)
@@ -179,11 +168,6 @@ def test_by_a_mount_that_no_rule_names(on, folder):
         job.end()
     finally:
         subprocess.run(["umount", "-l", other], check=True)
-
-
-def test_not_protected(host, folder):
-    past(host, "flock", os.path.join(folder, "other"))
-    quiet(host)
 
 
 def test_off(make_host):
@@ -249,44 +233,32 @@ def two_quick(make_host):
     return make_host("a", lease=lease), make_host("b", lease=lease)
 
 
-def test_of_a_shell(host):
-    """flock(1) has taken it and is gone."""
-    job = Job(host, "sh", "-c", SHELL, "sh", host.path("f")).held()
-    assert held(host)
-    quiet(host)
-
-
 def test_of_a_child(host):
-    """The descriptor of the process that took it was closed, or the process has ended; a child has the lock."""
+    """The descriptor of the process that took it was closed, or the process has ended; a child has the lock. So it is with flock(1) in a
+    shell. The next keeper, too, has the leases."""
+    Job(host, "sh", "-c", SHELL, "sh", host.path("g")).held()
     agent = host.opened("f", "flock 0 ex nb")
     assert agent.do("fork") == "ok" and agent.do("close 0") == "ok"
     quiet(host)
     agent.kill()
     quiet(host)
-    assert held(host)
+    assert len(held(host)) == 2
+    kill_keeper(host)
+    looked(host)
+    assert len(leases(host, "f") + leases(host, "g")) == 2 and host.status()["taken_past"] == [] and "PAST DFLOCK" not in host.log()
 
 
 def test_of_records(make_host):
     """POSIX and OFD locks of several processes, on parts of a lease that another host has split; neighbours are one lock in the
     kernel's list, and more than one lease."""
     a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
-    agents = [host.agent() for host in (a, a, b)]
-    for agent, host in zip(agents, (a, a, b)):
-        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok"
+    agents = [host.opened() for host in (a, a, b)]
     assert agents[0].do("setlk 0 ex 0 10") == "ok" and agents[1].do("setlk 0 sh 20 10 ofd") == "ok"
     assert agents[2].do("setlk 0 ex 50 10") == "ok"
     assert agents[0].do("setlk 0 ex 10 10") == "ok" and agents[1].do("setlk 0 ex 30 10") == "ok"
     assert agents[1].do("setlk 0 ex 20 10 ofd") == "ok"
     quiet(a)
     quiet(b)
-
-
-def test_after_the_keeper_was_killed(host):
-    """The next one has taken up the lease."""
-    job = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line").held()
-    kill_keeper(host)
-    looked(host)
-    assert leases(host) and host.status()["taken_past"] == [] and "PAST DFLOCK" not in host.log()
 
 
 def test_stopped_and_asking(make_host, redis):
@@ -338,68 +310,36 @@ def test_of_another_keeper_at_full_speed(neighbours, folder):
 
 # --- where files are ---
 
-@pytest.fixture
-def on(make_host):
-    """on(kind): the ground, and a host that protects its folder."""
-    stack = []
-
-    def make(kind, **options):
-        context = ground(kind)
-        made = context.__enter__()
-        stack.append(context)
-        host = make_host("a", lease=QUICK, rules='{ tree = "%s"; name = "t"; }' % made.path, **options)
-        stack.append(host)
-        return made, host
-
-    yield make
-    for context, host in zip(stack[::2], stack[1::2]):
-        host.stop()  # nothing may be open there any more
-        context.__exit__(None, None, None)
-
-
-@pytest.mark.parametrize("kind", ["tmpfs", "disk", "overlayfs", "btrfs"])
-def test_on_file_systems(on, kind):
-    """Where stat, fdinfo and /proc/locks show different numbers for one file."""
-    made, host = on(kind)
-    path = os.path.join(made.path, "f")
-    job = Job(host, "flock", "-n", path, "sh", "-c", "echo held; read line")
-    records = host.agent()
-    assert job.line() == "held"
-    assert records.do(f"open 0 {path} rwc") == "ok" and records.do("setlk 0 ex 5 5") == "ok"
+@pytest.mark.parametrize("kind", ["tmpfs", "disk", "overlay", "btrfs"])
+def test_on_file_systems(on, kind):  # noqa: F811
+    """Where stat, fdinfo and /proc/locks show different numbers for one file, and two files may have one number in /proc/locks: one is under a
+    lease, and the other one is not protected."""
+    made, host = on(kind, lease=QUICK)
+    Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line").held()
+    assert host.opened("f", "setlk 0 ex 5 5")
+    if made.twins_there():
+        protected, other = made.twins()
+        Job(host, "flock", "-n", protected, "sh", "-c", "echo held; read line").held()
+        past(host, "flock", other)
     quiet(host)
-    other = past(host, "flock", os.path.join(made.path, "g"))
-    assert (report(host)["pid"], report(host)["path"]) == (other.pid, os.path.join(made.path, "g"))
-
-
-@pytest.mark.parametrize("kind", ["overlayfs", "btrfs"])
-def test_twins(on, kind):
-    """Two files with one number in /proc/locks. One is under a lease, and the other one is not protected."""
-    made, host = on(kind)
-    protected, other = made.twins()
-    job = Job(host, "flock", "-n", protected, "sh", "-c", "echo held; read line").held()
-    past(host, "flock", other)
-    quiet(host)
+    other = past(host, "flock", host.path("g"))
+    assert (report(host)["pid"], report(host)["path"]) == (other.pid, host.path("g"))
 
 
 CONTAINER = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 
 
-def test_a_containers_own_file(host, folder):
-    """The path is protected, and leads to another file there."""
-    other = os.path.join(folder, "other")
-    os.mkdir(other)
-    inside = [*CONTAINER, "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "-", other, host.files]
-    past(host, "flock", host.path("f"), inside=inside)
+def test_of_a_container(host, folder):
+    """The path is protected, and leads to another file there. Where it has a protected file of ours under a path of its own, that is reported by
+    our path and number of the process."""
+    other, there = os.path.join(folder, "other"), os.path.join(folder, "there")
+    for path in (other, there):
+        os.mkdir(path)
+    words = [*CONTAINER, "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "-"]
+    past(host, "flock", host.path("f"), inside=[*words, other, host.files])
     assert os.path.exists(os.path.join(other, "f"))
     quiet(host)
-
-
-def test_a_containers_path_to_our_file(host, folder):
-    """Under a path of its own it has a protected file of ours: it is reported by our path and number of the process."""
-    there = os.path.join(folder, "there")
-    os.mkdir(there)
-    inside = [*CONTAINER, "sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "-", host.files, there]
-    past(host, "flock", os.path.join(there, "f"), inside=inside)
+    past(host, "flock", os.path.join(there, "f"), inside=[*words, host.files, there])
     lock = report(host)
     assert lock["path"] == host.path("f") and os.path.join(there, "f") in lock["command"]
 

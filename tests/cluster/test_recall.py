@@ -4,7 +4,7 @@ import os
 import pytest
 from harness import wait_until
 
-from keepers import held, opened
+from keepers import LONG, held, opened
 
 
 @pytest.mark.parametrize("held_already, wanted", [("flock 0 ex", "flock 0 ex nb"), ("setlk 0 ex 10 20", "setlk 0 ex 10 20"),
@@ -12,8 +12,7 @@ from keepers import held, opened
 def test_calls_that_do_not_wait_are_answered_at_once(make_host, redis, held_already, wanted):
     """Although another host waits for what a program of this host holds. A lease that is requested for such a call is recalled before the
     probes of the lease in use have ended; that once led to thousands of requests."""
-    lease = "ttl_ms = 20000; probe_ms = 5000;"
-    b, a = make_host("b", lease=lease), make_host("a", lease=lease)
+    b, a = make_host("b", lease=LONG), make_host("a", lease=LONG)
     elsewhere, holder, waiter = opened(b), opened(a), opened(b)
     assert elsewhere.do("setlk 0 ex 100 1") == "ok"  # so that a gets no more than what it asks for
     assert holder.do(held_already) == "ok"
@@ -60,8 +59,7 @@ def test_the_end_of_a_lock_is_seen_by_calls_that_come_after_it(make_host, folder
 
 def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, folder):
     """The kernel says that a lock is held, and then does not let the keeper wait for its end."""
-    lease = "ttl_ms = 20000; probe_ms = 5000;"
-    a, b = make_host("a", lease=lease), make_host("b", lease=lease)
+    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG)
     here, there = a.opened("f", "flock 0 ex"), opened(b).say("flock 0 ex")
     wait_until(lambda: held(a, state="waiting"), "a thread waits; it is parked afterwards")
     here.do("flock 0 un")

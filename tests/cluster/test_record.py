@@ -1,52 +1,30 @@
-"""Record locks between hosts: ranges, owners, upgrades, what F_GETLK shows, deadlocks."""
+"""
+Record locks between hosts: how leases follow ranges, and what a keeper says of them. What each call does, with seek modes, owners, upgrades,
+F_GETLK and deadlocks, tests/model compares with one kernel.
+"""
 import os
 import re
 import signal
 import subprocess
 
-import pytest
 from harness import wait_until
 
 from keepers import held, open_at, opened, queued  # noqa: F401 (fixture)
+from test_flock import MODES
 
 
-@pytest.mark.parametrize("kind", ["", " ofd"])
-@pytest.mark.parametrize("first,second,excludes", [("ex", "ex", True), ("ex", "sh", True), ("sh", "ex", True),
-                                                   ("sh", "sh", False)])
-def test_modes(two, open_at, first, second, excludes, kind):
+KINDS = ("", " ofd")
+
+
+def test_modes(two, open_at):
     a, b = open_at(two[0]), open_at(two[1])
-    assert a.do(f"setlk 0 {first} 0 10{kind}") == "ok"
-    assert b.do(f"setlk 0 {second} 5 10{kind}") == ("EAGAIN" if excludes else "ok")
-    assert a.do(f"setlk 0 un 0 10{kind}") == "ok"
-    assert b.do(f"setlk 0 {second} 5 10{kind}") == "ok"
-
-
-def test_without_shim_nothing_excludes(make_host):
-    a, b = opened(make_host("a", shim=False)), opened(make_host("b", shim=False))
-    assert a.do("setlk 0 ex 0 10") == "ok"
-    assert b.do("setlk 0 ex 0 10") == "ok"
-
-
-def test_ranges_that_do_not_touch_never_wait(two):
-    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1])
-    assert b.do("setlk 0 ex 10 10 w", seconds=5) == "ok"
-    assert a.do("setlk 0 ex 1000 0 w", seconds=5) == "ok"  # to the largest offset
-    assert b.do("setlk 0 ex 20 980 w", seconds=5) == "ok"
-    assert b.do("setlk 0 ex 20 981") == "EAGAIN"
-    assert b.do("setlk 0 ex 9223372036854775806 1") == "EAGAIN"
-
-
-def test_seek_modes_and_negative_lengths(two, open_at):
-    a, b = open_at(two[0]), open_at(two[1])
-    for agent in (a, b):
-        assert agent.do("size 0 100") == "ok"
-        assert agent.do("seek 0 50") == "ok"
-    assert a.do("setlk 0 ex -10 10 end") == "ok"      # [90, 100)
-    assert a.do("setlk 0 ex 0 -10 cur") == "ok"       # [40, 50)
-    assert b.do("setlk 0 ex 99 1") == "EAGAIN"
-    assert b.do("setlk 0 ex 100 1") == "ok"
-    assert b.do("setlk 0 ex 40 1") == "EAGAIN"
-    assert b.do("setlk 0 ex 50 1") == "ok"
+    for first, second, excludes in MODES:
+        for kind in KINDS:
+            assert a.do(f"setlk 0 {first} 0 10{kind}") == "ok"
+            assert b.do(f"setlk 0 {second} 5 10{kind}") == ("EAGAIN" if excludes else "ok"), (first, second, kind)
+            assert a.do(f"setlk 0 un 0 10{kind}") == "ok"
+            assert b.do(f"setlk 0 {second} 5 10{kind}") == "ok"
+            assert b.do(f"setlk 0 un 0 0{kind}") == "ok"
 
 
 def test_waiter_gets_the_range_after_a_partial_unlock(two, open_at):
@@ -62,113 +40,47 @@ def test_waiter_gets_the_range_after_a_partial_unlock(two, open_at):
     assert a.do("setlk 0 ex 50 10") == "EAGAIN"
 
 
-@pytest.mark.parametrize("name", ["f0", "f1", "f2", "f3"])
-def test_waiters_of_several_parts_are_not_forgotten(make_host, name):
+def test_waiters_of_several_parts_are_not_forgotten(make_host):
     """Recalls that come while a lease is split or fetched: each waiter must hear of its part at once, not when it asks again."""
     hosts = [make_host(n, lease="ttl_ms = 30000;") for n in "abcdef"]
-    agents = [opened(h, name) for h in hosts]
-    assert agents[0].do("setlk 0 ex 0 1000") == "ok"
-    for i, agent in enumerate(agents[1:]):
-        agent.say(f"setlk 0 ex {100 * i} 10 w")
-    for host in hosts[1:]:
-        queued(host)
-    for i, agent in enumerate(agents[1:]):
-        assert agents[0].do(f"setlk 0 un {100 * i} 10") == "ok"
-        assert agent.heard(seconds=1.0)[0] == "ok"
+    for name in ("f0", "f1", "f2", "f3"):
+        agents = [opened(h, name) for h in hosts]
+        assert agents[0].do("setlk 0 ex 0 1000") == "ok"
+        for i, agent in enumerate(agents[1:]):
+            agent.say(f"setlk 0 ex {100 * i} 10 w")
+        for host in hosts[1:]:
+            queued(host)
+        for i, agent in enumerate(agents[1:]):
+            assert agents[0].do(f"setlk 0 un {100 * i} 10") == "ok"
+            assert agent.heard(seconds=1.0)[0] == "ok"
 
 
-@pytest.mark.parametrize("end", ["close", "kill", "other descriptor"])
-def test_posix_locks_end_with_the_process_or_any_close(two, end):
-    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1]).say("setlk 0 ex 0 10 w")
-    queued(two[1])
-    if end == "close":
-        a.do("close 0")
-    elif end == "kill":
-        os.kill(a.pid, signal.SIGKILL)
-    else:
-        assert a.do(f"open 1 {two[0].path('f')} r") == "ok"
-        a.do("close 1")
-    assert b.heard()[0] == "ok"
-
-
-def test_posix_locks_are_not_inherited_and_ofd_locks_are(two):
-    for kind, ends in (("", True), (" ofd", False)):
-        a, b = opened(two[0], "f" + kind.strip()), opened(two[1], "f" + kind.strip())
-        assert a.do(f"setlk 0 ex 0 10{kind}") == "ok"
-        child = a.say("fork").heard()[1]
-        b.say(f"setlk 0 ex 0 10 w{kind}")
+def test_posix_locks_end_with_the_process_or_any_close(two):
+    for end in ("close", "kill", "other-descriptor"):
+        a, b = two[0].opened(end, "setlk 0 ex 0 10"), opened(two[1], end).say("setlk 0 ex 0 10 w")
         queued(two[1])
-        a.kill()
-        try:
-            if not ends:
-                assert b.silent(0.2)
-        finally:
-            if not ends:
-                os.kill(child, signal.SIGKILL)
-        assert b.heard()[0] == "ok"
-        if ends:
-            os.kill(child, signal.SIGKILL)
-        b.kill()
+        if end == "close":
+            a.do("close 0")
+        elif end == "kill":
+            os.kill(a.pid, signal.SIGKILL)
+        else:
+            assert a.do(f"open 1 {two[0].path(end)} r") == "ok"
+            a.do("close 1")
+        assert b.heard()[0] == "ok", end
 
 
 def test_the_keeper_causes_no_drop(two):
-    """The keeper opens and closes the file all the time: the program's POSIX locks must stay."""
-    a, b = two[0].opened("f", "setlk 0 ex 0 10"), opened(two[1])
+    """The keeper opens and closes the file all the time: the program's POSIX locks must stay. Its status shows them."""
+    a, b = two[0].opened("f", "setlk 0 ex 10 5"), opened(two[1])
     for i in range(20):
         assert a.do(f"setlk 0 ex {100 + i} 1") == "ok"
         assert a.do(f"setlk 0 un {100 + i} 1") == "ok"
-    assert b.do("setlk 0 ex 0 10") == "EAGAIN"
-
-
-def test_failed_upgrade_keeps_the_old_lock(two):
-    a, b = two[0].opened("f", "setlk 0 sh 0 10"), two[1].opened("f", "setlk 0 sh 0 10")
-    assert b.do("setlk 0 ex 0 10") == "EAGAIN"
-    assert a.do("setlk 0 ex 0 10") == "EAGAIN"  # b still has its shared one
-    b.do("alarm 200")
-    assert b.do("setlk 0 ex 0 10 w") == "EINTR"
-    assert a.do("setlk 0 ex 0 10") == "EAGAIN"
-    assert b.do("setlk 0 un 0 10") == "ok"
-    assert a.do("setlk 0 ex 0 10 w") == "ok"
-
-
-@pytest.mark.parametrize("kind", ["", " ofd"])
-def test_getlk_sees_the_other_host(two, open_at, kind):
-    a, b = open_at(two[0]), open_at(two[1])
-    assert b.do("getlk 0 ex 0 0" + kind) == "un"
-    b.do("setlk 0 un 0 0" + kind)
-    assert a.do("setlk 0 ex 10 5" + kind) == "ok"
-    assert b.do("getlk 0 ex 0 100" + kind) == "ex:10:5:-1"
-    assert b.do("getlk 0 sh 0 100" + kind) == "ex:10:5:-1"
-    assert b.do("getlk 0 sh 15 100" + kind) == "un"
-    assert b.do("lockf 0 test 100") == "EACCES"
-
-
-def test_lockf(two):
-    a, b = two[0].opened("f", "lockf 0 tlock 10"), opened(two[1])
-    assert b.do("lockf 0 tlock 10") == "EAGAIN"
-    assert b.do("lockf 0 test 10") == "EACCES"
-    b.say("lockf 0 lock 10")
-    queued(two[1])
-    assert a.do("lockf 0 ulock 10") == "ok"
-    assert b.heard()[0] == "ok"
-
-
-def test_flock_and_records_are_independent(two):
-    a, b = two[0].opened("f", "flock 0 ex nb"), two[1].opened("f", "setlk 0 ex 0 0")
-    assert b.do("flock 0 ex nb") == "EAGAIN"
-    assert a.do("setlk 0 ex 0 0") == "EAGAIN"
-
-
-def test_two_readers_who_upgrade_are_a_deadlock(two, open_at):
-    a, b = open_at(two[0]), open_at(two[1])
-    assert a.do("setlk 0 sh 0 10") == "ok"
-    assert b.do("setlk 0 sh 0 10") == "ok"
-    a.say("setlk 0 ex 0 10 w")
-    queued(two[0])
-    assert b.do("setlk 0 ex 0 10 w", seconds=10) == "EDEADLK"
-    assert a.silent(0.2)
-    assert b.do("setlk 0 un 0 10") == "ok"
-    assert a.heard()[0] == "ok"
+    lease, = held(two[0], state="held")
+    holder, = lease["holders"]
+    assert (holder["pid"], holder["from"], holder["to"]) == (a.pid, 10, 15)
+    assert (lease["from"], lease["to"]) == (0, None)  # nobody else wants anything of the file
+    assert "10-14" in two[0].cli("status").stdout
+    assert b.do("setlk 0 ex 0 11") == "EAGAIN"
 
 
 def test_a_cycle_over_three_hosts_and_files(make_host):
@@ -180,39 +92,25 @@ def test_a_cycle_over_three_hosts_and_files(make_host):
             assert agent.do(f"open {j} {host.path('f%d' % j)} rwc") == "ok"
         assert agent.do(f"setlk {i} ex 0 1") == "ok"
         agents.append(agent)
-    for i in (0, 1):
-        agents[i].say(f"setlk {i + 1} ex 0 1 w")
+    for i, call in enumerate(("setlk 1 ex 0 1 w", "lockf 2 lock 1")):
+        agents[i].say(call)
         queued(hosts[i])
-    assert agents[2].do("setlk 0 ex 0 1 w", seconds=10) == "EDEADLK"
+    assert agents[2].do("lockf 0 lock 1", seconds=10) == "EDEADLK"
     agents[2].do("setlk 2 un 0 1")
     assert agents[1].heard()[0] == "ok"
     agents[1].do("setlk 1 un 0 1")
     assert agents[0].heard()[0] == "ok"
 
 
-def test_lockf_finds_a_cycle(two):
-    a, b = opened(two[0]), opened(two[1])
-    for agent, name in ((a, "g"), (b, "g")):
-        assert agent.do(f"open 1 {two[agent is b].path(name)} rwc") == "ok"
-    assert a.do("lockf 0 lock 10") == "ok"
-    assert b.do("lockf 1 lock 10") == "ok"
-    a.say("lockf 1 lock 10")
-    queued(two[0])
-    assert b.do("lockf 0 lock 10", seconds=10) == "EDEADLK"
-    assert b.do("lockf 1 ulock 10") == "ok"
-    assert a.heard()[0] == "ok"
-
-
-@pytest.mark.parametrize("kind", ["", " ofd"])
-def test_a_dead_hosts_range_is_free_after_a_ttl(two, kind):
-    a, b = two[0].opened("f", f"setlk 0 ex 0 10{kind}"), opened(two[1])
-    before = held(two[0])[0]["fence"]
-    b.say(f"setlk 0 ex 5 10 w{kind}")
-    queued(two[1])
-    assert b.silent(0.1)
+def test_a_dead_hosts_range_is_free_after_a_ttl(two):
+    ours = {kind: two[0].opened("f" + kind.strip(), f"setlk 0 ex 0 10{kind}") for kind in KINDS}
+    before = max(lease["fence"] for lease in held(two[0]))
+    waiters = [opened(two[1], "f" + kind.strip()).say(f"setlk 0 ex 5 10 w{kind}") for kind in KINDS]
+    wait_until(lambda: len(held(two[1], note="waits for another host")) == len(ours), "b is queued")
+    assert all(waiter.silent(0.1) for waiter in waiters)
     two[0].kill_all()
-    assert b.heard(seconds=30)[0] == "ok"
-    assert held(two[1], state="held")[0]["fence"] > before
+    assert [waiter.heard(seconds=30)[0] for waiter in waiters] == ["ok"] * 2
+    assert min(lease["fence"] for lease in held(two[1], state="held")) > before
 
 
 def test_no_deadlock_without_a_cycle(make_host):
@@ -230,33 +128,6 @@ def test_no_deadlock_without_a_cycle(make_host):
     assert agents[1].heard()[0] == "ok"
     agents[1].do("setlk 0 un 0 0")
     assert agents[2].heard()[0] == "ok"
-
-
-def test_ofd_waits_are_no_deadlock(two):
-    a, b = two[0].opened("f", "setlk 0 sh 0 10 ofd"), two[1].opened("f", "setlk 0 sh 0 10 ofd")
-    a.say("setlk 0 ex 0 10 w ofd")
-    queued(two[0])
-    b.do("alarm 700")
-    assert b.do("setlk 0 ex 0 10 w ofd") == "EINTR"
-
-
-def test_shared_while_shared_passes_a_waiting_writer(two):
-    a, b = two[0].opened("f", "setlk 0 sh 0 10"), opened(two[1]).say("setlk 0 ex 0 10 w")
-    queued(two[1])
-    child = opened(two[0])
-    assert child.do("setlk 0 sh 0 10 w", seconds=5) == "ok"
-    a.do("setlk 0 un 0 10")
-    child.do("setlk 0 un 0 10")
-    assert b.heard()[0] == "ok"
-
-
-def test_status_shows_ranges(two):
-    a = two[0].opened("f", "setlk 0 ex 10 5")
-    lease, = held(two[0], state="held")
-    holder, = lease["holders"]
-    assert (holder["pid"], holder["from"], holder["to"]) == (a.pid, 10, 15)
-    assert (lease["from"], lease["to"]) == (0, None)  # nobody else wants anything of the file
-    assert "10-14" in two[0].cli("status").stdout
 
 
 def ranges(host):

@@ -77,33 +77,38 @@ def reported(host):
 
 # --- what is reported and ended ---
 
-@pytest.mark.parametrize("lock", ["flock 0 ex", "flock 0 sh", "setlk 0 ex 0 1", "setlk 0 ex 0 1 ofd"])
-def test_reported(make, lock):
+LOCKS = {"f": "flock 0 ex", "g": "flock 0 sh", "r": "setlk 0 ex 0 1", "o": "setlk 0 ex 0 1 ofd"}
+
+
+def test_reported(make):
     """Once in the log; in status (JSON and text) and by --check, until the lock has gone."""
     host = make(warn=300)
-    agent = host.opened("f", lock)
-    one, = wait_until(lambda: reported(host), "it is reported", LONG)
-    assert (one["name"], one["path"], one["pid"], one["doing"]) == ("t/f", host.path("f"), agent.pid, "")
-    assert one["command"].endswith("agent") and one["held_ms"] >= 300
-    line, = [l for l in host.log().splitlines() if "HELD TOO LONG" in l]
-    assert f"{host.path('f')}) is locked by pid {agent.pid} (" in line and "warn_after_ms = 300" in line
+    agents = {name: host.opened(name, lock) for name, lock in LOCKS.items()}
+    wait_until(lambda: len(reported(host)) == len(LOCKS), "they are reported", LONG)
+    log, text = host.log().splitlines(), host.cli("status").stdout
+    for one in reported(host):
+        name, path, pid = one["name"][2:], one["path"], one["pid"]
+        assert (path, pid, one["doing"]) == (host.path(name), agents[name].pid, "")
+        assert one["command"].endswith("agent") and one["held_ms"] >= 300
+        line, = [l for l in log if "HELD TOO LONG" in l and f"{path}) is locked by pid {pid} (" in l]
+        assert "warn_after_ms = 300" in line
+        assert re.search(rf"HELD TOO LONG(?s:.*)\nt/{name} \({path}\), for .*, since .*\n    by pid {pid}: .*agent", text)
     status, text = check(host)
-    assert status == 1 and "1 lock is held too long" in text
-    assert re.search(rf"HELD TOO LONG.*\nt/f \({host.path('f')}\), for .*, since .*\n    by pid {agent.pid}: .*agent", host.cli("status").stdout)
-    assert agent.do(lock.replace(" ex", " un").replace(" sh", " un")) == "ok"
+    assert status == 1 and "4 locks are held too long" in text
+    for name, lock in LOCKS.items():
+        assert agents[name].do(lock.replace(" ex", " un").replace(" sh", " un")) == "ok"
     wait_until(lambda: not reported(host), "it is over", LONG)
     assert check(host)[0] == 0
-    assert host.log().count("HELD TOO LONG") == 1 and agent.do("pid") == "ok"
+    assert host.log().count("HELD TOO LONG") == 4 and {agent.do("pid") for agent in agents.values()} == {"ok"}
 
 
-def test_the_log_is_not_filled(make):
+def test_the_log_is_not_filled(make_host):
     """One line a minute about one file, with how many more there are."""
-    host = make(warn=300)
-    agents = [host.agent() for _ in range(5)]
-    for agent in agents:
-        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 sh") == "ok"
+    host = make_host("a", rules=rule("warn_after_ms = 300;"), lease=LEASE)
+    agents = [host.opened("f", "flock 0 sh") for _ in range(5)]
     wait_until(lambda: len(reported(host)) == 5, "all are reported", LONG)
     assert host.log().count("HELD TOO LONG") == 1
+    assert {agent.do("pid") for agent in agents} == {"ok"}
 
 
 @pytest.mark.parametrize("script,number", [(HANG, signal.SIGTERM), (IGNORE, signal.SIGKILL)], ids=["ends", "ignores"])
@@ -124,38 +129,29 @@ def test_ended(make, script, number):
     wait_until(lambda: not reported(host), "it is over", LONG)
 
 
-@pytest.mark.parametrize("options", [(), ("-o",), ("-F",)], ids=["inherits", "closes", "execs"])
-def test_the_job_of_flock_is_ended(make, options):
+def test_the_job_of_flock_is_ended(make):
+    """Which inherits the lock, or has only been started by its holder, or has taken its place. A daemon that a job left behind keeps the lock:
+    the classic. A stopped process cannot obey SIGTERM."""
     host = make(kill=KILL)
-    job = Job(host, "flock", *options, host.path("f"), "bash", "-c", "echo $$; while :; do sleep 1000; done")
-    pid = int(job.line())
-    ended(job)
-    wait_until(lambda: state(pid) in ("gone", "Z"), "the job has ended", LONG)
-
-
-def test_inherited_by_a_process_that_outlives_the_locker(make):
-    """A daemon that a job left behind keeps the lock: the classic."""
-    host = make(kill=KILL)
-    done = host.run("bash", "-c", 'exec 9>"$1"; flock 9; setsid sleep 1000 >/dev/null 2>&1 & echo $!', "job", host.path("f"))
-    daemon = int(done.stdout)
-    wait_until(lambda: state(daemon) in ("gone", "Z"), "the daemon has ended", LONG)
-    assert host.run("flock", "-n", host.path("f"), "true").returncode == 0
-
-
-def test_stopped_holder(make):
-    """A stopped process cannot obey SIGTERM."""
-    host = make(kill=KILL)
-    job = hang(host)
-    os.kill(job.pid, signal.SIGSTOP)
-    ended(job, signal.SIGKILL)
+    done = host.run("bash", "-c", 'exec 9>"$1"; flock 9; setsid sleep 1000 >/dev/null 2>&1 & echo $!', "job", host.path("daemon"))
+    pids, jobs = [int(done.stdout)], []
+    for option in ("-x", "-o", "-F"):
+        jobs.append(Job(host, "flock", option, host.path(option), "bash", "-c", "echo $$; while :; do sleep 1000; done"))
+        pids.append(int(jobs[-1].line()))
+    stopped = hang(host, "stopped")
+    os.kill(stopped.pid, signal.SIGSTOP)
+    for job in jobs:
+        ended(job)
+    ended(stopped, signal.SIGKILL)
+    for pid in pids:
+        wait_until(lambda: state(pid) in ("gone", "Z"), "the job has ended", LONG)
+    assert host.run("flock", "-n", host.path("daemon"), "true").returncode == 0
 
 
 def test_only_the_one_that_hangs(make):
     """Shared locks and ranges count by process."""
     host = make(kill=KILL)
-    hangs, brief = host.agent(), host.agent()
-    for agent in (hangs, brief):
-        assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do(f"open 1 {host.path('g')} rwc") == "ok"
+    hangs, brief = host.opened("f", f"open 1 {host.path('g')} rwc"), host.opened("f", f"open 1 {host.path('g')} rwc")
     assert hangs.do("flock 0 sh") == "ok" and hangs.do("setlk 1 ex 0 1") == "ok"
 
     def again():
@@ -204,22 +200,22 @@ def runs_on(host, *jobs):
     assert not killed(host)
 
 
-@pytest.mark.parametrize("how", LOOPS)
-def test_brief_and_often(make, how):
+@pytest.mark.parametrize("loops", [list(LOOPS)[:4], list(LOOPS)[4:]], ids=["plain", "ways"])
+def test_brief_and_often(make, loops):
     """Two programs in turns, and one that never meets another one."""
     host = make(warn=KILL, kill=KILL)
-    jobs = [loop(host, how) for _ in range(2)] + [loop(host, how, "alone")]
+    names = {name: how for how in loops for name in (how, how, how + "-alone")}
+    jobs = [loop(host, how, name) for how in loops for name in (how, how, how + "-alone")]
     a_hang_is_ended(host)
     runs_on(host, *jobs)
-    assert not [one for one in reported(host) if one["name"] in ("t/f", "t/alone")]
+    assert not [one for one in reported(host) if one["name"][2:] in names]
 
 
 def test_a_lock_that_is_taken_again_is_young(make):
     """It was held long enough to be reported, and is reported again only when its new age is that long: how often it was looked at, and
     whether a look found it free, does not count."""
     host = make(warn=KILL)
-    agent = host.agent()
-    assert agent.do(f"open 0 {host.path('f')} rwc") == "ok" and agent.do("flock 0 ex") == "ok"
+    agent = host.opened("f", "flock 0 ex")
     first, = wait_until(lambda: reported(host), "it is reported", LONG)
     assert first["held_ms"] >= KILL
     again = time.monotonic()
@@ -369,12 +365,6 @@ def system(redis, folder):
     place.end()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
-def test_another_users_job(system):
-    job = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("f"))).held()
-    ended(job)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
 def test_one_that_cannot_be_ended(system):
     """It waits in the kernel for a file server, and SIGKILL takes effect after that. It is left alone, and others are not."""
@@ -413,9 +403,12 @@ sys.stdin.readline()
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
 def test_a_lock_that_a_user_sends_to_root_ends_no_process_of_root(system):
+    """The user's own job is ended."""
+    users = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("hang"))).held()
     job = Job(system, sys.executable, "-c", GIVE, system.path("f")).held()
     wait_until(lambda: "is not ended: it is another user's" in system.log(), "that is said", LONG)
     a_hang_is_ended(system)
+    ended(users)
     assert job.process.poll() is None
     assert system.log().count("is not ended") == 1
     wait_until(lambda: "could not be ended" in system.cli("status").stdout, "status says so")

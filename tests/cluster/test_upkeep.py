@@ -60,35 +60,26 @@ def test_changing_ttl(hosts):
     assert locks(b)
     wait_until(lambda: stopped(b), "b's keeper has ended")
     assert a.cli("init", "--force").stdout == "the store is open: locks are granted\n"
+    change_ttl(b, 7000, 5000)  # a configuration that is left out: the next keeper there is refused
+    refused = b.run("flock", "-n", b.path("f"), "true")
+    assert refused.returncode == 71
+    assert "leases have ttl_ms = 7000, this keeper is configured with 5000: use the same value" in refused.stderr, refused.stderr
+    wait_until(lambda: stopped(b), "that keeper has ended")
+    change_ttl(b, 5000, 7000)
     assert all(map(locks, hosts))
     assert "(ttl 7 s)" in a.cli("status").stdout
 
 
-def test_a_configuration_that_is_left_out(hosts):
-    """The next keeper there is refused."""
-    a, b = hosts
-    change_ttl(a, 5000, 7000)
-    wait_until(lambda: all(map(stopped, hosts)), "the keepers have ended")
-    a.cli("init", "--force")
-    refused = b.run("flock", "-n", b.path("f"), "true")
-    assert refused.returncode == 71
-    assert "leases have ttl_ms = 7000, this keeper is configured with 5000: use the same value" in refused.stderr, refused.stderr
-
-
 # --- hosts ---
 
-def test_a_host_is_added(make_host):
-    """While a lock is held."""
-    a = make_host("a", lease="ttl_ms = 600000;")
+def test_a_host_is_added_and_removed(make_host):
+    """It is added while a lock is held."""
+    lease = "ttl_ms = 600000; linger_ms = 600000;"
+    a = make_host("a", lease=lease)
     running = holder(a)
-    b = make_host("b", lease="ttl_ms = 600000;", foreground=False)
+    b = make_host("b", lease=lease, foreground=False)
     assert not locks(b)
     running.end()
-    assert locks(b)
-
-
-def test_a_host_is_removed(make_host):
-    a, b = (make_host(name, lease="ttl_ms = 600000; linger_ms = 600000;") for name in "ab")
     assert locks(b)
     known = re.compile("^    b-[0-9a-f]{16}  ", re.M)
     assert known.search(a.cli("status", "--all").stdout)

@@ -1,13 +1,15 @@
 """The matrix: file systems, the users of the keeper and the programs, how many locks."""
 import os
 import shutil
+import sys
 import tempfile
 
 import pytest
 from harness import Host, host as host_module
-from harness.filesystems import KINDS, Ground
+from harness.filesystems import MOUNTED, Ground
 from harness.system import Place, SystemHost
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cluster"))
 USERS = (65534, 12345)  # nobody, and one that no file knows
 WHO = ("root", "user", "system")
 
@@ -21,9 +23,9 @@ def as_user(uid):
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
 
 
-@pytest.fixture(params=KINDS)
-def ground(request, folder):
-    ground = Ground(request.param, os.path.join(folder, "below"))
+@pytest.fixture(params=MOUNTED)
+def ground(request):
+    ground = Ground(request.param)
     yield ground
     ground.end()
 

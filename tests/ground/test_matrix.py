@@ -9,30 +9,28 @@ from harness.filesystems import MANY_LOCKS
 from harness.processes import state
 
 
+def frozen_and_on(redis, pid, seconds=20):
+    redis.signal(signal.SIGSTOP)
+    wait_until(lambda: state(pid) in "tT", "the holder is stopped", seconds)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: state(pid) not in "tT", "the holder goes on", seconds)
 
-def wanted(side):
-    return any(l["note"] == "wanted by another host" for l in side.host.status()["leases"])
 
-
-def test_exclusion_and_hand_over(sides):
-    """Of two hosts one has it; another user here is refused by the kernel; the end of the holder hands over."""
+def test_the_basic_promises(sides, redis):
     a, b = sides
+    # Of two hosts one has it; another user here is refused by the kernel; the end of the holder hands over.
     holder, neighbour, other = a.agent("f"), a.agent("f", 1), b.agent("f", 1)
     assert holder.do("flock 0 ex nb") == "ok"
     assert neighbour.do("flock 0 ex nb") == "EAGAIN"
     assert other.do("flock 0 sh nb") == "EAGAIN"
     other.say("flock 0 ex")
-    wait_until(lambda: wanted(a), "it is recalled")
+    wait_until(lambda: any(l["note"] == "wanted by another host" for l in a.host.status()["leases"]), "it is recalled")
     assert other.silent(0.1)
     holder.process.kill()
     assert other.heard()[0] == "ok"
     assert neighbour.do("flock 0 ex nb") == "EAGAIN"
-
-
-def test_ranges(sides):
-    """Record locks exclude range by range."""
-    a, b = sides
-    holder, other = a.agent("f"), b.agent("f", 1)
+    # Record locks exclude range by range.
+    holder, other = a.agent("g"), b.agent("g", 1)
     assert holder.do("setlk 0 ex 10 10") == "ok"
     assert other.do("setlk 0 ex 0 10") == "ok"
     assert other.do("setlk 0 ex 15 1") == "EAGAIN"
@@ -40,30 +38,17 @@ def test_ranges(sides):
         assert other.do("getlk 0 ex 0 100") == "ex:10:10:-1"
     holder.process.kill()
     wait_until(lambda: other.do("setlk 0 ex 15 1") == "ok", "the range is free")
-
-
-def test_the_keeper_is_killed(sides):
-    """The next one takes the lease up, and does not give it back while the lock is held."""
-    a, b = sides
-    holder, other = a.agent("f", 1), b.agent("f")
+    # The keeper is killed: the next one takes the lease up, and does not give it back while the lock is held.
+    holder, other = a.agent("h", 1), b.agent("h")
     assert holder.do("flock 0 ex nb") == "ok"
-    os.kill(a.host.keeper_pids()[1], signal.SIGKILL)
-    wait_until(a.host.serves, "the next one serves")
+    keeper = a.host.keeper_pids()[1]
+    os.kill(keeper, signal.SIGKILL)
+    wait_until(lambda: keeper not in a.host.keeper_pids() and a.host.serves(), "the next one serves")
     assert other.say("flock 0 ex").silent(1)  # only time can show that it is not given back
+    # The store does not answer: the holder is stopped, and goes on when the lease stands.
+    frozen_and_on(redis, holder.pid)
     assert holder.do("flock 0 un") == "ok"
     assert other.heard()[0] == "ok"
-
-
-def test_frozen(sides, redis):
-    """The store does not answer: the holder is stopped, and goes on when the lease stands."""
-    a, _ = sides
-    holder = a.agent("f", 1)
-    assert holder.do("flock 0 ex nb") == "ok"
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: state(holder.pid) in "tT", "the holder is stopped", 20)
-    redis.signal(signal.SIGCONT)
-    wait_until(lambda: state(holder.pid) not in "tT", "the holder goes on", 20)
-    assert holder.do("flock 0 un") == "ok"
 
 
 MANY = """
@@ -82,10 +67,9 @@ print("ok", flush=True)
 
 
 @pytest.mark.alone
-def test_many(sides, redis, request):
+@pytest.mark.parametrize("ground", ["tmpfs"], indirect=True)  # the number does not depend on the file system
+def test_many(sides, redis):
     """As many locks as there is room for, 20,000 at the most: all are held, taken up by the next keeper, frozen, and given back."""
-    if "tmpfs" not in request.node.name:
-        pytest.skip("the number does not depend on the file system")
     a, b = sides
     count = MANY_LOCKS * 3 // 4 if a.users else MANY_LOCKS  # root's share of a system keeper's room
     many = a.host.popen("/usr/bin/python3", "-c", MANY, a.host.files, str(count), stdin=subprocess.PIPE)
@@ -95,10 +79,7 @@ def test_many(sides, redis, request):
     wait_until(a.host.serves, "the next one serves", 60)
     other = b.agent(f"many-{count - 1}")
     assert other.do("flock 0 ex nb") == "EAGAIN"
-    redis.signal(signal.SIGSTOP)
-    wait_until(lambda: state(many.pid) in "tT", "the holder is stopped", 60)
-    redis.signal(signal.SIGCONT)
-    wait_until(lambda: state(many.pid) not in "tT", "the holder goes on", 60)
+    frozen_and_on(redis, many.pid, 60)
     many.stdin.write("un\n")
     many.stdin.flush()
     assert many.stdout.readline() == "ok\n"

@@ -10,44 +10,34 @@ import signal
 import subprocess
 
 import pytest
-from harness import text_of, wait_until, write_text
+from harness import Job, text_of, wait_until, write_text
 from harness.processes import stat
+
+from jobs import frozen, grows, let_go, size
 
 JOB = 'while :; do echo >>"$0"; read -t 0.01 <> <(:); done'
 CANNOT = "which the keeper may not look into"
+UNKNOWN = "a process that the keeper cannot find or may not look into"
 
-tmpfs = pytest.mark.parametrize("ground", ["tmpfs"], indirect=True)
+pytestmark = pytest.mark.parametrize("ground", ["tmpfs"], indirect=True)
 user = pytest.mark.parametrize("sides", ["user"], indirect=True)
 
 
-@pytest.fixture
-def secret(shown):
-    """bash, by a file that only root may read."""
-    path = os.path.join(shown, "secret-bash")
-    shutil.copy("/bin/bash", path)
+def secret(shown, name):
+    """A program, by a file that only root may read."""
+    path = os.path.join(shown, "secret-" + name)
+    shutil.copy(shutil.which(name), path)
     os.chmod(path, 0o711)
     return path
-
-
-def size(path):
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def is_still(job):
     """None of its session's processes can run."""
     def stopped():
-        found = [fields[0] for fields in map(stat, filter(str.isdigit, os.listdir("/proc"))) if fields and int(fields[3]) == job.process.pid]
+        found = [fields[0] for fields in map(stat, filter(str.isdigit, os.listdir("/proc"))) if fields and int(fields[3]) == job.pid]
         return set(found) & set("Tt") and set(found) <= set("TtZX")
 
     return wait_until(stopped, "all of it is stopped")
-
-
-def grows(path):
-    before = size(path)
-    wait_until(lambda: size(path) > before, "the job goes on")
 
 
 PIDFD_GETFD = 438
@@ -62,195 +52,98 @@ def copy_of(pid, fd):
     return copy
 
 
-class Job:
-    def __init__(self, side, *words):
-        """words: the program; "OUT" in them is the file that it writes to."""
-        self.host = side.host
-        self.out = side.host.path("out")
-        words = [self.out if w == "OUT" else w for w in words]
-        self.process = subprocess.Popen([*side.host.inside, *side.by(0), *words], env=side.host.env(), stdin=subprocess.DEVNULL,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
-
-    def runs(self):
-        wait_until(lambda: size(self.out) > 3, "the job runs")
-        return self
-
-    def end(self):
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        return self.process.communicate(timeout=20)[1]
-
-
-@pytest.fixture
-def start():
-    jobs = []
-
-    def start(side, *words):
-        jobs.append(Job(side, *words))
-        return jobs[-1]
-
-    yield start
-    for job in jobs:
-        job.end()
+def start(side, out, *words):
+    """A job that writes to the file out, whose name follows these words."""
+    job = Job(side.host, *side.by(0), *words, side.host.path(out))
+    wait_until(lambda: size(side.host.path(out)) > 3, "the job runs")
+    return job
 
 
 def status(host):
     return host.cli("status").stdout
 
 
-def frozen_and_on(host, redis, job):
-    redis.signal(signal.SIGSTOP)
-    try:
-        wait_until(lambda: "are frozen" in host.log(), "it is frozen", 20)
-        assert is_still(job)
-    finally:
-        redis.signal(signal.SIGCONT)
-    wait_until(lambda: "go on" in host.log(), "it is let go", 20)
-    grows(job.out)
-
-
-@tmpfs
 @user
-def test_one_that_took_the_lock_is_stopped_by_a_signal(sides, redis, secret, start):
-    a = sides[0].host
-    job = start(sides[0], "flock", "-F", a.path("f"), secret, "-c", JOB, "OUT").runs()
-    assert subprocess.run([*a.inside, "ls", f"/proc/{job.process.pid}/fd"], stderr=subprocess.PIPE).returncode != 0
-    assert f"held by pid {job.process.pid}, {CANNOT}, exclusive: it is stopped by SIGSTOP" in status(a)
-    frozen_and_on(a, redis, job)
+def test_they_are_stopped_by_a_signal_and_killed(sides, redis, shown):
+    """One that took the lock itself, and one that a holder has started."""
+    a, bash = sides[0].host, secret(shown, "bash")
+    job, started = start(sides[0], "job", "flock", "-F", a.path("f"), bash, "-c", JOB), start(sides[0], "started", "flock", a.path("g"), bash, "-c", JOB)
+    assert subprocess.run([*a.inside, "ls", f"/proc/{job.pid}/fd"], stderr=subprocess.PIPE).returncode != 0
+    assert f"held by pid {job.pid}, {CANNOT}, exclusive: it is stopped by SIGSTOP" in status(a)
+    frozen(a, redis)
+    assert is_still(job) and is_still(started)
+    let_go(a, redis)
+    grows(a.path("job"))
+    grows(a.path("started"))
     assert "cannot be stopped" not in a.log()
-
-
-@tmpfs
-@user
-def test_one_that_was_started_by_a_holder_is_stopped(sides, redis, secret, start):
-    a = sides[0].host
-    job = start(sides[0], "flock", a.path("f"), secret, "-c", JOB, "OUT").runs()
-    frozen_and_on(a, redis, job)
-
-
-@tmpfs
-@user
-def test_one_that_took_the_lock_is_killed_when_it_is_lost(sides, redis, secret, start):
-    a = sides[0].host
-    job = start(sides[0], "flock", "-F", a.path("f"), secret, "-c", JOB, "OUT").runs()
     redis.stop()
-    wait_until(lambda: a.status()["leases"][0]["state"] == "unsure", "the deadline passes", 20)
-    assert is_still(job)
-    last = size(job.out)
+    wait_until(lambda: {lease["state"] for lease in a.status()["leases"]} == {"unsure"}, "the deadline passes", 20)
+    assert is_still(job) and is_still(started)
+    last = size(a.path("job"))
     redis.start()
     os.chmod(redis.socket, 0o777)
-    assert job.process.wait(20) == -signal.SIGKILL
-    assert size(job.out) == last
+    assert job.process.wait(20) == started.process.wait(20) == -signal.SIGKILL
+    assert size(a.path("job")) == last
 
 
-UNKNOWN = "a process that the keeper cannot find or may not look into"
-
-
-def inherits(side, name, secret, start):
+def inherits(side, name, bash):
     """A job that inherits a lock of this name; a look has found that, and the leases that are older were looked at, too."""
-    shell = f'exec 9>>"{side.host.path(name)}"; flock 9; exec "{secret}" -c \'{JOB}\' "$0"'
-    start(side, "bash", "-c", shell, "OUT")
+    shell = f'exec 9>>"{side.host.path(name)}"; flock 9; exec "{bash}" -c \'{JOB}\' "$0"'
+    Job(side.host, *side.by(0), "bash", "-c", shell, side.host.path("out"))
     wait_until(lambda: f"t/{name} ({side.host.path(name)}): its lock is held by {UNKNOWN}: it cannot be stopped" in side.host.log(),
                "the log says so", 20)
 
 
-@tmpfs
 @user
-def test_one_that_inherited_it_is_named_at_once(sides, redis, secret, start):
-    """The process that took it has ended, and nothing shows the next holder: it cannot be stopped, which the log and status say long before an outage."""
-    a = sides[0].host
-    inherits(sides[0], "f", secret, start)
+def test_one_that_inherited_it_is_named_at_once(sides, shown):
+    """The process that took it has ended, and nothing shows the next holder: it cannot be stopped, which the log and status say long before an
+    outage. They do not complain of unused and ordinary locks."""
+    a, bash = sides[0].host, secret(shown, "bash")
+    start(sides[0], "ordinary", "flock", a.path("g"), "bash", "-c", JOB)
+    shared, unused = sides[0].agent("shared"), sides[0].agent("unused")
+    assert shared.do("flock 0 sh") == "ok" and unused.do("flock 0 ex") == "ok" and unused.do("flock 0 un") == "ok"
+    before = status(a)
+    assert "CANNOT" not in before and CANNOT not in before
+    inherits(sides[0], "f", bash)
     assert re.search(rf"held by {UNKNOWN}, exclusive: it CANNOT BE STOPPED", status(a))
-    for name in "gh":  # other looks
-        inherits(sides[0], name, secret, start)
+    for name in "hi":  # other looks
+        inherits(sides[0], name, bash)
+    assert a.log().count("its lock is held by") == 3 and status(a).count("CANNOT BE STOPPED") == 3
     assert a.log().count(f"t/f ({a.path('f')}): its lock is held by") == 1
 
 
-@tmpfs
 @user
-def test_another_users_process_is_named(sides, redis, shown, start):
+def test_another_users_process_is_named(sides):
     """As through sudo: the process that took the lock belongs to another user by now."""
     a = sides[0].host
-    started = subprocess.Popen(
-        [*a.inside, "bash", "-c", f'exec 9>>"{a.path("f")}"; flock 9; echo ok; read; exec sleep 1000'], env=a.env(),
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    started = Job(a, "bash", "-c", f'exec 9>>"{a.path("f")}"; flock 9; echo held; read; exec sleep 1000').held()
     # A user cannot become another one without a setuid program: root hands the lock over in its place.
-    heir = None
+    fd = copy_of(started.pid, 9)
+    heir = subprocess.Popen(["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "sleep", "1000"], pass_fds=[fd])
+    os.close(fd)
     try:
-        assert started.stdout.readline() == "ok\n"
-        fd = copy_of(started.pid, 9)
-        heir = subprocess.Popen(["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "sleep", "1000"], pass_fds=[fd])
-        os.close(fd)
         started.kill()
-        started.wait()
         wait_until(lambda: "it cannot be stopped" in a.log(), "the log says so", 20)
         assert "CANNOT BE STOPPED" in status(a)
+    finally:
         heir.kill()
         heir.wait()
-        wait_until(lambda: "CANNOT BE STOPPED" not in status(a), "it is gone", 20)
-    finally:
-        for process in filter(None, (started, heir)):
-            process.kill()
-            process.wait()
-        started.stdin.close()
-        started.stdout.close()
+    wait_until(lambda: "CANNOT BE STOPPED" not in status(a), "it is gone", 20)
 
 
-@tmpfs
-@user
-def test_unused_and_ordinary_locks_are_not_complained_of(sides, secret, start):
-    a = sides[0].host
-    start(sides[0], "flock", a.path("g"), "bash", "-c", JOB, "OUT").runs()
+def test_a_rule_may_refuse_them(sides, shown):
+    """What asks is a copy of flock(1) that may not be read. Also where the shared page would let it in without a question, since a lease is
+    open. All other programs have the lock, also again and again."""
+    a, flock = sides[0].host, secret(shown, "flock")
+    write_text(a.config, text_of(a.config).replace('name = "t";', 'name = "t"; unstoppable = "refuse";'))
+    a.cli("reload")
     agent = sides[0].agent("f")
-    assert agent.do("flock 0 sh") == "ok"
-    unused = sides[0].agent("h")
-    assert unused.do("flock 0 ex") == "ok" and unused.do("flock 0 un") == "ok"
-    before = status(a)
-    for name in "ijk":  # three looks
-        inherits(sides[0], name, secret, start)
-    assert a.log().count("its lock is held by") == 3
-    assert "CANNOT" not in before and CANNOT not in before and status(a).count("CANNOT BE STOPPED") == 3
-
-
-def refuse(host):
-    text = text_of(host.config)
-    write_text(host.config, text.replace('name = "t";', 'name = "t"; unstoppable = "refuse";'))
-    host.cli("reload")
-
-
-@tmpfs
-def test_a_rule_may_refuse_them(sides, secret, start):
-    """What asks is a copy of flock(1) that may not be read."""
-    a = sides[0].host
-    refuse(a)
-    flock = os.path.join(os.path.dirname(secret), "secret-flock")
-    shutil.copy(shutil.which("flock"), flock)
-    os.chmod(flock, 0o711)
-    done = subprocess.run([*a.inside, *sides[0].by(0), "env", flock, a.path("f"), "true"], env=a.env(), stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, timeout=60)
-    if sides[0].users or not a.inside:
-        assert done.returncode == 0, done.stderr  # root's keeper may look into it
-    else:
-        assert done.returncode != 0 and "the keeper may not look into this process" in done.stderr, done.stderr
-        assert 'unstoppable = "refuse"' in done.stderr
-    # All other users have it, also again and again.
     for _ in range(2):
-        assert subprocess.run([*a.inside, *sides[0].by(0), "flock", a.path("f"), "true"], env=a.env(), timeout=60).returncode == 0
-
-
-@tmpfs
-@user
-def test_a_lease_that_is_open_lets_none_in_that_are_refused(sides, secret, start):
-    """The shared page would let it in without a question."""
-    a = sides[0].host
-    refuse(a)
-    agent = sides[0].agent("f")
-    assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
-    flock = os.path.join(os.path.dirname(secret), "secret-flock")
-    shutil.copy(shutil.which("flock"), flock)
-    os.chmod(flock, 0o711)
-    done = subprocess.run([*a.inside, "env", flock, a.path("f"), "true"], env=a.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=60)
-    assert done.returncode != 0 and "the keeper may not look into this process" in done.stderr
+        done = a.run(*sides[0].by(0), "env", flock, a.path("f"), "true")
+        if sides[0].users or not a.inside:
+            assert done.returncode == 0, done.stderr  # root's keeper may look into it
+        else:
+            assert done.returncode != 0 and "the keeper may not look into this process" in done.stderr, done.stderr
+            assert 'unstoppable = "refuse"' in done.stderr
+        assert agent.do("flock 0 ex") == "ok" and agent.do("flock 0 un") == "ok"
+        assert a.run(*sides[0].by(0), "flock", a.path("f"), "true").returncode == 0

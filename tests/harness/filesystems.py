@@ -1,7 +1,14 @@
-"""File systems to test on, each mounted in a folder of the test's own."""
+"""
+File systems to test on, each made for one test and removed after it.
+
+On overlayfs (over two file systems) and btrfs, st_dev is not the device that /proc/locks and mountinfo show; both have files that
+differ, but have the same number in /proc/locks (twins()). In the `container`, the programs see an overlayfs that the keeper does not.
+"""
 import os
 import resource
+import shutil
 import subprocess
+import tempfile
 
 from .wait import wait_until
 
@@ -14,68 +21,97 @@ def run(*words):
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
 
-def disk(folder, make, megabytes):
-    """A file system on a loop device: make are the words of mkfs."""
-    image, where = os.path.join(folder, "image"), os.path.join(folder, "ground")
-    with open(image, "wb") as f:
-        f.truncate(megabytes << 20)
-    run(*make, image)
-    os.mkdir(where)
-    run("mount", "-o", "loop", image, where)
-    return [where]
-
-
-def ext4(folder):
-    return disk(folder, ["mkfs.ext4", "-q"], 512)
-
-
-def btrfs(folder):
-    return disk(folder, ["mkfs.btrfs", "-q"], 512)
-
-
-def tmpfs(folder):
-    where = os.path.join(folder, "ground")
-    os.mkdir(where)
-    run("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", where)
-    return [where]
-
-
-def overlay(folder):
-    """Upper and lower folders on different file systems: then the numbers that stat() and the kernel's lists show differ most."""
-    lower, below, where = (os.path.join(folder, d) for d in ("lower", "below", "ground"))
-    for d in (lower, below, where):
-        os.mkdir(d)
-    run("mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", below)
-    os.mkdir(os.path.join(below, "upper"))
-    os.mkdir(os.path.join(below, "work"))
-    run("mount", "-t", "overlay", "-o", f"lowerdir={lower},upperdir={below}/upper,workdir={below}/work", "overlay", where)
-    return [where, below]
-
-
-def fuse(folder):
-    data, where = os.path.join(folder, "data"), os.path.join(folder, "ground")
-    os.mkdir(data)
-    os.chmod(data, 0o755)
-    os.mkdir(where)
-    run("bindfs", "-o", "allow_other", data, where)
-    return [where]
-
-
-KINDS = {f.__name__: f for f in (ext4, tmpfs, overlay, btrfs, fuse)}
-
-
 class Ground:
-    """path: the folder on the file system of this kind."""
+    """path: the folder for lock files. inside: words before those of a program that is to see them. Removed when all programs that have files
+    open there have ended (end())."""
 
-    def __init__(self, kind, folder):
-        os.mkdir(folder)
-        os.chmod(folder, 0o755)
-        self.mounts = KINDS[kind](folder)
-        self.path = self.mounts[0]
+    def __init__(self, kind, at=None):
+        self.folder = tempfile.mkdtemp(prefix="dflock-ground-", dir="/var/tmp" if kind == "disk" else "/dev/shm")
+        self.path, self.inside, self.mounts, self.other = at or os.path.join(self.folder, "ground"), [], [], None
+        os.chmod(self.folder, 0o755)
+        os.makedirs(self.path, exist_ok=True)
+        KINDS[kind](self)
         os.chmod(self.path, 0o755)
 
+    def below(self, name):
+        path = os.path.join(self.folder, name)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def mount(self, where, *words):
+        run(*words, where)
+        self.mounts.append(where)
+        return where
+
+    def tmpfs(self, where=None):
+        self.mount(where or self.path, "mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs")
+
+    def image(self, *make):
+        image = os.path.join(self.folder, "image")
+        with open(image, "wb") as f:
+            f.truncate(192 << 20)
+        run(*make, image)
+        self.mount(self.path, "mount", "-o", "loop", image)
+
+    def ext4(self):
+        self.image("mkfs.ext4", "-q", "-E", "lazy_itable_init=1")
+
+    def btrfs(self):
+        """A subvolume has a device number of its own, which is in no table."""
+        self.image("mkfs.btrfs", "-q")
+        for part in "locks", "other":
+            run("btrfs", "subvolume", "create", os.path.join(self.path, part))
+        self.path, self.other = os.path.join(self.path, "locks"), os.path.join(self.path, "other")
+        self.fill(10)
+
+    def fill(self, count):
+        for i in range(count):
+            open(os.path.join(self.other, "other%d" % i), "w").close()
+
+    def overlay(self, outside=True):
+        """Upper and lower folders on different file systems: then the numbers that stat() and the kernel's lists show differ most."""
+        lower, upper = self.below("lower"), self.below("upper")
+        for where in (lower, upper):
+            self.tmpfs(where)
+        self.other = self.below("lower/other")
+        self.fill(300)
+        words = ["mount", "-t", "overlay", "overlay", "-o",
+                 f"xino=off,lowerdir={lower},upperdir={self.below('upper/data')},workdir={self.below('upper/work')}"]
+        merged = self.path
+        if outside:
+            self.mount(merged, *words)
+            self.path, self.other = os.path.join(merged, "locks"), os.path.join(merged, "other")
+            os.mkdir(self.path)
+        else:
+            self.path = os.path.join(merged, "locks")
+            os.mkdir(self.path)
+            self.below("upper/data/locks")
+            self.inside = ["unshare", "--mount", "sh", "-c", f'{" ".join(words)} {merged} && exec "$@"', "sh"]
+
+    def fuse(self):
+        data = self.below("data")
+        self.mount(self.path, "bindfs", "-o", "allow_other", data)
+
+    def twins_there(self):
+        return self.other is not None and not self.inside
+
+    def twins(self):
+        """Two files with the same number in /proc/locks: one in path, one of another layer or subvolume."""
+        with_number = {os.stat(e.path).st_ino: e.path for e in os.scandir(self.other)}
+        for i in range(1000):
+            path = os.path.join(self.path, "twin%d" % i)
+            open(path, "w").close()
+            if os.stat(path).st_ino in with_number:
+                return path, with_number[os.stat(path).st_ino]
+        raise RuntimeError("no two files with the same number")
+
     def end(self):
-        """When all programs that have files open there have ended."""
-        for where in self.mounts:
+        for where in reversed(self.mounts):
             wait_until(lambda: subprocess.run(["umount", where], stderr=subprocess.DEVNULL).returncode == 0 or
                        not os.path.ismount(where), where + " is unmounted")
+        shutil.rmtree(self.folder)
+
+
+KINDS = {"ext4": Ground.ext4, "tmpfs": Ground.tmpfs, "overlay": Ground.overlay, "btrfs": Ground.btrfs, "fuse": Ground.fuse,
+         "disk": lambda ground: None, "container": lambda ground: ground.overlay(outside=False)}
+MOUNTED = ["ext4", "tmpfs", "overlay", "btrfs", "fuse"]

@@ -141,16 +141,16 @@ PROGRAMS = {
         "a call under way is no pin": [put("pinned-call", " || seenout_is_wanted(lock, range, false)", "")]},
     "cluster/test_calls_under_way.py::test_a_thread_that_is_never_seen_out_leaves_room": {
         "calls of the past are looked after for ever": [condition("seenout-forget", "false"), skip("seenout-drop")]},
-    "cluster/test_calls_under_way.py::test_a_thread_that_has_ended": {
+    "cluster/test_calls_under_way.py::test_a_thread_that_has_left_the_call": {
         "a call that was seen out stays": [skip("seenout-end")]},
     "cluster/test_calls_under_way.py::test_status_and_who_name_it": {
         "who keeps a lease is not said": [condition("keeping", "true")],
         "other hosts are not told who keeps a lease": [condition("finding-calls", "false")]},
     "cluster/test_lifecycle.py::test_stop_waits_for_callers_of_a_keeper_that_died": {
         "a stop does not wait for pins": [become("stop-pinned", "return false;")]},
-    "cluster/test_netted_deadlock.py::test_one_of_the_cycle_waits_in_a_kernel": {
+    "cluster/test_netted.py::test_one_of_the_cycle_waits_in_a_kernel": {
         "no deadlock is found in which a call waits in a kernel": [condition("chase-net", "false")]},
-    "cluster/test_netted_deadlock.py::test_a_cycle_of_one_host": {
+    "cluster/test_netted.py::test_a_cycle_of_one_host": {
         "a thread is called back again and again": [put("calledback-pause", "now_ns / cb->all[at].pause_ns == cb->all[at].at_ns / cb->all[at].pause_ns", "false"),
                                                     put("called-back-waits", "s->called_back && ", "false && ")]},
     "cluster/test_netted.py::test_verbose_tells_which_local_process_is_in_the_way": {
@@ -166,7 +166,7 @@ PROGRAMS = {
         "root's net asks with root's rights": [condition("behalf-ids", "true")]},
     "cluster/test_calls_under_way.py::test_it_is_stopped_in_an_outage": {
         "a process that may take the lock at any moment goes on": [skip("freeze-calls"), skip("first-calls")]},
-    "cluster/test_freeze_hanging.py::test_a_crowd_with_millions_of_descriptors_delays_nobody": {
+    "cluster/test_freeze_hanging.py::test_a_crowd_delays_nobody": {
         "frozen processes wait for the end of the search": [condition("look-over", "false")]},
     "cluster/test_freeze_hanging.py::test_status_and_who_beside_a_crowd": {
         "a question waits for the end of the search": [put("survey-over", "-ETIME", "0")]},
@@ -436,6 +436,6 @@ UNIT = {
 }
 
 # While these run, other keepers of the machine search for minutes: nothing else may run.
-ALONE = ["cluster/test_freeze_hanging.py::test_a_crowd_with_millions_of_descriptors_delays_nobody",
+ALONE = ["cluster/test_freeze_hanging.py::test_a_crowd_delays_nobody",
          "cluster/test_freeze_hanging.py::test_status_and_who_beside_a_crowd",
          "cluster/test_freeze_hanging.py::test_a_crowd_delays_no_stop_after_the_deadline"]

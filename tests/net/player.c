@@ -4,12 +4,19 @@
  * of the locks that are shared; some of them are converted. SIGNALS: 0: none; 1: a handler
  * without SA_RESTART, 2: with it; about a thousand a second. Also built as a static program. Prints one line.
  */
-#include <signal.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/time.h>
-
-#include "net.h"
+#include <unistd.h>
 
 #define WRITER 0x10000
 
@@ -48,7 +55,7 @@ static int lock(int fd, bool exclusive, bool wait)
 	else if (ret == -EDEADLK)
 		deadlocks++;
 	else
-		DIE("lock: %d", ret);
+		errx(99, "lock: %d", ret);
 	return ret;
 }
 
@@ -65,7 +72,7 @@ static void unlock(int fd)
 	while ((ret = fcntl(fd, kind[0] == 'p' ? F_SETLK : F_OFD_SETLK, &l)) < 0 && errno == EINTR)
 		unlocked_again++;
 	if (ret < 0)
-		DIE("unlock");
+		err(99, "unlock");
 }
 
 static void visit(struct ground *g, bool exclusive)
@@ -117,7 +124,7 @@ int main(int argc, char **argv)
 	fd = open(argv[1], O_RDWR);
 	ground = open(argv[2], O_RDWR | O_CREAT, 0600);
 	if (fd < 0 || ground < 0 || ftruncate(ground, sizeof(*g)) < 0)
-		DIE("%s", argv[2]);
+		err(99, "%s", argv[2]);
 	g = mmap(NULL, sizeof(*g), PROT_READ | PROT_WRITE, MAP_SHARED, ground, 0);
 	sa.sa_flags = argv[6][0] == '2' ? SA_RESTART : 0;
 	sigaction(SIGALRM, &sa, NULL);

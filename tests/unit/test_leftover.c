@@ -1,6 +1,6 @@
 /*
  * keeper/guard/leftover.c: a process is cut off from outside. What it had open for programs ends, the locks of its probes are
- * given back, and what is not its own stays. (A process that hangs in the kernel is in tests/cluster/test_keeper_hangs.py and
+ * given back, and what is not its own stays. (A process that hangs in the kernel is in tests/cluster/test_keeper_dies.py and
  * tests/faults/; here it only sleeps, which makes no difference to what is done from outside.)
  */
 #include "keeper/guard/supervise.h"
