@@ -309,7 +309,7 @@ static const char *status_expects(const struct status_options *options)
 
 	if (options->expect_keeper)
 		return "--expect-keeper";
-	if (dir && strcmp(dir, RUNDIR_SYSTEM) != 0)
+	if (dir && *dir && strcmp(dir, RUNDIR_SYSTEM) != 0)
 		return NULL;
 	if (access(STATUS_ENABLED, F_OK) == 0)
 		return "dflock.service is enabled";

@@ -4,7 +4,7 @@
 set -eu
 build="gcc make pkg-config libc6-dev libuv1-dev libhiredis-dev libconfig-dev libssl-dev libjansson-dev libncurses-dev uthash-dev"
 demo="redis-server util-linux procps"
-test="clang check libsubunit-dev liblua5.4-dev libpq-dev postgresql libzookeeper-st-dev zookeeper python3 python3-pytest python3-pytest-xdist perl php-cli ruby dash bash valgrind strace bindfs btrfs-progs e2fsprogs fuse3 fakeroot busybox mandoc
+test="clang check libsubunit-dev liblua5.4-dev libpq-dev postgresql libzookeeper-st-dev zookeeper pgbouncer python3 python3-pytest python3-pytest-xdist perl php-cli ruby dash bash valgrind strace bindfs btrfs-progs e2fsprogs fuse3 fakeroot busybox mandoc
       mount iproute2 sudo psmisc gdb sqlite3 gdbmtool tdb-tools python3-tdb libfile-fcntllock-perl python3-fasteners python3-filelock
       python3-portalocker python3-zc.lockfile python3-yaml python3-pyte openssl logrotate spin musl-tools libcap2-bin binutils curl jq"
 # For promtool: the only check of names, units and alert rules by the conventions of Prometheus. 115 MB; its service is not started.

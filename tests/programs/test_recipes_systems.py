@@ -128,7 +128,8 @@ def test_apt_with_its_own_locks(redis, folder):
         done = wait_until(lambda: said(b, "Not using locking for nfs mounted lock file"), "apt goes on without locks")
         assert done.returncode == 0, done
         for machine, words in ((a, "was locked by another process"), (b, "unable to lock")):
-            assert said(machine, words, "dflock run -- dpkg --configure -a").returncode == 2
+            done = wait_until(lambda: said(machine, words, "dflock run -- dpkg --configure -a"), "dpkg gets no lock, either")
+            assert done.returncode == 2, done
         redis.start()
         wait_until(lambda: a.run(upgrade).returncode == 0, "apt works again", 60)
     finally:
