@@ -44,6 +44,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "of_redis(reason): is about Redis itself, and skipped with another engine of the store")
     config.addinivalue_line("markers", "rules: makes a mistake in the rules of the store")
     config.addinivalue_line("markers", "long: takes so long that it must begin first")
+    config.addinivalue_line("markers", "builds: computes all the time, and runs beside those that wait")
 
 
 def pytest_sessionfinish():
@@ -52,14 +53,18 @@ def pytest_sessionfinish():
 
 def pytest_collection_modifyitems(config, items):
     """If several tests run at a time, no long one should begin when the others are about to end. xdist gives each worker a stretch of the
-    list at the beginning, a quarter of what it would be if all were given away: the long tests stand at the beginnings of these, a few each."""
+    list at the beginning, a quarter of what it would be if all were given away: the long tests stand at the beginnings of these, a few each.
+    Those that compute are spread over the others, which wait most of the time."""
     for item in items if STORE != "redis" else ():
         marks = [mark.args[0] for mark in item.iter_markers("of_redis")]
         for reason in marks + [OF_REDIS[name] for name in item.fixturenames if name in OF_REDIS]:
             item.add_marker(pytest.mark.skip(reason=reason))
-    is_long = [item.get_closest_marker("long") is not None for item in items]
-    long = [item for item, is_it in zip(items, is_long) if is_it]
-    short = [item for item, is_it in zip(items, is_long) if not is_it]
+    marked = {"long": [], "builds": [], None: []}
+    for item in items:
+        marked[next((name for name in ("long", "builds") if item.get_closest_marker(name)), None)].append(item)
+    long, builds, short = marked.values()
+    for i, item in enumerate(builds):
+        short.insert((i * (len(short) + 1)) // len(builds), item)
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     stretch = max(len(items) // (4 * workers), 2)
     ordered = []

@@ -3,7 +3,7 @@ import os
 import subprocess
 
 from .host import BUILD, CLI, Agent
-from .processes import comm, stat
+from .processes import comm, stat, state
 from .wait import wait_until
 
 NET = os.path.join(BUILD, "tests/net")
@@ -46,8 +46,9 @@ def supervisors(host):
 
 
 def both(host, other_than=()):
-    """When both are there and wait."""
+    """When both are there and wait. One that was just forked and is traced does not wait so far."""
     def look():
         pids = supervisors(host)
-        return pids if len(pids) == 2 and not set(pids) & set(other_than) else None
+        waiting = len(pids) == 2 and not set(pids) & set(other_than) and all(state(pid) == "S" for pid in pids)
+        return pids if waiting else None
     return wait_until(look, "two supervisors")

@@ -7,7 +7,7 @@ import pytest
 from harness.mistakes import OF_REDIS, UNIT
 from harness.mutants import markers, mutant
 
-pytestmark = pytest.mark.long  # each builds
+pytestmark = pytest.mark.builds
 
 WHERE = markers()
 
