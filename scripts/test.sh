@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test, on a bare Debian 12 or 13: installs what is missing, builds with gcc and clang, runs. `make help` names the parts.
 #
-#     scripts/test.sh          everything, as CI does: half an hour on two processors
+#     scripts/test.sh          everything, as CI does: less than half an hour on two processors
 #     scripts/test.sh quick    what to run before a commit: a few minutes
 #
 # A run goes on to its end, whatever fails, and then says what failed and how to run that alone. Only a build that fails ends it, and
@@ -62,10 +62,10 @@ summary() {
 	done
 	printf '%-20s %3d min %02d s\n' all $((SECONDS / 60)) $((SECONDS % 60))
 	awk '/^SKIPPED \[/ { sub(/^SKIPPED \[[0-9]*\] /, ""); skipped[$0] }
-		/^(FAILED|ERROR) / { failed[$2] }
+		/^(FAILED|ERROR) / { sub(/^[A-Z]* /, ""); sub(/ - .*/, ""); failed[$0] }
 		END {
 			for (s in skipped) print "skipped: " s
-			for (t in failed) print "failed: make check T=\047" t "\047"
+			for (t in failed) print "failed: make check T=\047\"" t "\"\047"
 		}' "${names[@]/#/$logs/}" | sort
 	# A suite of make that failed.
 	sed -n 's/^make.*\[Makefile:[0-9]*: \([^]]*\)\] Error.*/failed: make \1/p' "${names[@]/#/$logs/}" | sort -u
