@@ -180,7 +180,7 @@ TEST(what_follows_keeps_all_names)
 			sprintf(lists[1] + strlen(lists[1]), "%s%s", lists[1][0] ? ", " : "", rule);
 		}
 		for (int i = 0; i < 2; i++) {
-			char text[sizeof(lists[0]) + 128];
+			char text[sizeof(lists) + 128];
 
 			snprintf(text, sizeof(text),
 				 "store = { server = 'd'; }; stores = { s = { server = 's'; }; }; protect = ( %s );",
