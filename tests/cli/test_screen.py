@@ -28,8 +28,10 @@ class Terminal:
         self.before = termios.tcgetattr(self.slave)
         self.text, self.screen = "", pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
-        self.process = subprocess.Popen([CLI, *words], env=host.plain_env(TERM="xterm"), stdin=self.slave, stdout=self.slave, stderr=self.slave,
-                                        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        # Debian 13's pytest-xdist says in the environment how large its own terminal is.
+        env = {k: v for k, v in host.plain_env(TERM="xterm").items() if k not in ("COLUMNS", "LINES")}
+        self.process = subprocess.Popen([CLI, *words], env=env, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
     def read(self):
         while select.select([self.master], [], [], 0)[0]:
