@@ -44,7 +44,7 @@ class Terminal:
         wait_until(lambda: len(re.findall(pattern, self.read())) >= times, f"{pattern} is shown {times} times")
 
     def row(self, *parts):
-        """The line that has all of these, as soon as it is there."""
+        """The first line of the screen that has all of these words, as soon as there is one."""
         try:
             return wait_until(lambda: self.read() and next((line for line in self.screen.display if all(part in line for part in parts)), None),
                               f"a line has {parts}")

@@ -36,7 +36,7 @@ def need(kind):
 
 
 class Program(Agent):
-    """One that is driven by lines (locker.py), and answers each with one."""
+    """A client that reads commands, a line each, and answers each with a line (locker.py)."""
 
     def __init__(self, words, env):
         self.process = subprocess.Popen(words, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -78,7 +78,7 @@ def test_another_host_takes_what_a_dead_one_had(make, make_client, redis, kind):
 
 @pytest.mark.parametrize("kind", ["recipe", "redis-py", "redlock"])
 def test_the_clients_lock_expires(make, make_client, redis, kind):
-    """Where no library renews it. Then it has lost it, and its unlock takes nothing from the one that has it now."""
+    """A client that does not renew its key loses the lock when the key expires, and its unlock takes nothing from the next holder."""
     host, client = make(kind), make_client(kind, ttl_ms=700)
     assert client.do("lock") == "locked"
     waiter = waits(host).held()

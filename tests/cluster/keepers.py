@@ -25,7 +25,7 @@ def open_at(request):
 
 @contextlib.contextmanager
 def about(row):
-    """A test of several rows: one that fails says which it is."""
+    """Within a test that goes through several rows: a row that fails says which row it is."""
     try:
         yield
     except AssertionError as problem:
