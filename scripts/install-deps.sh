@@ -35,6 +35,11 @@ if [ "${1:-}" = test ] && ! dpkg-query -W -f '${Status}\n' 'libclang-rt-*-dev' 2
 fi
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" != 0 ]; then
+	# With a terminal, sudo may ask for the password.
+	if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+		echo "missing packages:$missing: installing them with sudo"
+		exec sudo "$0" "$@"
+	fi
 	echo "missing packages:$missing: install them as root: $0 ${1:-build}" >&2
 	exit 1
 fi
