@@ -272,6 +272,17 @@ static bool stopped_has_ended(const struct thread *t)
 	return t->started && family_stat(t->pid, &stat) && stat.started != t->started; /* mutant: stopped-another */
 }
 
+/* Who stopped it before, an operator or the parent of another keeper, may have continued it since. From then on the stop is ours alone, and
+ * nobody else would end it. */
+static void stopped_signal_again(struct stopped *s, struct thread *t)
+{
+	if (t->before && !family_is_stopped(t->pid)) { /* mutant: stopped-before */
+		t->before = false;
+		signalled_note(&s->signalled, t->pid);
+	}
+	kill(t->pid, SIGSTOP);
+}
+
 /* False: it has ended. May add an entry. */
 static bool stopped_still_there(struct stopped *s, struct thread *t)
 {
@@ -298,7 +309,7 @@ static bool stopped_still_there(struct stopped *s, struct thread *t)
 		t->at_mercy = family_threads(t->pid, stopped_on_traced, s); /* first: see the top */
 		t->stopped = !t->at_mercy && family_is_stopped(t->pid);
 		if (!t->stopped)
-			kill(t->pid, SIGSTOP);
+			stopped_signal_again(s, t);
 	}
 	return true;
 }

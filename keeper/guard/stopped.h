@@ -52,7 +52,7 @@ struct thread {
 	enum thread_how how;
 	int signal;       /* TRACED: to be delivered when it is let go */
 	bool stopped;     /* confirmed */
-	bool before;      /* SIGNALLED: it was stopped before, and stays so */
+	bool before;      /* SIGNALLED: it was stopped before, and stays so, unless somebody continues it */
 	bool at_mercy;    /* SIGNALLED: another process traces a thread of it, and is not stopped */
 	bool killed;      /* it got SIGKILL from the parent, and only has to end */
 	bool going;       /* TRACED: to be let go as soon as its stop is confirmed */

@@ -350,7 +350,10 @@ UNIT = {
         "each user of a namespace counts for itself": [condition("holders-maker", "false")],
         "copies of a descriptor fill the memory": [condition("holders-unite", "false")],
     },
-    "test_stopped": {"another process with the number is stopped": [put("stopped-another", "stat.started != t->started", "false")]},
+    "test_stopped": {
+        "another process with the number is stopped": [put("stopped-another", "stat.started != t->started", "false")],
+        "one that was continued meanwhile is not let go": [condition("stopped-before", "false")],
+    },
     "test_relying": {
         "init counts as a holder": [condition("look-init", "false")],
         "one of the first for one store is one for all": [put("look-first", " & store)", ")")],

@@ -102,6 +102,28 @@ TEST(another_process_with_the_number)
 	end(pid);
 }
 
+/* An operator had stopped it before it got SIGSTOP. It stays so, unless somebody continues it meanwhile: then nobody else lets it go. */
+TEST_EACH(one_that_was_stopped_before, 2)
+{
+	bool continued = _i;
+	pid_t pid = start_sleeper();
+
+	kill(pid, SIGSTOP);
+	wait_until(family_state(pid) == 'T');
+	stopped.lost_ns = stopped.limit_ns + 1; /* no time for PTRACE_SEIZE is left */
+	stopped_stop(&stopped, pid, 1);
+	stopped_collect(&stopped);
+	if (continued) {
+		kill(pid, SIGCONT);
+		wait_until(family_state(pid) == 'S');
+	}
+	wait_until((stopped_collect(&stopped), family_state(pid) == 'T'));
+	stopped_let_go(&stopped, 0);
+	wait_until(family_state(pid) == (continued ? 'S' : 'T'));
+	ck_assert_int_eq(noted[0].pid && noted[0].noted == TABLE_OURS, 0);
+	end(pid);
+}
+
 /* A process that runs on in the kernel and never takes its stop cannot be made here. One that is not asked to stop at
  * all can: it is killed, while a held process is not. */
 TEST(one_that_runs_is_killed)
