@@ -192,8 +192,13 @@ static void breaking_closes(struct breaking *b, struct lease *lease)
 static void breaking_judge(struct keeper *k, struct breaking *b, struct lease *lease)
 {
 	b->looked = false;
-	if (b->survey.error)
+	if (b->survey.error) {
+		log_about(LINE_SEARCH_FAILED, &(struct log_about){.lock = lease->lock->file->name},
+			  "%s is not taken away: not all of its holders were found: %s", lease->lock->file->name,
+			  b->survey.error == -ETIME ? "a process has too many descriptors or locks"
+						    : strerror(-b->survey.error));
 		return breaking_spare(b, lease, STORE_BROKEN_FAILED, 0);
+	}
 	if (b->unstoppable)
 		return breaking_spare(b, lease, STORE_BROKEN_UNSTOPPABLE, b->unstoppable);
 	if (b->theirs)

@@ -17,6 +17,7 @@
 /* `dflock status` waits for ten seconds: for the end of a search, a pause, and its own. The last turn may be as long as all before it. */
 #define MOST_NS      (1500 * NS_PER_MS)
 #define MOST_LAZY_NS (1000 * NS_PER_MS) /* from when a question waits */
+#define MOST_LONG_NS (2000 * NS_PER_MS) /* with patient questions */
 
 static void survey_run(struct surveys *h);
 
@@ -43,16 +44,6 @@ static int survey_on_holder(void *arg, const struct holder *holder)
 	return 0;
 }
 
-static bool survey_any_patient(const struct surveys *h)
-{
-	const struct survey *s;
-
-	DL_FOREACH (h->running, s)
-		if (s->patient)
-			return true;
-	return false;
-}
-
 static int survey_on_turn(void *arg)
 {
 	const struct surveys *h = arg;
@@ -68,8 +59,6 @@ static void survey_work(uv_work_t *req)
 	struct survey *s;
 	int ret;
 
-	if (survey_any_patient(h))
-		ask.turn = NULL;
 	DL_FOREACH (h->running, s)
 		ask.how |= s->commands ? HOLDERS_COMMANDS : 0;
 	ret = claims_build(&h->claims);
@@ -132,7 +121,7 @@ static int survey_add_claims(struct surveys *h, struct survey *s)
 /* A question that does not wait for long is one of the search that runs, or waits for it. */
 static void survey_hurry(struct surveys *h, int64_t most_ns)
 {
-	if (h->running && !survey_any_patient(h) && h->until_ns == INT64_MAX)
+	if (h->running && h->until_ns == INT64_MAX)
 		__atomic_store_n(&h->until_ns, clock_now_ns() + most_ns, __ATOMIC_RELAXED);
 }
 
@@ -161,7 +150,7 @@ static void survey_plan(struct surveys *h)
 
 static void survey_run(struct surveys *h)
 {
-	int64_t now = clock_now_ns();
+	int64_t now = clock_now_ns(), most_ns = MOST_NS;
 	struct survey *s, *next;
 
 	if (h->running || h->stopped)
@@ -172,11 +161,12 @@ static void survey_run(struct surveys *h)
 		DL_DELETE(h->waiting, s);
 		DL_APPEND(h->running, s);
 		s->error = survey_add_claims(h, s);
+		most_ns = s->patient ? MOST_LONG_NS : most_ns;
 	}
 	h->until_ns = INT64_MAX;
 	DL_FOREACH (h->running, s)
 		if (!s->lazy)
-			survey_hurry(h, MOST_NS);
+			survey_hurry(h, most_ns);
 	if (h->running && uv_queue_work(h->keeper->loop, &h->work, survey_work, survey_searched) != 0) {
 		struct survey *failed = h->running;
 

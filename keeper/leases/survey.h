@@ -25,8 +25,9 @@ struct keeper;
 struct survey {
 	struct claims claims; /* what it is about: claims_add(). survey_ask()'s from then on */
 	bool lazy, commands;  /* commands: HOLDERS_COMMANDS */
-	/* It waits however long the search takes. Else, beside very many descriptors, a search ends with -ETIME when it has looked at all
-	 * processes but for those with the most, and some seconds are over; or one with lazy questions only, when another question waits. */
+	/* Beside very many descriptors, a search ends with -ETIME when it has looked at all processes but for those with the most, and some
+	 * seconds are over: some more for a patient question, which is of no use without them. One with lazy questions only ends so when
+	 * another question waits. */
 	bool patient;
 	/* Loop, when the search begins: a last chance to add claims. 0 or -errno. May be NULL. */
 	int (*begin)(struct survey *survey);

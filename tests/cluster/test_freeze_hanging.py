@@ -1,4 +1,5 @@
 """A holder that hangs in the kernel when its lease runs out does not delay the stop of others, and is not killed for it."""
+import json
 import os
 import shutil
 import signal
@@ -9,8 +10,10 @@ import time
 
 import pytest
 from harness import Job, text_of, wait_until, write_text
+from harness.metrics import value
 from harness.processes import children
 
+from breaking import breaking
 from jobs import frozen, grows, is_frozen, let_go, size, state
 
 LEASE = "ttl_ms = 6000; freeze_margin_ms = 2500;"
@@ -265,6 +268,20 @@ def test_status_and_who_beside_a_crowd(ground, crowd):
         lease, = a.status()["leases"]
         assert process.pid in [holder["pid"] for holder in lease["holders"]]
     assert f"pid {process.pid}" in a.cli("who", a.path("f")).stdout
+    process.kill()
+
+
+@alone
+def test_a_break_beside_a_crowd_delays_nobody(ground, crowd):
+    """It must know all holders, and is refused when they cannot be found in time. Until then others ask and are answered, and the lock stays."""
+    a, _, _ = ground
+    process, path = clock_job(a, "f")
+    with breaking(a, a.path("f")) as breaks:
+        wait_until(lambda: value(a, "leases", space="flock", state="breaking") == 1, "it is closed")
+        assert process.pid in [holder["pid"] for holder in json.loads(a.cli("status", "--json").stdout)["leases"][0]["holders"]]
+        assert breaks.wait(20) == 1
+        assert "could not do it" in breaks.stderr.read()
+    grows(path)
     process.kill()
 
 
