@@ -13,8 +13,12 @@ from harness import BUILD, Host, Postgresql, Proxy, Redis, Zookeeper, mutants  #
 from harness.system import Place, SystemHost  # noqa: E402
 from harness.wait import wait_longer  # noqa: E402
 
-# The engine of the store in tests that ask for `redis` or make_host. Those that are about Redis itself are skipped with another one.
+# The engine of the store in tests that ask for `redis` or make_host.
 STORE = os.environ.get("DFLOCK_TEST_STORE", "redis")
+# Tests that have one of these are skipped with another engine, or for an ordinary user.
+OF_ROOT = {"place": "mounts, and so needs root", "make_view": "mounts, and so needs root",
+           "copied": "has a pid namespace, and so needs root", "machine": "mounts, and so needs root",
+           "machines_of": "mounts, and so needs root", "ground": "mounts, and so needs root"}
 OF_REDIS = {"proxy": "the proxy speaks Redis' protocol", "make_nodes": "is about replicas of Redis", "serve": "is about TLS to Redis"}
 
 
@@ -36,12 +40,14 @@ def closed_to_others():
 def pytest_configure(config):
     hear_signals()
     wait_longer()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # which an ordinary user may not have there
     closed = closed_to_others() if os.geteuid() == 0 else None
     if closed:
         pytest.exit(f"users other than root may not enter {closed}, and many tests are of what they do: have the checkout elsewhere", 2)
     config.addinivalue_line("markers", "alone: needs the machine for itself")
     config.addinivalue_line("markers", "punctual: is about being in time, and leaves the machine to others of its kind")
     config.addinivalue_line("markers", "of_redis(reason): is about Redis itself, and skipped with another engine of the store")
+    config.addinivalue_line("markers", "root(reason): is skipped for an ordinary user")
     config.addinivalue_line("markers", "rules: makes a mistake in the rules of the store")
     config.addinivalue_line("markers", "long: takes so long that it must begin first")
     config.addinivalue_line("markers", "builds: computes all the time, and runs beside those that wait")
@@ -55,10 +61,11 @@ def pytest_collection_modifyitems(config, items):
     """If several tests run at a time, no long one should begin when the others are about to end. xdist gives each worker a stretch of the
     list at the beginning, a quarter of what it would be if all were given away: the long tests stand at the beginnings of these, a few each.
     Those that compute are spread over the others, which wait most of the time."""
-    for item in items if STORE != "redis" else ():
-        marks = [mark.args[0] for mark in item.iter_markers("of_redis")]
-        for reason in marks + [OF_REDIS[name] for name in item.fixturenames if name in OF_REDIS]:
-            item.add_marker(pytest.mark.skip(reason=reason))
+    for here, marker, fixtures in (STORE != "redis", "of_redis", OF_REDIS), (os.geteuid() != 0, "root", OF_ROOT):
+        for item in items if here else ():
+            marks = [mark.args[0] for mark in item.iter_markers(marker)]
+            for reason in marks + [fixtures[name] for name in item.fixturenames if name in fixtures]:
+                item.add_marker(pytest.mark.skip(reason=reason))
     marked = {"long": [], "builds": [], None: []}
     for item in items:
         marked[next((name for name in ("long", "builds") if item.get_closest_marker(name)), None)].append(item)
@@ -181,8 +188,6 @@ def place():
 @pytest.fixture
 def make_system(redis, folder, place):
     """make_system(...) is a system keeper, with an open store. limits: words before the keeper's own."""
-    if os.geteuid() != 0:
-        pytest.skip("needs namespaces and other users, and so root")
     hosts = []
 
     def make(limits=(), server=redis, **options):

@@ -382,6 +382,14 @@ static int holders_look_at_threads(struct holders_state *s, int procfd, pid_t pi
 
 /* --- processes --- */
 
+/* What is left of a first thread that has ended, and it has no descriptors, is root's in /proc. */
+static bool holders_has_ended(int procfd)
+{
+	struct procfs_stat stat;
+
+	return procfs_stat_read(procfd, "stat", &stat) && stat.state == 'Z';
+}
+
 static void holders_read_start(int procfd, struct holder *h)
 {
 	struct timespec real, boot;
@@ -430,6 +438,8 @@ static int holders_look_at_process(struct holders_state *s, const struct holders
 	ret = procfd < 0 ? holders_failed(s, errno) : holders_look_at_table(s, procfd, rest);
 	if (procfd < 0 && !ret)
 		return 0;
+	if (ret == -EACCES && !rest->tid && holders_has_ended(procfd))
+		ret = 0;
 	if (!ret && !rest->at && !rest->tid)
 		ret = holders_look_at_threads(s, procfd, rest->pid);
 	if (ret == -EACCES) {

@@ -9,7 +9,7 @@ from harness.host import CLI
 
 from lines import LOCAL, Doctor, written
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs a mount, and so root")
+needs_root = pytest.mark.root("needs a mount, and so root")
 
 
 def protect(host, *rules):

@@ -13,7 +13,7 @@ from harness.host import CLI, SHIM
 
 from lines import Doctor
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs a program of another user, and so root")
+needs_root = pytest.mark.root("needs a program of another user, and so root")
 NET = "start it with `dflock run --net=on`"
 # Each takes one lock on standard input.
 BY_LIBC = "#include <sys/file.h>\nint main(void) { return flock(0, LOCK_SH) ? 9 : 0; }\n"

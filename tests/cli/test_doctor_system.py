@@ -7,7 +7,7 @@ from harness import write_text
 from lines import Doctor
 
 USER = 12345
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+pytestmark = pytest.mark.root("needs root")
 
 
 @pytest.fixture

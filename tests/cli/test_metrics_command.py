@@ -99,7 +99,7 @@ def test_textfile(make_host, textfiles, folder):
         assert done.stderr == f"dflock: {path}: {why}; --textfile takes the directory that node_exporter's --collector.textfile.directory names\n"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+@pytest.mark.root("mounts a file system")
 def test_a_full_file_system(make_host, folder):
     a = make_host("a")
     small = os.path.join(folder, "small")

@@ -12,7 +12,7 @@ from harness import wait_until
 from harness.host import CLI, KEEPER
 from harness.processes import children, pids_where, state
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
+pytestmark = pytest.mark.root("needs namespaces, and so root")
 
 CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 RUN = [CLI, "run"]

@@ -10,7 +10,7 @@ from keepers import on, opened, queued  # noqa: F401 (fixture)
 TIMES = 20
 LEASE = "ttl_ms = 20000; probe_ms = 9000;"
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, and so needs root")
+pytestmark = pytest.mark.root("mounts file systems, and so needs root")
 
 
 def always(agent, question, answer):

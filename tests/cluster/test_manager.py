@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from harness import Job, text_of, wait_until, write_text
 from harness.host import KEEPER
-from harness.system import Place, SystemHost
+
 from keepers import HOLD, identity, is_busy, leases, socket_of, two_long  # noqa: F401
 
 
@@ -101,32 +101,25 @@ def test_replaced_while_a_lock_is_held(two_long, waits):
     assert used.do("flock 0 ex nb") == "ok"
 
 
-def test_a_user_who_asks_while_the_system_keeper_is_replaced(redis, folder):
+def test_a_user_who_asks_while_the_system_keeper_is_replaced(make_system):
     """The call waits for the next keeper, and starts none of the user's own: that would be another host."""
-    os.chmod(redis.socket, 0o777)
-    place = Place()
-    host = SystemHost(redis, folder, place, lease="ttl_ms = 20000;")
+    host = make_system(lease="ttl_ms = 20000;")
     user = 54321
     own = f"/dev/shm/dflock-{user}"
     shutil.rmtree(own, ignore_errors=True)  # of a run that failed
-    try:
-        host.init()
-        env = host.env()
-        del env["DFLOCK_RUNTIME_DIR"]
-        open(host.path("f"), "w").close()
-        os.chmod(host.path("f"), 0o666)
-        for _ in range(5):
-            host.keeper.send_signal(signal.SIGQUIT)
-            assert host.keeper.wait(20) == 0
-            asks = subprocess.Popen([*place.inside, *host.as_user(user, "flock", "-n", host.path("f"), "true")], env=env,
-                                    stderr=subprocess.PIPE, text=True)
-            host.start()
-            assert asks.wait(60) == 0, asks.stderr.read()
-            asks.stderr.close()
-            assert len(host.keeper_pids()) == 2 and not os.path.exists(own)
-    finally:
-        host.stop()
-        place.end()
+    env = host.env()
+    del env["DFLOCK_RUNTIME_DIR"]
+    open(host.path("f"), "w").close()
+    os.chmod(host.path("f"), 0o666)
+    for _ in range(5):
+        host.keeper.send_signal(signal.SIGQUIT)
+        assert host.keeper.wait(20) == 0
+        asks = subprocess.Popen([*host.inside, *host.as_user(user, "flock", "-n", host.path("f"), "true")], env=env,
+                                stderr=subprocess.PIPE, text=True)
+        host.start()
+        assert asks.wait(60) == 0, asks.stderr.read()
+        asks.stderr.close()
+        assert len(host.keeper_pids()) == 2 and not os.path.exists(own)
 
 
 def test_sighup_reloads(make_host):

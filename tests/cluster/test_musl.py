@@ -123,7 +123,7 @@ exec "$enter" "$root" "$@"
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs mounts, and so root")
+@pytest.mark.root("needs mounts, and so root")
 def test_in_a_container_without_glibc(two, built, musl, folder):
     """With the machine's keeper: the library, the runtime directory, the configuration and the folder of the locks are mounted there."""
     a, b = two

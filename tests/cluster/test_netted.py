@@ -340,7 +340,7 @@ def test_supervisors_are_no_holders(make_host, redis):
     assert waits.heard(40)[0] == "ok"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a pid namespace")
+@pytest.mark.root("only root may make a pid namespace")
 def test_the_first_process_of_a_namespace(two):
     """`dflock run` stays the first one, and has the job as a child; without it the supervisors would be the job's children."""
     before = ["unshare", "--pid", "--fork", "--mount-proc"]

@@ -11,7 +11,7 @@ from harness.filesystems import MOUNTED, Ground
 from jobs import outage
 from keepers import is_busy, kill_keeper, leases
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs mounts, and so root")
+pytestmark = pytest.mark.root("needs mounts, and so root")
 
 # "/" once more, with all that is mounted there: the root directory has the same device and inode.
 JAIL = 'mount --make-rprivate / && mount --rbind / "$1" && j=$1 && shift && exec chroot "$j" "$@"'

@@ -136,6 +136,7 @@ def test_connections_that_end_in_the_handshake(serve, ca, host_at):
     cutter.stop()
 
 
+@pytest.mark.root("unmounts what does not answer, and so needs root")
 def test_a_file_system_that_does_not_answer(serve, ca, host_at, folder):
     """The keeper goes on, says what it waits for, and comes back by itself."""
     server, place = serve(), os.path.join(folder, "view")

@@ -14,7 +14,7 @@ import time
 import harness.host
 import pytest
 from harness import Job, wait_until
-from harness.system import Hanging, Place, SystemHost
+from harness.system import Hanging
 
 from editing import read, write
 from jobs import state
@@ -353,19 +353,14 @@ def test_frozen_time_does_not_count(make, redis):
 # --- users ---
 
 @pytest.fixture
-def system(redis, folder):
-    os.chmod(redis.socket, 0o777)
-    place = Place()
-    host = SystemHost(redis, folder, place, rules=rule("kill_after_ms = %d;" % KILL), lease=LEASE)
-    host.init()
+def system(make_system):
+    host = make_system(rules=rule("kill_after_ms = %d;" % KILL), lease=LEASE)
     host.cli("log-level", "debug")
     os.chmod(host.files, 0o777)
-    yield host
-    host.stop()
-    place.end()
+    return host
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+@pytest.mark.root("mounts")
 def test_one_that_cannot_be_ended(system):
     """It waits in the kernel for a file server, and SIGKILL takes effect after that. It is left alone, and others are not."""
     server = Hanging(system.place)
@@ -401,7 +396,7 @@ sys.stdin.readline()
 """ % NOBODY
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as other users, and so needs root")
+@pytest.mark.root("runs programs as other users, and so needs root")
 def test_a_lock_that_a_user_sends_to_root_ends_no_process_of_root(system):
     """The user's own job is ended."""
     users = Job(system, *system.as_user(NOBODY, "bash", "-c", HANG, "job", system.path("hang"))).held()

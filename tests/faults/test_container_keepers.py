@@ -13,7 +13,7 @@ from harness import wait_until
 from harness.host import CLI
 from harness.processes import children
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
+pytestmark = pytest.mark.root("needs namespaces, and so root")
 
 LONG = "ttl_ms = 600000; linger_ms = 50;"
 MOUNT = "its path leads the keeper to another file or to none; in a container, mount its folder from the host under the same path, " \

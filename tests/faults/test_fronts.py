@@ -13,7 +13,7 @@ from fronted import (GRANTED, HOSTILE, OTHER, REFUSED, agent_of, fronts, ground,
                      served)
 from harness import wait_until
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
+pytestmark = pytest.mark.root("needs root, for users and mounts")
 
 YOUNG_S = 10  # wire/msg.h
 

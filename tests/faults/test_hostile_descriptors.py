@@ -13,7 +13,7 @@ from harness import wait_until
 from harness.hanging import FLUSH, OPEN, RELEASE
 from harness.processes import state
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
+pytestmark = pytest.mark.root("needs root, for users and mounts")
 
 FRONTS_PER_USER = 4
 

@@ -14,7 +14,7 @@ from harness import wait_until
 from harness.host import CLI
 from harness.processes import children, state
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for users and mounts")
+pytestmark = pytest.mark.root("needs root, for users and mounts")
 
 OK = 7
 STATUS, RELOAD, STOP, INIT, PING, BEFORE, FIT, HELD, WHO, BREAK, END_REST, GIVE_UP = range(3, 15)

@@ -11,7 +11,7 @@ from common import attempt, works
 from harness.host import BUILD, KEEPER
 from machine import USER
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts programs with other priorities, and as others")
+pytestmark = pytest.mark.root("starts programs with other priorities, and as others")
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from harness.host import CLI, KEEPER
 from harness.processes import children, state
 from machine import USER
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs namespaces, and so root")
+pytestmark = pytest.mark.root("needs namespaces, and so root")
 
 # The first process of a pid namespace starts no keeper, and what it starts ends with it.
 OUTER_PROC = ["unshare", "-p", "--fork", "--kill-child", "sh", "-c", '"$@"; exit $?', "sh"]

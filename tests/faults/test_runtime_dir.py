@@ -9,7 +9,7 @@ from common import Alive, attempt, refused, works
 from harness import Host, Job, text_of, wait_until
 
 NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs another user, and so root")
+needs_root = pytest.mark.root("needs another user, and so root")
 
 
 @pytest.fixture

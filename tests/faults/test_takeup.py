@@ -15,7 +15,7 @@ from harness.processes import state
 
 LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
 USER = 54321
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+pytestmark = pytest.mark.root("needs root")
 # Locks its first argument, cannot be looked into by others of its user, and ends with its input.
 NOT_DUMPABLE = """
 import ctypes, fcntl, sys

@@ -12,7 +12,7 @@ from harness.host import KEEPER
 from harness.processes import state
 from machine import NOBODY, USER
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs other users and mounts, and so root")
+pytestmark = pytest.mark.root("needs other users and mounts, and so root")
 
 
 def test_no_other_user_is_in_the_way(machine):

@@ -92,6 +92,7 @@ def test_a_file_that_is_renamed(world, script, one, space):
 
 @pytest.mark.parametrize("rules, handler, expected", [
     ([], fk.grant_all, ("flock: 0 -", "")), (None, fk.refuse_all, ("flock: -1 ENOLCK", "dflock: so it is\n"))])
+@pytest.mark.root("mounts, and so needs root")
 def test_a_file_whose_server_does_not_answer(world, rules, handler, expected):
     """The keeper finds that out, if it must know something of the file. The program itself never asks the server."""
     view = View(str(world.folder / "view"), fuse.GETATTR, valid=0)

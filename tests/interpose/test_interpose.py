@@ -331,6 +331,8 @@ def test_an_unprotected_lock_costs_one_more_call(world):
     wait_until_old(world.lock)
     with world.keeper(rules=[]):
         lines = traced_pairs(world, world.lock, 0, 100).splitlines()
+    if os.geteuid():  # whose page, unlike root's, is not for every user: the shim asks who the process is now
+        lines = [line for line in lines if not line.startswith("geteuid()")]
     locks = [i for i, line in enumerate(lines) if line.startswith("flock(")]
     extra = [b - a - 1 for a, b in zip(locks, locks[1:])]
     # Nothing before LOCK_UN, one statx before LOCK_EX; more only when a second has passed.

@@ -7,7 +7,7 @@ import pytest
 
 import fake_keeper as fk
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="chroot() needs root")
+needs_root = pytest.mark.root("chroot() needs root")
 ALL = ["ok"] * 5
 
 

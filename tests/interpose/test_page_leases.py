@@ -89,6 +89,7 @@ def test_ranges(script, leases, world, one, start, to, asks):
 
 
 @pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.root("only root may make a time namespace")
 def test_a_program_with_another_clock(world, covered, script, ahead):
     """In a time namespace of its own; its CLOCK_BOOTTIME may be behind for ever."""
     offset = 1000 if ahead else -int(min(1000, fk.boottime() // fk.SECOND))

@@ -61,7 +61,8 @@ def test_many_at_once(world, wrap):
 @pytest.mark.parametrize("words, wrap, says", [
     ("limits subreaper", [], "subreaper; start it first: dflockd --config {folder}/dflock.conf --runtime-dir {folder}/run"),
     ("limits seccomp", [], "restricted by seccomp"),
-    ("waits restart x", ["unshare", "--pid", "--fork", "--mount-proc", "--"], "first process of its pid namespace"),
+    pytest.param("waits restart x", ["unshare", "--pid", "--fork", "--mount-proc", "--"], "first process of its pid namespace",
+                 marks=pytest.mark.root("only root may make a pid namespace")),
     ("waits restart x", "no dflockd", "cannot run {folder}/lib/dflockd: No such file or directory"),
     ("waits restart x", "fails", "dflock.conf:1: a store is missing; to see more: dflockd --config"),
 ], ids=["subreaper", "seccomp", "first process", "no dflockd", "it fails"])
@@ -98,6 +99,7 @@ def with_the_lock_file(world):
     return pids_where(lambda pid: str(world.lock) in files_of(pid))
 
 
+@pytest.mark.root("mounts, and so needs root")
 def test_a_close_that_hangs_is_no_ones_but_its_own(world):
     """The program has a file open whose server hangs: the starter must close its copy of that, and the server would answer to that."""
     world.own_shim()

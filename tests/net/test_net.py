@@ -6,10 +6,11 @@ import pytest
 
 from harness import BUILD
 
-FINDINGS = "early leak lost elsewhere window replaced filters dumpable uring compat".split()
+OF_ROOT = "window dumpable".split()
+FINDINGS = "early leak lost elsewhere replaced filters uring compat".split()
 
 
-@pytest.mark.parametrize("finding", FINDINGS)
+@pytest.mark.parametrize("finding", FINDINGS + [pytest.param(name, marks=pytest.mark.root("needs root")) for name in OF_ROOT])
 def test_finding(folder, finding):
     if finding == "compat" and os.uname().machine != "x86_64":
         pytest.skip("x86-64 only")

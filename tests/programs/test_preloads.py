@@ -37,7 +37,7 @@ def open_host(folder, host_of):
     server.stop()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as another user, and so needs root")
+@pytest.mark.root("runs programs as another user, and so needs root")
 @pytest.mark.parametrize("order", ["dflock outside", "dflock inside"])
 def test_fakeroot(open_host, order):
     """It tells programs that they are root; the library must not believe that."""
@@ -54,7 +54,7 @@ def test_fakeroot(open_host, order):
     assert done.stdout.startswith("0\n") and path in done.stdout, done.stdout
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="runs programs as another user, and so needs root")
+@pytest.mark.root("runs programs as another user, and so needs root")
 @pytest.mark.skipif(os.path.exists("/run/dflock/keeper.sock"), reason="a system keeper serves every user")
 def test_keeper_below_fakeroot(open_host):
     """Keeper, command and programs go by the real user, inside and outside: it decides on directory and configuration."""

@@ -2,6 +2,7 @@
 #include "tests/unit/suite.h"
 
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 /* The process that runs the tests: its number is in all names, which tests in processes of their own choose. */
 static pid_t suite_pid;
@@ -82,6 +83,7 @@ int suite_run(void)
 	int failed = 0, ran = 0;
 
 	setenv("CK_DEFAULT_TIMEOUT", "60", false);
+	umask(022); /* what a group may write to is refused, and a user may have 002 */
 	if (!only && !getenv("SUITE_FIRST_FAILURE"))
 		return clean_after(run(NULL, 0));
 	for (const struct suite_item *item = items; item && !failed; item = item->next)

@@ -385,12 +385,13 @@ TEST_EACH(a_command_of_another_user, ROWS(rights))
 {
 	struct config *none = NULL;
 
-	ck_assert_int_eq(geteuid(), 0);
+	if (rights[_i].owner != 0 && geteuid() != 0)
+		return; /* only root can give a file away */
 	for (int with = 0; with < 2; with++) {
 		bool good = rights[_i].good || !with;
 
 		write_config(with ? "on_event = [ '/bin/true' ];" : "");
-		ck_assert_int_eq(chown(file, rights[_i].owner, (gid_t)-1), 0);
+		ck_assert_int_eq(chown(file, rights[_i].owner ? rights[_i].owner : geteuid(), (gid_t)-1), 0);
 		ck_assert_int_eq(chmod(file, rights[_i].mode), 0);
 		ck_assert_int_eq(config_load(file, &none, why, sizeof(why)), good ? 0 : -EINVAL);
 		ck_assert_msg(

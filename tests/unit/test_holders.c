@@ -219,8 +219,11 @@ static void take_many_ranges(int fd, int count)
 /* 2000 descriptors, each of which shows 200 locks. */
 static void many_copies(void)
 {
+	struct rlimit most;
 	int fd = open_file(0);
 
+	must(!getrlimit(RLIMIT_NOFILE, &most));
+	must(!setrlimit(RLIMIT_NOFILE, &(struct rlimit){most.rlim_max, most.rlim_max}));
 	take_many_ranges(fd, 200);
 	for (int i = 0; i < 2000; i++)
 		must(dup(fd) >= 0);

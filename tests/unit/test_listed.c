@@ -89,7 +89,7 @@ TEST(other_namespace)
 	if (pid == 0) {
 		pid_t inside;
 
-		if (unshare(CLONE_NEWPID) != 0)
+		if (unshare(CLONE_NEWPID | (geteuid() ? CLONE_NEWUSER : 0)) != 0)
 			_exit(9);
 		inside = fork();
 		if (inside == 0)
