@@ -28,6 +28,9 @@ space "${TMPDIR:-/tmp}" 500
 memory=$(awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo 2>/dev/null || true)
 [ "${memory:-9999}" -ge 1500 ] || bad "$memory MB of memory are available: 1500 MB are needed"
 [ "$(ulimit -Hn)" = unlimited ] || [ "$(ulimit -Hn)" -ge 4096 ] || bad "processes may open $(ulimit -Hn) descriptors: ulimit -Hn 4096 or more"
+if [ -e /dev/fuse ] && { [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; }; then
+	bad "$(id -un) may not open /dev/fuse, on which tests mount: chmod 666 /dev/fuse, as on any Debian"
+fi
 for file in .git build build-clang build-san; do
 	[ ! -e $file ] || [ -w $file ] || bad "$here/$file belongs to another user: chown -R $(id -un) $here, or clone anew"
 done

@@ -18,7 +18,7 @@ STORE = os.environ.get("DFLOCK_TEST_STORE", "redis")
 # Tests that have one of these are skipped with another engine, or for an ordinary user.
 OF_ROOT = {"place": "mounts, and so needs root", "make_view": "mounts, and so needs root",
            "copied": "has a pid namespace, and so needs root", "machine": "mounts, and so needs root",
-           "machines_of": "mounts, and so needs root", "ground": "mounts, and so needs root"}
+           "machines_of": "mounts, and so needs root", "ground": "mounts, and so needs root", "on": "mounts, and so needs root"}
 OF_REDIS = {"proxy": "the proxy speaks Redis' protocol", "make_nodes": "is about replicas of Redis", "serve": "is about TLS to Redis"}
 
 
@@ -40,6 +40,7 @@ def closed_to_others():
 def pytest_configure(config):
     hear_signals()
     wait_longer()
+    os.umask(0o022)  # what a group may write to is refused, and a user may have 002
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # which an ordinary user may not have there
     closed = closed_to_others() if os.geteuid() == 0 else None
     if closed:

@@ -129,6 +129,7 @@ IN_A_SHELL = {"in front": "flock {f} bash {job} {out}", "behind": "flock {f} bas
               "the shell has it, in front": "exec 9>{f}; flock 9; bash {job} {out}"}
 
 
+@pytest.mark.root("only root may make a pid namespace")
 def test_containers_pipelines_and_interactive_shells(make_host, redis):
     """With job control: the shell does not see that its job is stopped, and the terminal keeps its foreground group."""
     a = make_host("a", lease=LONG_LEASE)
@@ -158,6 +159,7 @@ def test_containers_pipelines_and_interactive_shells(make_host, redis):
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.root("only root may make a pid namespace")
 def test_the_first_process_of_a_container_is_killed(make_host, proxy):
     """Its lease is lost."""
     b = make_host("b", lease=LEASE)
@@ -262,6 +264,7 @@ class LookedAfter:
         wait_until(lambda: all(state(pid) in ("Z", "gone") for pid in self.above), "all that looked after it end")
 
 
+@pytest.mark.root("runs su, and so needs root")
 @pytest.mark.parametrize("inside", [[], NO_PTRACE], ids=["ptrace", "sigstop"])
 def test_they_go_on_with_a_job_that_got_sigstop(make_host, redis, inside):
     """With ptrace() they see nothing of it. Where the keeper has to use SIGSTOP, they stop with their job, as they do after any SIGSTOP, and
@@ -288,6 +291,7 @@ def test_they_go_on_with_a_job_that_got_sigstop(make_host, redis, inside):
         job.end()
 
 
+@pytest.mark.root("runs su, and so needs root")
 @pytest.mark.parametrize("inside", [[], NO_PTRACE], ids=["ptrace", "sigstop"])
 def test_in_a_terminal(make_host, redis, inside):
     """Under an interactive shell; sudo gives its job a terminal of its own, if it is told to (use_pty)."""

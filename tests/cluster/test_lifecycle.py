@@ -122,7 +122,7 @@ def asks_to_stop(host):
     """The operator's question wakes the keeper; once it sleeps again, it has looked at it."""
     stop = subprocess.Popen([CLI, "stop"], env=host.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     keeper = host.keeper_pids()[1]
-    wait_until(lambda: stop.poll() is not None or ("recvmsg" in text_of(f"/proc/{stop.pid}/stack") and state(keeper) != "R"), "the operator has asked")
+    wait_until(lambda: stop.poll() is not None or ("skb" in text_of(f"/proc/{stop.pid}/wchan") and state(keeper) != "R"), "the operator has asked")
     return stop
 
 

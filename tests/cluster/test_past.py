@@ -329,6 +329,7 @@ def test_on_file_systems(on, kind):  # noqa: F811
 CONTAINER = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
 
 
+@pytest.mark.root("only root may make a pid namespace")
 def test_of_a_container(host, folder):
     """The path is protected, and leads to another file there. Where it has a protected file of ours under a path of its own, that is reported by
     our path and number of the process."""
@@ -344,6 +345,7 @@ def test_of_a_container(host, folder):
     assert lock["path"] == host.path("f") and os.path.join(there, "f") in lock["command"]
 
 
+@pytest.mark.root("needs root, for another user")
 def test_another_users(redis, make_host, folder):
     """A keeper that may not look into a process says that, and calls it nothing."""
     os.chmod(folder, 0o777)

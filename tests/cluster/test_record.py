@@ -158,8 +158,9 @@ def test_read_only_descriptor_waits_too(two):
     """The keeper's own descriptor cannot take a write lock there: it looks again and again instead."""
     for h in two:
         open(h.path("f"), "w").close()
-        os.chmod(h.path("f"), 0o444)
     a, b = opened(two[0], flags="r"), opened(two[1], flags="rwc")
+    for h in two:
+        os.chmod(h.path("f"), 0o444)
     assert a.do("setlk 0 sh 0 10") == "ok"
     b.say("setlk 0 ex 0 10 w")
     queued(two[1])

@@ -103,6 +103,7 @@ def runs_on(machines_of, hosts):
     return next(host for host in hosts if host.name == machines_of.ran()[0])
 
 
+@pytest.mark.root("mounts, and so needs root")
 def test_apt_with_its_own_locks(redis, folder):
     """Under the page's rules apt stops when the store is away; with on_refused = "refuse", the default, it goes on without locks. dpkg stops in
     either case."""
