@@ -210,6 +210,12 @@ static int decide_call(struct thread *t, const struct lockcall *call, struct wan
 	return DECIDE_CONTINUE;
 }
 
+/* A call whose lock cannot be known. */
+static bool decide_is_kernels(const struct want *want, struct protect_look *look)
+{
+	return protect_is_kernels(want->fd) || (want->unread && protect_ask(want->fd, look) == PROTECT_NO);
+}
+
 /* What is found out of the call, and what follows. The copy in *want stays open. */
 static int decide_look(struct caught *caught, struct thread *t, const struct lockcall *call, struct want *want,
 		       int64_t *until_ns)
@@ -227,9 +233,9 @@ static int decide_look(struct caught *caught, struct thread *t, const struct loc
 	if (ret != 0)
 		return ret == GROUND_KERNEL ? DECIDE_CONTINUE : ret;
 	/* A bad range is refused here: the file may grow before the kernel looks, and then it would accept the range. */
-	ret = want_resolve(want, call);
+	ret = want_resolve(want, t, call);
 	if (ret < 0)
-		return protect_is_kernels(want->fd) ? DECIDE_CONTINUE : decide_error(want->fd, ret);
+		return decide_is_kernels(want, &look) ? DECIDE_CONTINUE : decide_error(want->fd, ret);
 	if (call->kind == LOCKCALL_TEST)
 		return decide_error(want->fd, decide_test(caught, t, call, want, &look));
 	return decide_call(t, call, want, &look, until_ns);

@@ -67,6 +67,7 @@ void behalf_end(struct behalf *behalf);
 struct want {
 	int fd;               /* a copy of the thread's descriptor; -1: none */
 	struct flock64 lock;  /* record space: as it is in the thread's memory */
+	bool unread;          /* this memory cannot be read: nothing is known of the lock */
 	struct intent intent; /* want_resolve() */
 };
 
@@ -75,8 +76,8 @@ struct want {
 int want_open(struct want *want, struct thread *t, const struct lockcall *call, const struct flock64 *known);
 void want_close(struct want *want);
 
-/* Fills want->intent. 0; -EINVAL, -EOVERFLOW as fcntl(2) gives them; else the errno of a file that does not say its size. */
-int want_resolve(struct want *want, const struct lockcall *call);
+/* Fills want->intent. 0; -EINVAL, -EOVERFLOW, -EFAULT as fcntl(2) gives them; else the errno of what cannot be found out. */
+int want_resolve(struct want *want, const struct thread *t, const struct lockcall *call);
 
 /* Would a second look find the same file, and a lock that is not larger? Only after want_resolve(). */
 bool want_is_same(const struct want *want, struct thread *t, const struct lockcall *call);

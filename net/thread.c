@@ -132,33 +132,44 @@ int thread_write(struct thread *t, uint64_t at, const void *bytes, size_t size)
 	return (off_t)at < 0 ? -EFAULT : thread_moved(pwrite(t->memory, bytes, size, (off_t)at), size);
 }
 
-/* How far T may write, from the beginning on. */
-struct thread_writable {
+/* How far T has this right, from the beginning on. */
+struct thread_reach {
 	uint64_t at, end;
+	int place; /* of the right, as procfs shows them */
+	char right;
 };
 
 #define THREAD_ENOUGH 1
 
 static int thread_on_map(void *arg, const struct procfs_map *map)
 {
-	struct thread_writable *w = arg;
+	struct thread_reach *r = arg;
 
-	if (map->to <= w->at)
+	if (map->to <= r->at)
 		return 0;
-	if (map->from > w->at || map->rights[1] != 'w') /* mutant: thread-may-write */
+	if (map->from > r->at || map->rights[r->place] != r->right) /* mutant: thread-may-write */
 		return -EFAULT;
-	w->at = map->to;
-	return w->at >= w->end ? THREAD_ENOUGH : 0;
+	r->at = map->to;
+	return r->at >= r->end ? THREAD_ENOUGH : 0;
 }
 
-int thread_may_write(const struct thread *t, uint64_t at, size_t size)
+static int thread_may(const struct thread *t, struct thread_reach reach)
 {
-	struct thread_writable w = {.at = at, .end = at + size};
-	const int ret = procfs_maps(t->tid, thread_on_map, &w);
+	const int ret = procfs_maps(t->tid, thread_on_map, &reach);
 
 	if (!thread_is_in_call(t))
 		return -ESRCH;
 	return ret == THREAD_ENOUGH ? 0 : ret == 0 ? -EFAULT : ret;
+}
+
+int thread_may_read(const struct thread *t, uint64_t at, size_t size)
+{
+	return thread_may(t, (struct thread_reach){.at = at, .end = at + size, .place = 0, .right = 'r'});
+}
+
+int thread_may_write(const struct thread *t, uint64_t at, size_t size)
+{
+	return thread_may(t, (struct thread_reach){.at = at, .end = at + size, .place = 1, .right = 'w'});
 }
 
 const char *thread_command(struct thread *t)

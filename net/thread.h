@@ -48,7 +48,10 @@ int thread_copy_for_messages(const struct thread *t);
 /* 0 or -errno; -EFAULT: there is no such memory. Both may wait if the memory is that of a file server. */
 int thread_read(struct thread *t, uint64_t at, void *bytes, size_t size);
 int thread_write(struct thread *t, uint64_t at, const void *bytes, size_t size);
-/* May T itself write there? thread_write() writes to memory that T may only read, too. 0; -EFAULT: no; -errno: it cannot be found out. */
+/* May T itself read there? thread_read() cannot read all that the kernel reads for T: not what memfd_secret() or a device has mapped. 0; -EFAULT:
+ * no; -errno: it cannot be found out. */
+int thread_may_read(const struct thread *t, uint64_t at, size_t size);
+/* The same of writing: thread_write() writes to memory that T may only read, too. */
 int thread_may_write(const struct thread *t, uint64_t at, size_t size);
 
 /* Has T another root directory or mount namespace than this process? A path is then not the same for both. True also if

@@ -15,7 +15,7 @@ static bool want_is_refused(const struct want *want, const struct lockcall *call
 {
 	const long mode = sys_fcntl(want->fd, F_GETFL, 0L) & O_ACCMODE;
 
-	if (call->kind != LOCKCALL_TAKE)
+	if (call->kind != LOCKCALL_TAKE || want->unread)
 		return false;
 	return want->lock.l_type == F_RDLCK ? mode == O_WRONLY : mode == O_RDONLY;
 }
@@ -29,8 +29,9 @@ static int want_read_lock(struct want *want, struct thread *t, const struct lock
 		want->lock = *known;
 	} else {
 		ret = thread_read(t, call->at, bytes, lockcall_form_bytes(call->form));
+		want->unread = ret == -EFAULT;
 		if (ret < 0)
-			return ret == -EFAULT ? WANT_KERNEL : ret;
+			return want->unread ? 0 : ret;
 		want->lock = lockcall_parse(call->form, bytes);
 	}
 	/* F_UNLCK; or a kind that the kernel does not know. */
@@ -74,12 +75,22 @@ static void want_widen(struct intent *intent)
 	intent->last = INTENT_LAST;
 }
 
-int want_resolve(struct want *want, const struct lockcall *call)
+/* The kernel is to say nothing here: it may read what this process cannot, and take a lock that nobody knows. */
+static int want_unread(const struct thread *t, const struct lockcall *call)
+{
+	const int ret = thread_may_read(t, call->at, lockcall_form_bytes(call->form));
+
+	return ret == 0 ? -EIO : ret;
+}
+
+int want_resolve(struct want *want, const struct thread *t, const struct lockcall *call)
 {
 	int ret;
 
 	if (call->kind == LOCKCALL_FLOCK)
 		return intent_flock(call->op, &want->intent) ? 0 : -EINVAL;
+	if (want->unread)
+		return want_unread(t, call);
 	want->intent = (struct intent){.owner = call->owner, .nonblock = !call->waits};
 	ret = intent_record(want->fd, &want->lock, &want->intent);
 	if (ret == 0 && call->kind == LOCKCALL_TAKE && want->lock.l_whence == SEEK_END)
@@ -104,7 +115,7 @@ bool want_is_same(const struct want *want, struct thread *t, const struct lockca
 {
 	struct want now;
 	bool same = want_open(&now, t, call, NULL) == 0 && want_is_same_file(want->fd, now.fd) &&
-		    want_resolve(&now, call) == 0 && now.intent.mode == want->intent.mode &&
+		    want_resolve(&now, t, call) == 0 && now.intent.mode == want->intent.mode &&
 		    now.intent.from >= want->intent.from && now.intent.to <= want->intent.to;
 
 	want_close(&now);

@@ -376,6 +376,39 @@ def test_getlk_into_memory_that_may_only_be_read(two):
         assert done.stdout == said + "\n", (memory, done.stderr)
 
 
+SECRET = """
+import ctypes, mmap, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+fd = libc.syscall(447, 0)  # memfd_secret()
+if fd < 0:
+    sys.exit("none")
+os.ftruncate(fd, 4096)
+page = mmap.mmap(fd, 4096)
+page[:32] = struct.pack("hhqqi4x", 1, 0, 0, 0, 0)
+at = ctypes.addressof(ctypes.c_char.from_buffer(page))
+for at in at, 4096:
+    ret = libc.syscall(72 if os.uname().machine == "x86_64" else 25, os.open(sys.argv[1], os.O_RDWR | os.O_CREAT), int(sys.argv[2]), ctypes.c_void_p(at))
+    print(ret, ret and ctypes.get_errno(), flush=True)
+"""
+
+
+@pytest.mark.parametrize("command", [5, 6], ids=["F_GETLK", "F_SETLK"])
+def test_memory_that_only_the_program_can_read(two, folder, command):
+    """The kernel can read it, too, and would take a lock that no lease covers."""
+    def lock(path):
+        done = run(two[1], "env", "-u", "LD_PRELOAD", "/usr/bin/python3", "-c", SECRET, path, str(command))
+        if done.stderr == "none\n":
+            pytest.skip("this kernel has no memfd_secret()")
+        return done
+
+    a = opened(two[0])
+    assert a.do("setlk 0 ex 0 10") == "ok"
+    done = lock(two[1].path("f"))
+    assert done.stdout == f"-1 {errno.ENOLCK}\n-1 {errno.EFAULT}\n" and "cannot be found out" in done.stderr, done
+    done = lock(os.path.join(folder, "unprotected"))
+    assert done.stdout == f"0 0\n-1 {errno.EFAULT}\n" and not done.stderr, done
+
+
 # --- cycles, over hosts and with calls that wait in a kernel ---
 
 def waits_in_kernel(agent):

@@ -159,7 +159,7 @@ PROGRAMS = {
         "a process's own lock is in its way": [put("want-own", "lock->locker == taken->process", "false")],
         "a description's own lock is in its way": [skip("want-description")]},
     "cluster/test_netted.py::test_getlk_into_memory_that_may_only_be_read": {
-        "memory that may only be read is written": [condition("thread-may-write", "map->from > w->at")]},
+        "memory that may only be read is written": [condition("thread-may-write", "map->from > r->at")]},
     "cli/test_report.py::test_what_the_net_catches": {
         "caught calls that failed count as granted": [put("count-caught", "ret == 0 ? TALLY_CAUGHT : TALLY_CAUGHT_FAILED", "TALLY_CAUGHT")]},
     "faults/test_room.py::test_a_user_has_a_share_below_roots_net": {
