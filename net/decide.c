@@ -186,7 +186,7 @@ static int decide_call(struct thread *t, const struct lockcall *call, struct wan
 		.of = t,
 		.want = want,
 	};
-	const int64_t since_ns = sys_clock_ns(CLOCK_MONOTONIC);
+	const int64_t since_ns = sys_kernel_clock_ns(CLOCK_MONOTONIC);
 	struct behalf behalf;
 	int ret = behalf_begin(&behalf, t, &d.call.ask);
 
@@ -204,7 +204,7 @@ static int decide_call(struct thread *t, const struct lockcall *call, struct wan
 		decide_count(t, want, ret, ret == -EWOULDBLOCK && !look->refused);
 	if (ret != 0 && ret != CALL_KERNEL)
 		return ret;
-	if (sys_clock_ns(CLOCK_MONOTONIC) - since_ns >= LOOK_AGAIN_NS && !want_is_same(want, t, call))
+	if (sys_kernel_clock_ns(CLOCK_MONOTONIC) - since_ns >= LOOK_AGAIN_NS && !want_is_same(want, t, call))
 		return DECIDE_ANEW;
 	*until_ns = ret == CALL_KERNEL ? 0 : d.until_ns;
 	return DECIDE_CONTINUE;

@@ -93,7 +93,7 @@ static void supervisor_handle(struct caught *caught)
 	else
 		do
 			answer = decide(caught, SUPERVISOR_LISTENER, &until_ns);
-		while (answer == DECIDE_CONTINUE && until_ns && sys_clock_ns(CLOCK_BOOTTIME) >= until_ns);
+		while (answer == DECIDE_CONTINUE && until_ns && ask_clock_ns() >= until_ns);
 	if (answer != DECIDE_GONE)
 		supervisor_answer(caught->notif.id, answer);
 	shared_free(caught);

@@ -93,7 +93,7 @@ static int acquire_by_grant(struct call *c, const struct wire_reply *granted)
 	if (ret != 0)
 		return ret;
 	ret = acquire_take(c);
-	if (sys_clock_ns(CLOCK_BOOTTIME) < granted->until_ns)
+	if (ask_clock_ns() < granted->until_ns)
 		return ret; /* Place 1. */
 	if (ret < 0 && !is_conflict(ret))
 		return ret;

@@ -247,6 +247,11 @@ static void ask_name(char name[WIRE_COMMAND_BYTES])
 	text_print(name, WIRE_COMMAND_BYTES, "%s", slash ? slash + 1 : path ? path : "");
 }
 
+int64_t ask_clock_ns(void)
+{
+	return sys_kernel_clock_ns(CLOCK_BOOTTIME);
+}
+
 int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request request, int fd)
 {
 	const struct iovec iov = {.iov_base = &request, .iov_len = sizeof(request)};
@@ -267,7 +272,7 @@ int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request r
 		ret = ask_limit(ask, SO_SNDTIMEO);
 		if (ret < 0)
 			break;
-		request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
+		request.sent_ns = ask_clock_ns();
 		ret = passing_send(ask->sock, &iov, 1, fd, 0);
 	} while (ask_goes_on(ask, ret));
 	/* The keeper has closed the connection. It may have sent an answer before that ("too many callers"): receive

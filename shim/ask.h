@@ -86,6 +86,9 @@ int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request r
 /* Receives one answer, also WIRE_WAITING, and checks its form. */
 int ask_receive(struct ask *ask, struct wire_reply *reply);
 
+/* The clock of sent_ns and until_ns. */
+int64_t ask_clock_ns(void);
+
 /* Is on_refused = "wait" for this caller? */
 bool ask_is_patient(const struct ask *ask);
 

@@ -100,7 +100,7 @@ static __attribute__((noinline)) enum page_answer protect_consult(const struct p
 	return answer == PAGE_SAYS_NO && key && protect_is_adrift(page, fd, key, name) ? PAGE_SAYS_NOTHING : answer;
 }
 
-/* Looked up once a second. A program gets other clocks only by making itself, or a child, enter a time namespace; and a
+/* Looked up once a second. A program gets other clocks only by a preload, or by making itself, or a child, enter a time namespace; and a
  * keeper that sees a process also sees the processes that this one starts. */
 bool protect_page_is_near(const struct protect_look *look)
 {
@@ -110,7 +110,8 @@ bool protect_page_is_near(const struct protect_look *look)
 
 	return protect_knows(&fact, look->first.stamp_ns, about, &same)
 		       ? same
-		       : protect_note(&fact, look->first.stamp_ns, about, leases_same_namespaces(&look->page->leases));
+		       : protect_note(&fact, look->first.stamp_ns, about,
+				      settings_stamp() && leases_same_namespaces(&look->page->leases));
 }
 
 static __attribute__((noinline)) bool protect_has_path(int fd, uint64_t hash)

@@ -37,7 +37,7 @@ static enum page_answer require_path(const char *path)
  * line. */
 static int require_converse(struct ask *ask, const struct protect_by *by)
 {
-	const int64_t until_ns = sys_clock_ns(CLOCK_MONOTONIC) + STORE_PATIENCE_NS;
+	const int64_t until_ns = sys_kernel_clock_ns(CLOCK_MONOTONIC) + STORE_PATIENCE_NS;
 	const struct wire_request fit = {.op = WIRE_FIT, .to = WIRE_EOF};
 	struct timespec pause = {.tv_nsec = AGAIN_NS};
 	struct wire_reply reply;
@@ -50,7 +50,7 @@ static int require_converse(struct ask *ask, const struct protect_by *by)
 			ret = ask_receive(ask, &reply);
 		if (ret < 0 || reply.verdict == WIRE_OK)
 			return ret;
-		if (reply.verdict != WIRE_WOULD_BLOCK || sys_clock_ns(CLOCK_MONOTONIC) > until_ns)
+		if (reply.verdict != WIRE_WOULD_BLOCK || sys_kernel_clock_ns(CLOCK_MONOTONIC) > until_ns)
 			break;
 		sys(nanosleep, &pause, NULL);
 	}

@@ -97,13 +97,14 @@ const struct settings *settings_get(void)
 
 void settings_config_now(const struct settings *s, struct settings_config *config)
 {
-	*config = (struct settings_config){.stamp_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE)};
+	*config = (struct settings_config){.stamp_ns = sys_kernel_clock_ns(CLOCK_MONOTONIC_COARSE)};
 	config->error = -place_config_id(s->place.config, &config->id);
 	if (!config->error)
 		config->young = wire_config_is_young(&config->id, sys_clock_ns(CLOCK_REALTIME_COARSE));
 	seqcopy_write(&config_seq, &config_seen, config, sizeof(*config));
 }
 
+/* By libc's clock, since this is part of each lock call. Where that is not the kernel's, no look is fresh. */
 static bool settings_is_fresh(int64_t stamp_ns)
 {
 	int64_t age_ns = sys_clock_ns(CLOCK_MONOTONIC_COARSE) - stamp_ns;

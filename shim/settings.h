@@ -37,7 +37,7 @@ const struct settings *settings_get(void);
 
 /* The configuration file as it was at the time of the look. */
 struct settings_config {
-	int64_t stamp_ns;         /* CLOCK_MONOTONIC_COARSE: when this look was taken */
+	int64_t stamp_ns;         /* the kernel's CLOCK_MONOTONIC_COARSE: when this look was taken */
 	struct wire_config_id id; /* all zero: `error` says why */
 	int32_t error;            /* that of place_config_id(), positive; 0: none */
 	uint32_t young;           /* wire_config_is_young() */
@@ -50,7 +50,8 @@ struct settings_config {
  */
 bool settings_config(const struct settings *s, struct settings_config *config);
 
-/* The stamp of that look alone, which costs less; 0: settings_config() would take a new one. */
+/* The stamp of that look alone, which costs less; 0: settings_config() would take a new one. Always 0 where a preload shows this program another
+ * clock than the kernel's. */
 int64_t settings_stamp(void);
 
 /* The same from a look that is taken now. */

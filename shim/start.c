@@ -232,13 +232,13 @@ static _Noreturn __attribute__((noinline)) void start_become_keeper(const struct
 static void start_watch(int ready)
 {
 	struct pollfd on[2] = {{.fd = ready, .events = POLLIN}, {.fd = REPORT_FD}};
-	int64_t deadline_ns = sys_clock_ns(CLOCK_MONOTONIC) + START_PATIENCE_MS * INT64_C(1000000), left_ns;
+	int64_t deadline_ns = sys_kernel_clock_ns(CLOCK_MONOTONIC) + START_PATIENCE_MS * INT64_C(1000000), left_ns;
 	char line[WIRE_REASON_BYTES];
 	struct timespec left;
 	long n;
 
 	for (;;) {
-		left_ns = deadline_ns - sys_clock_ns(CLOCK_MONOTONIC);
+		left_ns = deadline_ns - sys_kernel_clock_ns(CLOCK_MONOTONIC);
 		if (left_ns <= 0)
 			start_give_up("the keeper was started", " and does not serve", -ETIMEDOUT);
 		left = (struct timespec){.tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000};

@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -12,7 +13,7 @@ import fake_keeper as fk
 from fake_keeper import DESCRIPTION, EOF, EXCLUSIVE as EX, FLOCKED, PROCESS, SHARED as SH
 from harness import hanging as fuse, text_of, wait_until
 from harness.view import View
-from world import FCNTL, FLOCK_CALL, RECVFROM, result, waits_in
+from world import FCNTL, FLOCK_CALL, RECVFROM, not_with_musl, result, waits_in
 
 # An exclusive lock on the whole file, or of a part; without waiting; a shared one; no lock; whose it is; what the kernel says of it.
 FLOCK = ("flock 0 ex", "flock 0 ex nb", "flock 0 sh", "flock 0 un", FLOCKED, [(EX, 0, EOF)])
@@ -210,6 +211,20 @@ def test_a_local_holder_outlasts_the_pin(script, one, lockers, space):
     question = script.next(have=True)
     assert one.locks(owner) == had
     question.grant()
+    one.hears()
+
+
+@not_with_musl("the second preload is glibc's")
+def test_the_pin_ends_where_clocks_stand_still(world, script, lockers):
+    one, other = lockers(**world.standing_clock()), lockers(preload=False)
+    assert other.do("flock 0 ex") == "ok"
+    one.say("flock 0 ex")
+    question = script.next()
+    question.grant(fk.SECOND // 10)
+    one.waits_in(FLOCK_CALL)
+    time.sleep(0.2)
+    assert other.do("flock 0 un") == "ok"
+    script.next(have=True).grant()
     one.hears()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import fake_keeper as fk
 from harness.host import ROOT
-from world import wait_until_old
+from world import not_with_musl, wait_until_old
 
 needs_root = pytest.mark.root("needs other users or mounts, and so root")
 
@@ -69,6 +69,19 @@ def test_a_file_that_no_keeper_has_looked_at_since_it_was_changed(world):
     assert asks(world, OLD, ids=(OTHER, OTHER), path=OLD)
     assert not asks(world, OLD, ids=(fk.config_id(OLD), OTHER), path=OLD)
     assert not asks(world, OLD, ids=(fk.NONE, fk.config_id(OLD)), path=OLD)
+
+
+@not_with_musl("the second preload is glibc's")
+def test_new_rules_where_clocks_stand_still(world, lockers):
+    with world.keeper(rules=[(fk.PATH, "/another")]) as keeper:
+        one = lockers(**world.standing_clock())
+        wait_until_old(world.lock)
+        for _ in range(3):
+            assert one.do("flock 0 ex") == "ok"
+        assert keeper.requests == 0
+        world.order(rules=[], changed=True)
+        fk.write_page(world.runtime, world.config, [(fk.PATH, str(world.lock))])
+        assert one.do("flock 0 ex") == "ok" and keeper.requests == 1
 
 
 def test_a_page_that_has_the_file_under_another_path(world):

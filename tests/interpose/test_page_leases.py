@@ -7,7 +7,7 @@ import pytest
 import fake_keeper as fk
 from fake_keeper import DESCRIPTION, EXCLUSIVE as EX, FLOCKED, PROCESS, SHARED as SH
 from harness import wait_until
-from world import FLOCK_CALL, ROOT, SHIM, have
+from world import FLOCK_CALL, ROOT, SHIM, have, not_with_musl
 
 
 @pytest.fixture
@@ -98,6 +98,11 @@ def test_a_program_with_another_clock(world, covered, script, ahead):
                                env=world.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     script.next().grant()
     assert process.communicate(timeout=20)[0].startswith("flock: 0 -\n")
+
+
+@not_with_musl("the second preload is glibc's")
+def test_a_program_whose_clock_stands_still(world, covered, script, lockers):
+    have(script, lockers(**world.standing_clock()), "flock 0 ex")
 
 
 def test_a_renamed_file_is_another(world, script, covered, leases, one):

@@ -12,7 +12,7 @@ import time
 import pytest
 
 import fake_keeper as fk
-from harness import Agent, text_of, wait_until
+from harness import Agent, Clock, text_of, wait_until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("DFLOCK_BUILD", ROOT / "build"))
@@ -72,6 +72,11 @@ class World:
         if config:
             env.update(DFLOCK_CONFIG=str(self.config), DFLOCK_RUNTIME_DIR=str(self.runtime))
         return {**env, **more}
+
+    def standing_clock(self):
+        """The environment of a program that another preload shows clocks that stand still: faketime(1)."""
+        env = Clock(str(self.folder / "clock"), fast_ppm=-999_999).env()
+        return {**env, "LD_PRELOAD": f"{env['LD_PRELOAD']}:{self.shim}"}
 
     def command(self, program, *args):
         assert (PROGRAMS / program).exists(), "make agents first"

@@ -122,6 +122,8 @@ int ask_receive(struct ask *ask, struct wire_reply *reply)
 	}
 }
 
+int64_t ask_clock_ns(void) { return sys_clock_ns(CLOCK_BOOTTIME); }
+
 /* No rule here has on_refused. */
 bool ask_is_patient(const struct ask *ask) { return false; }
 
