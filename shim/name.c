@@ -30,6 +30,14 @@ long name_link(int fd, char *name, size_t size)
 	return sys(readlinkat, AT_FDCWD, link, name, size);
 }
 
+/* A file that was opened by its handle (open_by_handle_at(2)) while no path to it was in memory is shown as a root of its own. */
+static int name_check(int fd, const char *name)
+{
+	struct stat st;
+
+	return strcmp(name, "/") != 0 || (sys_fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) ? 0 : -ENOENT;
+}
+
 int name_read(int fd, char name[PATH_MAX])
 {
 	const size_t cut = sizeof(DELETED) - 1;
@@ -43,7 +51,7 @@ int name_read(int fd, char name[PATH_MAX])
 		return (int)n;
 	name[n] = '\0';
 	if ((size_t)n <= cut || memcmp(name + n - cut, DELETED, cut) != 0)
-		return 0;
+		return name_check(fd, name);
 	/* The file's own name may end like that. Its server is asked, since another machine may have deleted it. */
 	ret = sys(statx, fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_INO, &st);
 	if (ret < 0)
@@ -51,7 +59,7 @@ int name_read(int fd, char name[PATH_MAX])
 	if (st.stx_nlink > 0)
 		return 0;
 	name[(size_t)n - cut] = '\0';
-	return name_is_temporary(fd, name, st.stx_ino) ? NAME_NONE : 0;
+	return name_is_temporary(fd, name, st.stx_ino) ? NAME_NONE : name_check(fd, name);
 }
 
 bool name_is_none(int fd)

@@ -24,7 +24,7 @@
 #include "keeper/leases/keeper.h"
 #include "keeper/kernel/holders.h"
 
-/* The mount of the file is gone, and with it its path. Of an inode that the keeper knows it knows the path, too. Any other file may be
+/* The kernel shows no path of the file. Of an inode that the keeper knows it knows the path, too. Any other file may be
  * protected, unless no rule has covered a file of its device and none names what the kernel shows now. */
 static bool lookup_is_lost(const struct session *s, struct inspect_result *r)
 {
@@ -55,9 +55,9 @@ static bool find_name(struct session *s, struct inspect_result *r, struct away *
 	if (lost)
 		session_refuse_call(
 			s, REFUSAL_FILE, false,
-			"%s: its mount is gone (umount -l?), and nothing else tells which rule covers it: close it, "
-			"and open it where it is mounted now",
-			r->path);
+			"%s: %s, and nothing else tells which rule covers it: close it, and open it by its path",
+			r->path,
+			strcmp(r->path, "/") == 0 ? "it was opened by its handle" : "its mount is gone (umount -l?)");
 	else if (ret == 0)
 		session_refuse_call(
 			s, REFUSAL_FILE, false,

@@ -257,6 +257,12 @@ static bool inspect_name(const struct inspect_request *req, struct inspect_resul
 	return true;
 }
 
+/* The path of a file that was opened by its handle while no path to it was in memory. */
+static bool inspect_is_root_of_its_own(const struct inspect_result *r)
+{
+	return !S_ISDIR(r->st.st_mode) && strcmp(r->path, "/") == 0;
+}
+
 /* Which file it is for the kernel, and what its description has. False: that cannot be seen. */
 static bool inspect_fdinfo(const struct inspect_request *req, struct inspect_result *r, int *mount_id, bool *gone)
 {
@@ -274,6 +280,7 @@ static bool inspect_fdinfo(const struct inspect_request *req, struct inspect_res
 		if (req->unused)
 			r->holds = (struct caller_holds){0};
 	}
+	*gone |= inspect_is_root_of_its_own(r);
 	*mount_id = info.mount_id;
 	return ret >= 0;
 }

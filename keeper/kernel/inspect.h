@@ -32,8 +32,8 @@ struct inspect_result {
 	struct own_locks before;   /* OFD locks: what the description holds; the receiver frees it (POSIX: own_job.h) */
 	bool nameless;             /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
 	bool named_late;           /* it was made without a name (O_TMPFILE) and has one now, which path is not */
-	/* Not 0: the path is that of no file, since the mount is gone (identity_from()) and the path does not lead to the file. The type
-	 * of the file system, as page_covers() has it. */
+	/* Not 0: the path is that of no file, since the mount is gone (identity_from()), or the file was opened by its handle, and the path
+	 * does not lead to the file. The type of the file system, as page_covers() has it. */
 	uint64_t gone_type;
 	bool shared_in_use; /* with test_shared: somebody has it shared, and nobody exclusively */
 	char refused[256];  /* not empty: why this descriptor cannot be served; fd is -1 */

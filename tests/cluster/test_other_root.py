@@ -147,6 +147,35 @@ def test_a_file_that_the_keeper_knows_keeps_its_name(adrift, redis, kind, way):
     wait_until(lambda: not is_busy(b, "g"), "the lease has ended")
 
 
+# Opens FILE by its handle after all has been forgotten that was known of MOUNT, whose file system is in IMAGE; locks as above.
+BY_HANDLE = """
+import ctypes, os, subprocess, sys
+path, at, image = sys.argv[1:4]
+libc, handle = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(b"\\x80", 136)
+assert libc.name_to_handle_at(-100, path.encode(), handle, ctypes.byref(ctypes.c_int()), 0) == 0
+subprocess.run(["umount", at], check=True)
+subprocess.run(["mount", "-o", "loop", image, at], check=True)
+os.dup2(libc.open_by_handle_at(os.open(at, os.O_RDONLY), handle, os.O_RDWR), 9)
+print(os.readlink("/proc/self/fd/9"), flush=True)
+os.execvp(sys.argv[4], sys.argv[4:])
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_that_was_opened_by_its_handle_is_refused(make_host, way):
+    ground = Ground("ext4")
+    a = make_host("a", rules='{ tree = "%s"; name = "t"; }' % ground.path).init()
+    try:
+        path = os.path.join(ground.path, "f")
+        open(path, "w").close()
+        words = FLOCK if way == "preload" else ["env", "-i", *FLOCK]
+        done = WAYS[way](a, "python3", "-c", BY_HANDLE, path, ground.path, os.path.join(ground.folder, "image"), *words)
+        assert (done.returncode, done.stdout) == (71, "/\n") and "opened by its handle" in done.stderr, done
+    finally:
+        a.stop()
+        ground.end()
+
+
 def test_what_no_rule_has_covered_stays_unprotected(make_host):
     """A file of another file system without a mount, and a memfd: their locks are the kernel's, and no keeper is asked."""
     a, other = make_host("a"), Ground("tmpfs")
