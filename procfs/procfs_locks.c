@@ -144,11 +144,39 @@ bool procfs_wait_line(const char *line, struct procfs_lock *out)
 	return procfs_line(line, true, out);
 }
 
+/* Leaves one blank of several. The line's new length. */
+static size_t procfs_squeeze(char *line)
+{
+	char *to = line;
+
+	for (const char *from = line; *from; from++)
+		if (*from != ' ' || to == line || to[-1] != ' ')
+			*to++ = *from;
+	*to = '\0';
+	return (size_t)(to - line);
+}
+
+/* Each waiter stands one blank further to the right than the one that it waits behind: a line may have any number of blanks. There is no name in
+ * it, so what else it has fits. */
+static bool procfs_get_line(FILE *f, char *line, size_t size)
+{
+	size_t len;
+
+	if (!fgets(line, (int)size, f))
+		return false;
+	while (!strchr(line, '\n')) {
+		len = procfs_squeeze(line);
+		if (len + 1 == size || !fgets(line + len, (int)(size - len), f))
+			break;
+	}
+	return true;
+}
+
 static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
 {
 	FILE *f = fopen("/proc/locks", "re");
 	struct procfs_lock lock;
-	char line[224]; /* no name is in it, so none is longer */
+	char line[224];
 	char buffer[16384];
 	int ret = f ? 0 : -errno;
 
@@ -156,7 +184,7 @@ static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
 	 * the list anew for each. stdio would ask for 1 kB. */
 	if (f)
 		setvbuf(f, buffer, _IOFBF, sizeof(buffer));
-	while (ret == 0 && fgets(line, sizeof(line), f))
+	while (ret == 0 && procfs_get_line(f, line, sizeof(line)))
 		if (procfs_line(line, waits, &lock))
 			ret = cb(arg, &lock);
 	if (ret == 0 && ferror(f))

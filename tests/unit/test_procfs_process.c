@@ -1,7 +1,12 @@
 /* procfs/procfs.h: lock lines, fdinfo, stat and maps, as the kernel writes them, as it never does, and as a hostile process makes them. */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "procfs/procfs.h"
 #include "tests/unit/suite.h"
@@ -119,6 +124,36 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 
 	w->count += lock->dev == w->st.st_dev && lock->ino == w->st.st_ino;
 	return 0;
+}
+
+#define WAITERS 400
+
+/* Each behind the one before, and its line longer by a blank. */
+TEST(many_wait_for_one)
+{
+	struct wanted wanted = {.count = 0};
+	int fd = make_file(&wanted.st), status;
+	pid_t pids[WAITERS];
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	for (int i = 0; i < WAITERS; i++) {
+		pids[i] = fork();
+		ck_assert_int_ge(pids[i], 0);
+		if (pids[i] == 0)
+			_exit(flock(open(path, O_RDWR), LOCK_EX));
+	}
+	for (int tries = 0; tries < 500 && wanted.count != WAITERS; tries++) {
+		wanted.count = 0;
+		ck_assert_int_eq(procfs_waits(on_lock, &wanted), 0);
+		usleep(10000);
+	}
+	for (int i = 0; i < WAITERS; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], &status, 0);
+	}
+	ck_assert_uint_eq(wanted.count, WAITERS);
 }
 
 #define MANY 500
