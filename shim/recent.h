@@ -6,6 +6,7 @@
  *
  * - A rename of the file. It changes the change time, as every write does, and it is the only thing that says so. So an
  *   answer counts for as long as the file has the change time that it had before its path was read (recent_find()).
+ *   XFS leaves it as it was if two files change places in one step (RENAME_EXCHANGE): for these, too, only the limit of a second.
  * - Another link is made, or one is removed: only a file with one link is remembered. A directory has one name.
  * - The descriptor refers to another file now, or to the same one by way of another mount: inode and mount are compared.
  * - A rename of a directory above the file, or a mount that is moved, shows in nothing that can be had cheaply. Hence
