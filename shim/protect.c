@@ -24,14 +24,24 @@ static bool protect_leads_to(const struct recent_key *key, const char *name)
 	struct statx stx;
 
 	return sys(statx, AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC,
-		   STATX_INO | STATX_MNT_ID, &stx) == 0 &&
+		   STATX_INO | RECENT_MOUNT, &stx) == 0 &&
 	       makedev(stx.stx_dev_major, stx.stx_dev_minor) == key->dev && stx.stx_ino == key->ino &&
 	       stx.stx_mnt_id == key->mount;
 }
 
-/* Is the mount in this thread's table? If that may not be read, or there is no descriptor left for it, the file's path tells. */
-static __attribute__((noinline)) bool protect_finds_mount(const struct recent_key *key, const char *name)
+/* The number of fd's mount in mountinfo. UINT64_MAX: it cannot be known, and is in no table. */
+static uint64_t protect_mount_number(int fd)
 {
+	struct statx stx;
+	long ret = sys(statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stx);
+
+	return ret == 0 && stx.stx_mask & STATX_MNT_ID ? stx.stx_mnt_id : UINT64_MAX;
+}
+
+/* Is the mount in this thread's table? If that may not be read, or there is no descriptor left for it, the file's path tells. */
+static __attribute__((noinline)) bool protect_finds_mount(int of, const struct recent_key *key, const char *name)
+{
+	const uint64_t wanted = protect_mount_number(of);
 	long fd = sys(openat, AT_FDCWD, "/proc/thread-self/mountinfo", O_RDONLY | O_CLOEXEC), n = 0;
 	bool found = false, first = true; /* in the first field of a line */
 	uint64_t number = 0;
@@ -41,7 +51,7 @@ static __attribute__((noinline)) bool protect_finds_mount(const struct recent_ke
 		return protect_leads_to(key, name);
 	while (!found && (n = sys(read, fd, part, sizeof(part))) > 0)
 		for (const char *c = part; c < part + n && !found; c++) {
-			found = first && *c == ' ' && number == key->mount;
+			found = first && *c == ' ' && number == wanted;
 			first = *c == '\n' || (first && *c != ' ');
 			number = !first || *c == '\n' ? 0 : number * 10 + (unsigned)(*c - '0');
 		}
@@ -50,13 +60,13 @@ static __attribute__((noinline)) bool protect_finds_mount(const struct recent_ke
 }
 
 /* Looked up once a second, for the mount of the last file. */
-static bool protect_is_mounted(const struct recent_key *key, const char *name)
+static bool protect_is_mounted(int fd, const struct recent_key *key, const char *name)
 {
 	static struct protect_fact fact;
 	bool is;
 
 	return protect_knows(&fact, key->stamp_ns, key->mount, &is) ||
-	       (protect_finds_mount(key, name) && protect_note(&fact, key->stamp_ns, key->mount, true));
+	       (protect_finds_mount(fd, key, name) && protect_note(&fact, key->stamp_ns, key->mount, true));
 }
 
 /* No rule names the path. Does that prove nothing, since the mount is gone (umount -l) and a rule has covered files of the device? A
@@ -67,7 +77,7 @@ static bool protect_is_adrift(const struct page *page, int fd, const struct rece
 	struct statfs fs;
 
 	if (!key->ino || (!covered && (major(key->dev) || !page_covers(page, PAGE_COVERED_TYPE))) ||
-	    protect_is_mounted(key, name))
+	    protect_is_mounted(fd, key, name))
 		return false;
 	return covered || fstatfs(fd, &fs) < 0 || page_covers(page, PAGE_COVERED_TYPE | (uint32_t)fs.f_type);
 }

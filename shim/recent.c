@@ -13,7 +13,7 @@
 #define YOUNG_WHOLE_NS 2000000000
 
 #define RECENT_FILES 64
-#define RECENT_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME | STATX_MNT_ID)
+#define RECENT_MASK  (STATX_TYPE | STATX_NLINK | STATX_INO | STATX_CTIME)
 
 struct seen_entry {
 	struct recent_key key;
@@ -29,12 +29,12 @@ static long recent_statx(int fd, struct statx *stx)
 {
 	static const char *empty;
 	const char *path = __atomic_load_n(&empty, __ATOMIC_RELAXED);
-	long ret = sys(statx, fd, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, RECENT_MASK, stx);
+	long ret = sys(statx, fd, path, AT_EMPTY_PATH | AT_STATX_DONT_SYNC, RECENT_MASK | RECENT_MOUNT, stx);
 
 	if (ret != -EFAULT || path)
 		return ret;
 	__atomic_store_n(&empty, "", __ATOMIC_RELAXED);
-	return sys(statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, RECENT_MASK, stx);
+	return sys(statx, fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, RECENT_MASK | RECENT_MOUNT, stx);
 }
 
 bool recent_key(int fd, int64_t stamp_ns, struct recent_key *key)
@@ -57,8 +57,8 @@ bool recent_key(int fd, int64_t stamp_ns, struct recent_key *key)
 		.ctime_ns = stx.stx_ctime.tv_sec * 1000000000 + stx.stx_ctime.tv_nsec,
 	};
 	/* A directory has several links but one name. IMMUTABLE: recent.h. */
-	return (stx.stx_mask & RECENT_MASK) == RECENT_MASK && (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode)) &&
-	       stx.stx_attributes_mask & STATX_ATTR_IMMUTABLE;
+	return (stx.stx_mask & RECENT_MASK) == RECENT_MASK && (stx.stx_mask & RECENT_MOUNT) &&
+	       (stx.stx_nlink <= 1 || S_ISDIR(stx.stx_mode)) && stx.stx_attributes_mask & STATX_ATTR_IMMUTABLE;
 }
 
 static unsigned int recent_slot_of(const struct recent_key *key)

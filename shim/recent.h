@@ -9,8 +9,8 @@
  *   XFS leaves it as it was if two files change places in one step (RENAME_EXCHANGE): for these, too, only the limit of a second.
  * - Another link is made, or one is removed: only a file with one link is remembered. A directory has one name.
  * - The descriptor refers to another file now, or to the same one by way of another mount: inode and mount are compared.
- * - A rename of a directory above the file, or a mount that is moved, shows in nothing that can be had cheaply. Hence
- *   the limit of a second: for so long the old path counts.
+ * - A rename of a directory above the file, or a mount that is moved (before Linux 6.8: or one that is unmounted and mounted elsewhere), shows
+ *   in nothing that can be had cheaply. Hence the limit of a second: for so long the old path counts.
  *
  * A file that is written all the time always has another change time. Then the path is read again, but if it is the
  * one of the last look, the page need not be asked again, nor what the page depends on (recent_find_path()).
@@ -30,15 +30,23 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "wire/page.h"
 
+/* Asked of statx(): the mount's number. Since Linux 6.8 one that does not come again; before that, the number that mountinfo has, which the next mount
+ * may get. */
+#ifndef STATX_MNT_ID_UNIQUE
+#define STATX_MNT_ID_UNIQUE 0x4000u
+#endif
+#define RECENT_MOUNT (STATX_MNT_ID | STATX_MNT_ID_UNIQUE)
+
 struct recent_key {
 	uint64_t dev, ino; /* dev as in struct stat */
-	uint64_t mount;
-	int64_t stamp_ns; /* of the configuration (settings.h) */
-	uint64_t era;     /* how often recent_forget() was called */
+	uint64_t mount;    /* RECENT_MOUNT */
+	int64_t stamp_ns;  /* of the configuration (settings.h) */
+	uint64_t era;      /* how often recent_forget() was called */
 	int64_t ctime_ns;
 	uint64_t young; /* not compared: the change time was young before the path was read */
 };

@@ -81,6 +81,7 @@ def test_new_rules_where_clocks_stand_still(world, lockers):
         assert keeper.requests == 0
         world.order(rules=[], changed=True)
         fk.write_page(world.runtime, world.config, [(fk.PATH, str(world.lock))])
+        wait_until_old(world.config)  # the kernel's clock has gone on
         assert one.do("flock 0 ex") == "ok" and keeper.requests == 1
 
 
@@ -194,6 +195,31 @@ def test_a_file_of_a_server_that_gets_a_protected_name(world, lockers):
         agent.kill()
     finally:
         subprocess.run(["umount", view], check=True)
+
+
+@needs_root
+@pytest.mark.skipif(tuple(map(int, os.uname().release.split(".")[:2])) < (6, 8), reason="before, the number of a mount comes again at once")
+def test_a_folder_that_is_mounted_in_another_place(world, lockers):
+    """The second mount gets the number that the first one had in mountinfo."""
+    agent, source, places = lockers(path="/dev/null", flags="rw"), world.folder / "source", [world.folder / "other", world.lock.parent]
+
+    def flocks(place):
+        subprocess.run(["mount", "--bind", source, place], check=True)
+        try:
+            for command in f"open 0 {place / world.lock.name} rw", "flock 0 ex", "flock 0 ex", "close 0":
+                assert agent.do(command) == "ok"
+        finally:
+            subprocess.run(["umount", place], check=True)
+
+    for folder in source, places[0]:
+        folder.mkdir()
+    (source / world.lock.name).touch()
+    wait_until_old(source / world.lock.name)
+    with world.keeper() as keeper:
+        for place in places:
+            assert keeper.requests == 0
+            flocks(place)
+        assert keeper.requests == 2
 
 
 def test_a_file_that_is_called_deleted(world):
