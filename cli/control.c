@@ -68,8 +68,9 @@ static const char reload_doc[] =
 
 int cmd_reload(int argc, char **argv)
 {
-	bool force = cli_force(argc, argv, reload_doc,
-			       "also while a lock is held that would have another name, or not be protected any more");
+	bool force = cli_force(
+		argc, argv, reload_doc,
+		"also while a lock is held that would have another name or store, or not be protected any more");
 	char why[CLI_LINE_BYTES];
 	struct place place;
 	struct ask ask;

@@ -18,6 +18,7 @@
 
 #define STOP_ADVICE   "end the keeper with `dflock stop`, the next one reads them"
 #define RELOAD_ADVICE "`dflock reload` takes it over"
+#define BECOMES_BYTES (LOCK_NAME_BYTES + 32)
 
 const char *configfile_state_name(enum configfile_state state)
 {
@@ -328,29 +329,39 @@ void configfile_free(struct keeper *k)
 
 /* --- operators --- */
 
-/* A lock that is held, or was held a moment ago, on a file that would have another name. */
-static const struct lease *find_affected_lease(struct keeper *k, const struct config *fresh, char name[LOCK_NAME_BYTES],
-					       bool *named)
+/* A lock that is held, or was held a moment ago, on a file that would have another name, or its name in another store: that is another
+ * lock. *becomes: what it would do. */
+static const struct lease *find_affected_lease(struct keeper *k, const struct config *fresh,
+					       char becomes[BECOMES_BYTES])
 {
 	const struct lease *lease, *next;
+	char name[LOCK_NAME_BYTES];
 
 	HASH_ITER (hh, k->leases, lease, next) {
 		const struct file *file = lease->lock->file;
+		bool named = config_lock_name(fresh, file->path, name) == 0;
+		/* The stores are the same, in the same places (config_same_store()). */
+		unsigned store = config_rule_for(fresh, file->path).store;
 
 		if (lease->state == LEASE_ASKING)
 			continue;
-		*named = config_lock_name(fresh, file->path, name) == 0;
-		if (!*named || strcmp(name, file->name) != 0)
-			return lease;
+		if (!named)
+			snprintf(becomes, BECOMES_BYTES, "not be protected any more");
+		else if (strcmp(name, file->name) != 0)
+			snprintf(becomes, BECOMES_BYTES, "have the name %s", name);
+		else if (&k->config->stores[store] != file->member->config)
+			snprintf(becomes, BECOMES_BYTES, "be in another store");
+		else
+			continue;
+		return lease;
 	}
 	return NULL;
 }
 
 int configfile_reload(struct keeper *k, struct configfile_look *look, bool force, char *why, size_t why_size)
 {
-	char name[LOCK_NAME_BYTES];
+	char becomes[BECOMES_BYTES];
 	const struct lease *lease;
-	bool named = false;
 
 	if (!look->fresh) {
 		snprintf(why, why_size, "%s; the keeper goes on with what it had read", look->why);
@@ -362,14 +373,13 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 		return -EINVAL;
 	}
 	configfile_add_names(k, look->fresh);
-	lease = force ? NULL : find_affected_lease(k, look->fresh, name, &named);
+	lease = force ? NULL : find_affected_lease(k, look->fresh, becomes);
 	if (lease) {
 		snprintf(
 			why, why_size,
-			"%s (%s) is locked, or was just now, and would %s%s: other hosts could lock it meanwhile. End the "
+			"%s (%s) is locked, or was just now, and would %s: other hosts could lock it meanwhile. End the "
 			"program that holds it (`dflock status`), or say `dflock reload --force`",
-			lease->lock->file->name, lease->lock->file->path,
-			named ? "have the name " : "not be protected any more", named ? name : "");
+			lease->lock->file->name, lease->lock->file->path, becomes);
 		return -EINVAL;
 	}
 	configfile_take_over(k, look);

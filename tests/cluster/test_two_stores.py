@@ -88,3 +88,20 @@ def test_outages_end_each_for_itself(a, redis, other):
         grows(job.path)
         job.end()
     assert not a.status()["lost"]
+
+
+def test_a_rule_that_would_move_a_lock_to_another_store(a, make_both):
+    """Where it is held, other hosts could get it in the other store meanwhile: reload refuses that as it refuses another name."""
+    b, job = make_both("b"), Job(a, "other/f")
+    for host in a, b:
+        with open(host.config) as f:
+            text = f.read()
+        with open(host.config, "w") as f:
+            f.write(text.replace(' store = "other"; }', " }"))
+    assert is_busy(b, "other/f")
+    b.cli("reload")
+    done = a.cli("reload", check=False)
+    assert done.returncode == 1 and "is locked, or was just now, and would be in another store" in done.stderr, done
+    grows(job.path)
+    job.end()
+    wait_until(lambda: a.cli("reload", check=False).returncode == 0, "it is given back, and may move")
