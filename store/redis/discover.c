@@ -310,12 +310,12 @@ static void discover_ask(struct store *s)
 	struct discover *d = discover_of(s);
 	int64_t limit_ms = config->connect_ms / (int64_t)config->sentinel_count;
 
-	d->asked = &config->sentinels[d->next];
-	d->next = (d->next + 1) % config->sentinel_count;
+	d->asked = &config->sentinels[d->next % config->sentinel_count];
 	d->round.asked++;
 	d->target = (struct channel_target){
 		.host = d->asked->host,
 		.port = d->asked->port,
+		.attempt = d->next++ / (unsigned)config->sentinel_count,
 		.tls = config->tls.only_server ? NULL : credentials_context(redis_of(s)->credentials),
 		.name = config->tls.server_name ? config->tls.server_name : d->asked->host,
 	};

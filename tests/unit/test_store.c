@@ -2,6 +2,24 @@
  * refused, and the line that says why: test_reply.c, test_fit.c, faults/test_store_refused.py. */
 #include "tests/unit/store_course.h"
 
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
+
+/* In place of libc's: a name with two addresses, at the first of which no server listens. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out)
+{
+	static __typeof__(&getaddrinfo) next;
+	int ret;
+
+	if (!next)
+		next = (__typeof__(next))(uintptr_t)dlsym(RTLD_NEXT, "getaddrinfo");
+	if (!host || strcmp(host, "two.invalid") != 0)
+		return next(host, service, hints, out);
+	ret = next("127.0.0.2", service, hints, out);
+	return ret ? ret : next("127.0.0.1", service, hints, &(*out)->ai_next);
+}
+
 TEST(coming_up)
 {
 	start(&a, "host-a");
@@ -157,6 +175,38 @@ TEST(names_and_ports)
 	refused(&a, "cannot look up");
 	start(&a, "host-a");
 	uv_run(&loop, UV_RUN_NOWAIT); /* it is freed while the lookup is under way */
+}
+
+/* A port of 127.0.0.1 where connections are taken, and nothing is answered. */
+static int silent_port(void)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, len), 0);
+	ck_assert_int_eq(listen(fd, 16), 0);
+	ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+	return ntohs(address.sin_port);
+}
+
+/* Of a server, and of a sentinel. */
+TEST_EACH(a_name_with_two_addresses, 2)
+{
+	struct config_address two = {.host = (char *)"two.invalid", .port = silent_port()};
+
+	config = (struct config_store){.shards = 1, .connect_ms = 300};
+	if (_i) {
+		config.sentinels[0] = two;
+		config.sentinel_count = 1;
+		config.master = "m";
+		config.replicas = 1;
+	} else {
+		config.address = two;
+	}
+	start(&a, "host-a");
+	wait_until(strstr(store_last_error(a.store), "connection refused"));
+	wait_until(strstr(store_last_error(a.store), "no answer within 300 ms"));
 }
 
 /* ---- freed ---- */
