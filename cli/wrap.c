@@ -93,24 +93,85 @@ static char *wrap_output(char *const words[])
 
 /* --- a service --- */
 
-/* The next setting of a unit's file, with continued lines joined by blanks, cut out of *text. NULL: no more. */
-static char *wrap_line(char **text)
-{
-	char *line = *text, *end = line;
+#define WRAP_BLANKS " \t\r"
 
-	if (!*line)
-		return NULL;
-	while ((end = strchr(end, '\n')) && end > line && end[-1] == '\\') {
-		end[-1] = ' ';
-		*end = ' ';
-	}
-	*text = end ? end + 1 : line + strlen(line);
-	if (end)
-		*end = '\0';
-	return line + strspn(line, " \t");
+/* Does the line go on in the next one? */
+static bool wrap_goes_on(const char *line, size_t len)
+{
+	size_t backslashes = 0;
+
+	while (backslashes < len && line[len - 1 - backslashes] == '\\')
+		backslashes++;
+	return backslashes % 2;
 }
 
-/* One ExecStart= of the drop-in. False with a line: it cannot be wrapped. */
+/* The next setting of a unit's file, cut out of *text and put together as systemd does: comments may stand between the lines of one,
+ * and do not go on themselves. NULL: no more. */
+static char *wrap_line(char **text)
+{
+	char *line = NULL, *end = NULL, *part;
+
+	while ((part = strsep(text, "\n"))) {
+		size_t len;
+
+		part += strspn(part, WRAP_BLANKS);
+		if (*part == '#' || *part == ';')
+			continue;
+		len = strlen(part);
+		if (!line)
+			line = end = part;
+		memmove(end, part, len + 1);
+		end += len;
+		if (!wrap_goes_on(line, (size_t)(end - line)))
+			break;
+		end[-1] = ' ';
+	}
+	return line;
+}
+
+/* The value of an ExecStart=. NULL: the line is none. */
+static char *wrap_value(char *line)
+{
+	static const char name[] = "ExecStart";
+
+	if (strncmp(line, name, sizeof(name) - 1) != 0)
+		return NULL;
+	line += sizeof(name) - 1;
+	line += strspn(line, WRAP_BLANKS);
+	return *line == '=' ? line + 1 + strspn(line + 1, WRAP_BLANKS) : NULL;
+}
+
+/* Behind the word that begins there, with its quotes. */
+static char *wrap_word_end(char *at)
+{
+	char quote = '\0';
+
+	for (; *at && (quote || !strchr(WRAP_BLANKS, *at)); at++)
+		if (*at == '\\' && at[1])
+			at++;
+		else if (quote ? *at == quote : *at == '"' || *at == '\'')
+			quote = quote ? '\0' : *at;
+	return at;
+}
+
+/* The next command of an ExecStart=, cut out of *value: between two of them stands a word of one semicolon. NULL: no more. */
+static char *wrap_next(char **value)
+{
+	char *command = *value, *at = command, *end;
+
+	for (; *at; at = end + strspn(end, WRAP_BLANKS)) {
+		end = wrap_word_end(at);
+		if (*at != ';' || end != at + 1)
+			continue;
+		*at = '\0';
+		*value = end + strspn(end, WRAP_BLANKS);
+		return command;
+	}
+	*value = at;
+	return *command ? command : NULL;
+}
+
+/* One command of the drop-in. False with a line: it cannot be wrapped. */
 static bool wrap_start(const char *command, FILE *f)
 {
 	size_t prefix = strspn(command, "-@:+!|");
@@ -129,28 +190,41 @@ static bool wrap_start(const char *command, FILE *f)
 	return true;
 }
 
-/* The drop-in for the unit that `systemctl cat` shows: of several ExecStart= those after the last empty one count. */
-static bool wrap_dropin(char *unit, FILE *f)
-{
-	char *starts[64], *line;
-	bool service = false;
-	size_t count = 0;
+#define WRAP_STARTS 64
 
+/* The commands of the unit that `systemctl cat` shows: of several ExecStart= those after the last empty one count. False with a line:
+ * there are too many. */
+static bool wrap_starts(char *unit, char *starts[WRAP_STARTS], size_t *count)
+{
+	bool service = false;
+	char *line, *value, *command;
+
+	*count = 0;
 	while ((line = wrap_line(&unit))) {
 		if (*line == '[')
 			service = !strncmp(line, "[Service]", 9);
-		if (!service || strncmp(line, "ExecStart=", 10) != 0)
-			continue;
-		line += 10 + strspn(line + 10, " \t");
-		if (!*line) {
-			count = 0;
-		} else if (count == sizeof(starts) / sizeof(starts[0])) {
-			cli_error("%s has more than %zu ExecStart=: write the drop-in by hand", wrap.unit, count);
-			return false;
-		} else {
-			starts[count++] = line;
+		value = service ? wrap_value(line) : NULL;
+		if (value && !*value)
+			*count = 0;
+		while (value && (command = wrap_next(&value))) {
+			if (*count == WRAP_STARTS) {
+				cli_error("%s has more than %d ExecStart=: write the drop-in by hand", wrap.unit,
+					  WRAP_STARTS);
+				return false;
+			}
+			starts[(*count)++] = command;
 		}
 	}
+	return true;
+}
+
+static bool wrap_dropin(char *unit, FILE *f)
+{
+	char *starts[WRAP_STARTS];
+	size_t count;
+
+	if (!wrap_starts(unit, starts, &count))
+		return false;
 	if (!count) {
 		cli_error("%s has no ExecStart=: is it a service?", wrap.unit);
 		return false;
@@ -224,10 +298,9 @@ static const char *wrap_command(const char *line)
 	const char *at = line + strspn(line, " \t");
 	int fields = *at == '@' ? 1 : 5;
 
-	if (!*at || *at == '#' || (*at != '@' && *at != '*' && !isalnum((unsigned char)*at)))
-		return NULL;
-	if (*at != '@' && !isdigit((unsigned char)*at) && *at != '*')
-		return NULL; /* NAME=VALUE */
+	/* cronie has also ~, a random minute, and - before the minute. */
+	if (!isdigit((unsigned char)*at) && (!*at || !strchr("@*~-", *at)))
+		return NULL; /* NAME=VALUE, too */
 	for (; fields > 0; fields--) {
 		at += strcspn(at, " \t");
 		at += strspn(at, " \t");

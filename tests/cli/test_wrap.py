@@ -29,6 +29,7 @@ PATH=/usr/bin
 */5 * * * * dflock run -- done already
 
 \t5 4 * * sun date +\\%F >> it\\'s
+-~ 4 * * * quietly
 """
 
 
@@ -59,9 +60,22 @@ def test_a_service(wrap):
     """Of several ExecStart= the last ones count; their marks stay in front."""
     assert wrap("nightly", "--require=/var/lock/n", "--net").split("\n\n")[1] == (
         "[Service]\nExecStart=\n"
-        f'ExecStart=-{BUILD}/dflock run --require=/var/lock/n --net=on -- /usr/bin/nightly --all       "with blanks" $MORE\n'
+        f'ExecStart=-{BUILD}/dflock run --require=/var/lock/n --net=on -- /usr/bin/nightly --all  "with blanks" $MORE\n'
         f"ExecStart=+{BUILD}/dflock run --require=/var/lock/n --net=on -- /usr/bin/second\n")
     assert "After=dflock.service\n" in wrap("nightly.service")
+
+
+@pytest.mark.parametrize("text, starts", [
+    ("ExecStart=/bin/a ; -/bin/b 'x ; y' \\; z;\n", ["/bin/a ", "/bin/b 'x ; y' \\; z;"]),
+    ("ExecStart=/bin/a \\\n# no end \\\n  ; neither\n --more\n", ["/bin/a  --more"]),
+    ("ExecStart=/bin/a\n# about the next one \\\nExecStart = /bin/b\n", ["/bin/a", "/bin/b"]),
+    ("ExecStart=/bin/a\nExecStart =\nExecStart=/bin/b x\\\\\nRestart=no\n", ["/bin/b x\\\\"]),
+], ids=["several-commands", "a-comment-between", "a-comment-before", "blanks"])
+def test_a_service_as_systemd_reads_it(wrap, text, starts):
+    """Each command of it is below dflock, with all its words, and none is left out."""
+    write_text(os.path.join(wrap.folder, "unit"), "[Service]\n" + text)
+    made = wrap("nightly").split("[Service]\nExecStart=\n")[1]
+    assert [line.split(f"{BUILD}/dflock run -- ")[1] for line in made.splitlines()] == starts
 
 
 @pytest.mark.parametrize("start, why", [("", "has no ExecStart=: is it a service?"), ("@/bin/x y", "gives the program another name (@)"),
@@ -80,6 +94,7 @@ def test_a_crontab(wrap):
         f"0 3 * * * {run} /bin/bash -c 'flock -n /var/lock/n sh -c '\\''nightly --to \"$HOME\"'\\'' 2>&1'",
         f"@daily {run} /bin/bash -c 'mail root'%Subject: x%%it's",
         f"\t5 4 * * sun {run} /bin/bash -c 'date +\\%F >> it\\'\\''s'",
+        f"-~ 4 * * * {run} /bin/bash -c 'quietly'",
     ]
     assert not os.path.exists(os.path.join(wrap.folder, "installed"))
 
@@ -89,7 +104,7 @@ def test_a_crontab_is_written(wrap):
     assert wrap("--crontab=root", "--write") == "the crontab of root is changed\n"
     installed = text_of(os.path.join(wrap.folder, "installed"))
     assert [line for line in installed.splitlines() if " run -- " not in line] == CRONTAB.splitlines()[:3] + [""]
-    command = installed.splitlines()[-1].split(None, 5)[5].replace("\\%", "%").replace(f"{BUILD}/dflock run -- ", "")
+    command = installed.splitlines()[-2].split(None, 5)[5].replace("\\%", "%").replace(f"{BUILD}/dflock run -- ", "")
     subprocess.run(["/bin/sh", "-c", command.replace("/bin/bash -c", "echo")], check=True, stdout=subprocess.DEVNULL)
     write_text(os.path.join(wrap.folder, "crontab-text"), installed)
     assert wrap("--crontab=root") == "no job of root's crontab is to be changed\n"
