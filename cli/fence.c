@@ -60,8 +60,7 @@ static void fence_ancestors(struct fence_search *search, pid_t pid)
 
 static bool fence_is_meant(const struct fence_search *search, const json_t *lease)
 {
-	return !strcmp(field_text(lease, "name"), search->lock) ||
-	       (*search->path && !strcmp(field_text(lease, "path"), search->path));
+	return field_is(lease, "name", search->lock) || (*search->path && field_is(lease, "path", search->path));
 }
 
 static enum fence_rank fence_rank(const struct fence_search *search, const json_t *lease)

@@ -1,5 +1,6 @@
 #include "cli/field.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,24 @@ int64_t field_number(const json_t *object, const char *key)
 bool field_flag(const json_t *object, const char *key)
 {
 	return json_is_true(json_object_get(object, key));
+}
+
+bool field_is(const json_t *object, const char *key, const char *text)
+{
+	const char *field = field_text(object, key);
+	json_t *value = json_string(text);
+	bool is_utf8 = value != NULL;
+	char byte[8];
+
+	json_decref(value);
+	if (is_utf8)
+		return !strcmp(field, text);
+	for (; *text; text++, field += strlen(byte)) {
+		snprintf(byte, sizeof(byte), (unsigned char)*text < 0x80 ? "%c" : "\\x%02x", (unsigned char)*text);
+		if (strncmp(field, byte, strlen(byte)) != 0)
+			return false;
+	}
+	return !*field;
 }
 
 void field_print(const json_t *object)

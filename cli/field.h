@@ -10,6 +10,8 @@
 const char *field_text(const json_t *object, const char *key);
 int64_t field_number(const json_t *object, const char *key);
 bool field_flag(const json_t *object, const char *key);
+/* Is it this text, which may be any bytes? If it is no UTF-8, the keeper shows those above 0x7f as \xNN. */
+bool field_is(const json_t *object, const char *key, const char *text);
 
 /* Prints it for programs. */
 void field_print(const json_t *object);

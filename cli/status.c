@@ -402,7 +402,7 @@ const json_t *status_find_lock(const json_t *status, const char *name)
 	size_t i;
 
 	json_array_foreach (json_object_get(json_object_get(status, "cluster"), "locks"), i, lock)
-		if (!strcmp(field_text(lock, "name"), name))
+		if (field_is(lock, "name", name))
 			return lock;
 	return NULL;
 }

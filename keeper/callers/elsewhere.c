@@ -71,7 +71,7 @@ static json_t *elsewhere_rule(const struct rule *rule)
 	char text[PATH_MAX + 16];
 
 	snprintf(text, sizeof(text), "%s %s", rule->kind == PAGE_RULE_TREE ? "tree" : "path", rule->pattern);
-	return picture_bytes(text);
+	return picture_text(text);
 }
 
 static json_t *elsewhere_names(const struct config *config, const struct rule *rule)
@@ -79,7 +79,7 @@ static json_t *elsewhere_names(const struct config *config, const struct rule *r
 	char names[PATH_MAX + LOCK_NAME_BYTES + CONFIG_STORE_BYTES];
 
 	differ_show_names(config, rule, names, sizeof(names));
-	return picture_bytes(names);
+	return picture_text(names);
 }
 
 static json_t *elsewhere_difference(const struct elsewhere *e, size_t at, const struct difference *d)

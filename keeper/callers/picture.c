@@ -32,13 +32,6 @@
 
 json_t *picture_text(const char *text)
 {
-	json_t *value = json_string(text);
-
-	return value ? value : json_string("(not UTF-8)");
-}
-
-json_t *picture_bytes(const char *text)
-{
 	char shown[4 * (PATH_MAX + 16)], *to = shown;
 	json_t *value = json_string(text);
 
@@ -98,7 +91,7 @@ json_t *picture_job(const struct store_job *job)
 
 json_t *picture_entry(const struct store_entry *e, bool told)
 {
-	json_t *row = json_pack("{s:o}", "host", picture_bytes(e->host));
+	json_t *row = json_pack("{s:o}", "host", picture_text(e->host));
 
 	picture_add_range(row, &e->range);
 	if (told) {
@@ -161,7 +154,7 @@ void picture_add_record(json_t *cluster, const struct store_picture *p)
 	}
 	if (!first)
 		return;
-	json_object_set_new(cluster, "incarnation", picture_bytes(p->incarnation));
+	json_object_set_new(cluster, "incarnation", picture_text(p->incarnation));
 	json_object_set_new(cluster, "open", json_boolean(p->open));
 	json_object_set_new(cluster, "ttl_ms", picture_number(p->ttl_ms));
 	json_object_set_new(cluster, "fence", picture_number(p->fence));
@@ -172,11 +165,11 @@ void picture_add_record(json_t *cluster, const struct store_picture *p)
 void picture_add_name(json_t *cluster, const char *store, int64_t fence, const char *name,
 		      const struct store_entry *entries, size_t count, const struct store_aside *aside)
 {
-	json_t *rests = picture_rests(aside), *shown = picture_bytes(name), *client = picture_client(aside);
+	json_t *rests = picture_rests(aside), *shown = picture_text(name), *client = picture_client(aside);
 	char *key = NULL;
 
 	if (aside->key)
-		json_object_set_new(client, "key", picture_bytes(aside->key));
+		json_object_set_new(client, "key", picture_text(aside->key));
 	if (count + json_object_size(rests) > 0 && asprintf(&key, "%s\n%s", json_string_value(shown), store) >= 0)
 		json_object_set_new(json_object_get(cluster, "locks"), key,
 				    json_pack("{s:O,s:s,s:o,s:o,s:o,s:O,s:O}", "name", shown, "store", store, "fence",

@@ -23,10 +23,8 @@ struct lost_lease;
 struct session;
 struct store_rules;
 
-/* What may be any bytes: "(not UTF-8)" if it is no UTF-8; or, in the part about the cluster, with \xNN for its bytes
- * above 0x7f. */
+/* What may be any bytes: if it is no UTF-8, with \xNN for its bytes above 0x7f. An operator's program compares with that (field_is()). */
 json_t *picture_text(const char *text);
-json_t *picture_bytes(const char *text);
 
 /* "flock", "record". */
 const char *picture_space(enum wire_space space);

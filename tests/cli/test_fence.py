@@ -47,6 +47,20 @@ def test_from_inside_a_job(make_host):
     assert done.stderr == "" and len(set(done.stdout.split())) == 2, done
 
 
+def test_a_file_whose_name_is_no_utf8(make_host):
+    """As from a file system of another time: what is shown is plain text, and `fence`, `who` and `break` take the file's name."""
+    host, name = make_host("a"), "caf\udce9\x1b[31m"
+    job = Job(host, "flock", host.path(name), "sh", "-c", "echo held; read line; true").held()
+    lease, = host.status()["leases"]
+    assert (lease["name"], lease["path"]) == ("t/caf\\xe9\x1b[31m", host.path("caf\\xe9\x1b[31m"))
+    assert host.cli("status").stdout.count("t/caf\\xe9\\x1b[31m") == 2
+    assert host.cli("who", host.path(name)).stdout.startswith("t/caf\\xe9\\x1b[31m: held\n")
+    assert fence(host, host.path(name)) == fence(host, "t/" + name) == lease["fence"]
+    assert NONE in fence(host, host.path("caf\udcea\x1b[31m"))
+    assert "taken away: fence" in host.cli("break", "--yes", host.path(name)).stdout
+    assert job.process.wait(20) == -9 and not host.status()["leases"]
+
+
 def test_processes_with_different_leases(two):
     """A reader of bytes under each lease: which one is meant must be said."""
     a, b = two
