@@ -222,9 +222,11 @@ bool config_follows(const struct config *old, const struct config *fresh, char *
 int config_log_level(const char *word);
 const char *config_log_level_name(int level);
 
-/* Are those settings the same that cannot change while leases are held: the host, the stores in their order, ttl_ms and sweep_ms?
- * Pure. */
+/* Are those settings the same that cannot change while leases are held: the host, the stores in their order but for passwords, ttl_ms and
+ * sweep_ms? Pure. */
 bool config_same_store(const struct config *a, const struct config *b);
+/* Of two with the same stores. Pure. */
+void config_swap_passwords(struct config *a, struct config *b);
 
 /* How many letters must be changed, added or removed to make b of a. SIZE_MAX: b is no word but a text. */
 size_t config_distance(const char *a, const char *b);

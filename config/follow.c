@@ -185,7 +185,7 @@ bool config_follows(const struct config *old, const struct config *fresh, char *
 
 /* --- what cannot change while leases are held: where they are recorded, and for how long they stand --- */
 
-/* All but the passwords. The caller frees it; NULL: no memory left. */
+/* All but the passwords, which say who may connect, and not where. The caller frees it; NULL: no memory left. */
 static char *follow_server_text(const struct config_store *c)
 {
 	char *text = NULL;
@@ -211,8 +211,7 @@ static bool same_server(const struct config_store *a, const struct config_store 
 
 	free(one);
 	free(other);
-	return same && stores_same_text(a->password, b->password) &&
-	       stores_same_text(a->sentinel_password, b->sentinel_password);
+	return same;
 }
 
 bool config_same_store(const struct config *a, const struct config *b)
@@ -223,4 +222,20 @@ bool config_same_store(const struct config *a, const struct config *b)
 		same = same_server(&a->stores[i], &b->stores[i]);
 	return same && a->lease.ttl_ms == b->lease.ttl_ms && a->lease.sweep_ms == b->lease.sweep_ms &&
 	       stores_same_text(a->host, b->host);
+}
+
+static void swap_texts(char **a, char **b)
+{
+	char *text = *a;
+
+	*a = *b;
+	*b = text;
+}
+
+void config_swap_passwords(struct config *a, struct config *b)
+{
+	for (size_t i = 0; i < a->store_count; i++) {
+		swap_texts(&a->stores[i].password, &b->stores[i].password);
+		swap_texts(&a->stores[i].sentinel_password, &b->stores[i].sentinel_password);
+	}
 }

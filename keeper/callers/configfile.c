@@ -115,11 +115,12 @@ static void configfile_keep(struct keeper *k, const struct config *config)
 static void configfile_replace(struct keeper *k, struct config *fresh)
 {
 	/* Each store keeps a pointer to its part of the configuration. config_same_store() found all parts equal, so
-	 * the old ones stay at their addresses. */
+	 * the old ones stay at their addresses. Of the passwords, the new ones count for the next connection. */
 	struct config old = *k->config;
 	struct lease *lease, *next;
 	struct file *file, *next_file;
 
+	config_swap_passwords(&old, fresh);
 	*k->config = *fresh;
 	k->config->stores = old.stores;
 	old.stores = fresh->stores;

@@ -56,6 +56,24 @@ def test_passwords(redis, host_of, folder):
     assert attempt(right[1]).word == "busy" and not Doctor(right[1]).of("problem")
 
 
+def test_another_password(redis, host_of, folder):
+    """The server has another one while a lock is held: a reload takes it over, and the holder goes on."""
+    redis.command("ACL", "SETUSER", "dflock", "on", ">pw", "~dflock:*", "&dflock:*", "+@all")
+    pw = written(folder, "pw", "pw\n")
+    host = host_of(redis, lease=SHORT, store=f'user = "dflock"; password_file = "{pw}";').init()
+    agent = host.opened("f", "flock 0 ex nb")
+    redis.command("ACL", "SETUSER", "dflock", "<pw", ">other")
+    redis.command("CLIENT", "KILL", "USER", "dflock")
+    wait_until(lambda: "correct user and password_file" in host.log() and "are frozen" in host.log(), "the store refuses it")
+    write_text(pw, "other\n")
+    host.cli("reload")
+    wait_until(lambda: host.status()["store"]["up"] and "go on" in host.log(), "it is used")
+    assert agent.do("flock 0 un") == "ok" and not host.status()["lost"]
+    write_text(pw, "wrong\n")
+    host.cli("reload")
+    works(host)  # the connection stands
+
+
 @pytest.mark.parametrize("how", ["wrong password", "no scripts"])
 def test_stop_when_a_store_refuses_that_did_not(redis, host_of, folder, how):
     """The keeper ends although there are unused leases, whether they stand or ran out meanwhile; not if a program has a lock."""
