@@ -18,9 +18,10 @@
 #include "cli/cli.h"
 #include "procfs/procfs.h"
 
-#define LOOK_FIRST_MS 5
-#define LOOK_MOST_MS  100
-#define TOLD_MAX      64 /* keepers beyond these are not told */
+#define LOOK_FIRST_MS  5
+#define LOOK_MOST_MS   100
+#define TOLD_MAX       64 /* keepers beyond these are not told */
+#define ANCESTORS_MOST 64
 
 /* The names that keepers give themselves (keeper/main.c, keeper/guard/supervise.c). A program that takes such a name is
  * killed with the namespace, as without dflock. */
@@ -238,15 +239,33 @@ static void fill_relayed(sigset_t *set)
 		sigdelset(set, own[i]);
 }
 
+/* Is it the job's, or did the job start it? False also if it has ended. */
+static bool is_of_job(pid_t pid)
+{
+	char name[64];
+	struct procfs_stat stat;
+
+	for (int steps = 0; steps < ANCESTORS_MOST && pid > 1; steps++) {
+		snprintf(name, sizeof(name), "/proc/%d/stat", (int)pid);
+		if (!procfs_stat_read(AT_FDCWD, name, &stat))
+			return false;
+		pid = stat.parent;
+		if (pid == getpid())
+			return true;
+	}
+	return false;
+}
+
 /* Has the job got the signal itself? So it has those that the kernel sends to all processes of a terminal, and those
  * that the job's own processes send to their group. An alarm that was set before dflock was executed comes to this
- * process alone, and so does a signal from outside of the pid namespace (si_pid is 0). */
+ * process alone, and so does a signal from outside of the pid namespace (si_pid is 0). A script that has started dflock in its own group
+ * mostly means dflock alone (kill $!); where it means the group, the job gets the signal twice, which is better than not at all. */
 static bool is_to_relay(const siginfo_t *info)
 {
 	if (info->si_code > 0)
 		return info->si_signo != SIGINT && info->si_signo != SIGQUIT && info->si_signo != SIGHUP &&
 		       info->si_signo != SIGWINCH;
-	return info->si_pid == 0 || getpgid(info->si_pid) != getpgrp();
+	return info->si_pid == 0 || getpgid(info->si_pid) != getpgrp() || !is_of_job(info->si_pid);
 }
 
 static void wait_for(pid_t pid, const sigset_t *relayed, int *status)

@@ -316,6 +316,17 @@ while os.read(ends[0], 1):
     assert job.communicate(timeout=30)[0] == "USR1 USR2\n" and job.returncode == 3
 
 
+@pytest.mark.parametrize("option", ["--report", "--init"])
+def test_a_signal_of_the_program_that_started_it(host, option):
+    """As of a script (kill $!), or of Popen.terminate(): it is in the same group, and the job is told."""
+    ready = os.path.join(host.runtime, "ready")
+    job = begun(host, option, "sh", "-c", 'trap "exit 3" TERM; touch "$0"; sleep 60 & wait; sleep 60', ready, stderr=subprocess.DEVNULL)
+    wait_until(lambda: os.path.exists(ready), "the job runs")
+    assert os.getpgid(job.pid) == os.getpgrp()
+    job.terminate()
+    assert job.wait(30) == 3
+
+
 @pytest.mark.root("only root may make a pid namespace")
 def test_a_signal_from_outside_of_the_pid_namespace(host):
     ready = os.path.join(host.runtime, "ready")
