@@ -111,6 +111,14 @@ int cli_end(int status)
 	return status ? status : CLI_FAILED;
 }
 
+int cli_number(const char *text, int most)
+{
+	char *end;
+	long number = strtol(text, &end, 10);
+
+	return !*end && number >= 1 && number <= most ? (int)number : 0;
+}
+
 int64_t cli_now_ms(void)
 {
 	struct timespec now;

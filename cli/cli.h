@@ -70,6 +70,9 @@ bool cli_force(int argc, char **argv, const char *doc, const char *help);
 /* The exit status of the process: `status` of the subcommand, unless its output could not be written, which a line says. */
 int cli_end(int status);
 
+/* A number from 1 to `most`. 0: the text is none. */
+int cli_number(const char *text, int most);
+
 /* CLOCK_BOOTTIME, for deadlines. */
 int64_t cli_now_ms(void);
 

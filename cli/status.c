@@ -258,8 +258,8 @@ static error_t status_parse(int key, char *arg, struct argp_state *state)
 		options->check = options->expect_keeper = true;
 		return 0;
 	case 'w':
-		options->watch_s = arg ? atoi(arg) : WATCH_S;
-		if (options->watch_s < 1 || options->watch_s > WATCH_MAX_S)
+		options->watch_s = arg ? cli_number(arg, WATCH_MAX_S) : WATCH_S;
+		if (!options->watch_s)
 			argp_error(state, "--watch takes from 1 to %d seconds, not %s", WATCH_MAX_S, arg);
 		return 0;
 	case ARGP_KEY_END:

@@ -373,8 +373,8 @@ int cmd_top(int argc, char **argv)
 		"The last line has the keys.\vThe exit status is 0; 1 where no screen can be drawn.",
 		NULL, known, (void *const[]){&seconds});
 	if (seconds)
-		top_seconds = atoi(seconds);
-	if (top_seconds < 1 || top_seconds > TOP_MAX_S) {
+		top_seconds = cli_number(seconds, TOP_MAX_S);
+	if (!top_seconds) {
 		cli_error("--seconds takes from 1 to %d, not %s", TOP_MAX_S, seconds);
 		return CLI_USAGE;
 	}

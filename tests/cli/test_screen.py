@@ -149,8 +149,8 @@ def test_not_on_a_terminal(make_host):
 
 
 @pytest.mark.parametrize("words, said", [
-    *((["status", "--watch=" + s], f"--watch takes from 1 to 3600 seconds, not {s}") for s in ("0", "-1", "x", "3601")),
-    (["top", "--seconds=0"], "dflock: --seconds takes from 1 to 3600, not 0\n")])
+    *((["status", "--watch=" + s], f"--watch takes from 1 to 3600 seconds, not {s}") for s in ("0", "-1", "x", "3601", "1e3", "5s")),
+    *((["top", "--seconds=" + s], f"dflock: --seconds takes from 1 to 3600, not {s}\n") for s in ("0", "0.5", "2x"))])
 def test_seconds(host_of, words, said):
     done = host_of("unix:/none", foreground=False).cli(*words, check=False)
     assert done.returncode == 2 and said in done.stderr
