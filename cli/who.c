@@ -240,5 +240,6 @@ int cmd_who(int argc, char **argv)
 	else
 		cli_error("%s", why);
 	json_decref(report);
-	return status;
+	/* That the output cannot be written must not look as if the lock were free. */
+	return fflush(stdout) || ferror(stdout) ? WHO_UNKNOWN : status;
 }

@@ -96,12 +96,12 @@ static const char *parse_address(const char *text, int default_port, struct conf
 	if (wrong)
 		return wrong;
 	rest = host + len;
+	if (!v6 && *rest == ':' && strchr(rest + 1, ':'))
+		return "an IPv6 address needs brackets";
 	if (len == 0 || len > 253)
 		return "there is no host name of 1 to 253 letters, digits, '-', '.' and '_'";
 	if (v6 && *rest++ != ']')
 		return "there is no ']' after the address";
-	if (!v6 && *rest == ':' && strchr(rest + 1, ':'))
-		return "an IPv6 address needs brackets";
 	address->port = port_of(rest, default_port);
 	if (address->port < 0)
 		return "the port is not a number from 1 to 65535";

@@ -124,6 +124,17 @@ def test_free(make_host):
         assert told(who(host)) == {"b": {(later.pid, "later")}}
 
 
+def test_an_answer_that_cannot_be_written(make_host):
+    """The exit status is not that of a lock which is free."""
+    host = make_host("a")
+    job = holder(host)
+    with open("/dev/full", "w") as full:
+        for words in ["t/f"], ["--json", "t/f"], ["t/g"]:
+            done = host.cli("who", *words, check=False, stdout=full)
+            assert (done.returncode, done.stderr) == (2, "dflock: cannot write the output: No space left on device\n"), words
+    assert job.end() == 0
+
+
 def test_several_holders_and_waiters(hosts):
     """Shared locks on both hosts, and a child that inherited one. Many ask at a time."""
     a, b = hosts
