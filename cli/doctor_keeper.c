@@ -177,7 +177,7 @@ static void check_store(struct doctor *d, const json_t *status)
 	else
 		doctor_find(d, FINDING_OK, "the store %s answers, version %s, can be written%s",
 			    field_text(store, "server"), field_text(store, "version"),
-			    redis ? " and evicts no leases" : "");
+			    redis && !strstr(field_text(store, "risk"), "drops leases") ? " and evicts no leases" : "");
 	if (*field_text(store, "risk"))
 		doctor_find(d, FINDING_WARNING, "the store %s: %s", field_text(store, "server"),
 			    field_text(store, "risk"));

@@ -247,7 +247,7 @@ bool reply_explain_settings(const redisReply *settings, const struct config_stor
 {
 	int acks = config_acknowledgements(config), least;
 	const char *policy;
-	bool saves;
+	bool saves, is_volatile;
 	int n = 0;
 
 	*line = '\0';
@@ -274,9 +274,11 @@ bool reply_explain_settings(const redisReply *settings, const struct config_stor
 			"%swhile one master of the cluster is away, the others refuse everything, too: CONFIG SET "
 			"cluster-require-full-coverage no, on all nodes",
 			n ? "; " : "");
-	if (config->keys && strncmp(policy, "volatile-", 9) == 0)
+	is_volatile = strncmp(policy, "volatile-", 9) == 0;
+	if (is_volatile ? config->keys
+			: *policy && strcmp(policy, "noeviction") != 0) /* set since the connection was made */
 		snprintf(line + n, (size_t)(REPLY_LINE_BYTES - n),
-			 "%sif its memory is short, it drops keys of redis_key: set its maxmemory-policy to noeviction",
-			 n ? "; " : "");
+			 "%sif its memory is short, it drops %s: set its maxmemory-policy to noeviction", n ? "; " : "",
+			 is_volatile ? "keys of redis_key" : "leases");
 	return true;
 }

@@ -82,6 +82,7 @@ def test_a_store_that_may_stop_all_jobs_or_takes_no_locks(make_host, redis):
     for setting, bad, good, level, says in [
             ("stop-writes-on-bgsave-error", "yes", "no", "warning", "if it cannot save to disk, .*: CONFIG SET stop-writes-on-bgsave-error no"),
             ("maxmemory-policy", "volatile-lru", "noeviction", "warning", "if its memory is short, it drops keys of redis_key"),
+            ("maxmemory-policy", "allkeys-lru", "noeviction", "warning", "if its memory is short, it drops leases: set its maxmemory-policy to noeviction$"),
             ("maxmemory", "1mb", 0, "problem", takes_none + "raise its maxmemory or remove other data$"),
             ("min-replicas-to-write", 1, 0, "problem",
              takes_none + "it refuses renewals, too: bring its replicas back, or lower its min-replicas-to-write$")]:
