@@ -55,8 +55,8 @@ enum round_verdict round_heard(struct round *round, size_t count, bool up, bool 
 struct discover {
 	struct link *link; /* NULL: no question is under way */
 	struct channel_target target;
-	unsigned
-		next; /* counts on: which one to ask next, since each round begins with another one; and at which of its addresses */
+	/* Counts on: which one to ask next, since each round begins with another one, and at which of its addresses. */
+	unsigned next;
 	const struct config_address *asked;
 	struct round round;
 	char first_why[REPLY_LINE_BYTES]; /* what was wrong with the first sentinel of the list */
