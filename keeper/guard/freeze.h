@@ -94,6 +94,10 @@ void freeze_publish(struct freeze *freeze);
  */
 int freezer_look(struct freeze *freeze, int max_ms);
 
+/* Before the parent ends in good order. A process that waits in the kernel, for a mount that does not answer, since it was to be stopped
+ * cannot be let go before it has left there: the kernel kills it with its tracer. Says so. */
+void freezer_leave(struct freeze *freeze);
+
 /* Kills the processes that rely on locks under TABLE_LOST slots, and frees the slots. Takes up to 100 ms for the
  * stopping, and LASTWORDS_MS for lines on their standard errors. */
 void freezer_end_lost(struct freeze *freeze);

@@ -245,6 +245,18 @@ static int freezer_others(struct freeze *f, int64_t now_ns, const struct slots_t
 	return next ? freezer_until_ms(next, now_ns, max_ms) : max_ms;
 }
 
+void freezer_leave(struct freeze *f)
+{
+	stopped_collect(&f->stopped);
+	for (const struct thread *t = f->stopped.threads.all; t; t = t->hh.next)
+		if (t->how == THREAD_TRACED && t->pid == t->tid)
+			log_process(
+				LINE_PROCESS_KILLED, t->pid,
+				"pid %d was to be stopped, and waits in the kernel since then: it is killed, since the "
+				"keeper's parent ends",
+				(int)t->pid);
+}
+
 int freezer_look(struct freeze *f, int max_ms)
 {
 	struct table *table = f->table;

@@ -348,6 +348,40 @@ static bool supervise_goes_on(struct supervisor *s, pid_t pid, int status, int *
 	return true;
 }
 
+/* One keeper after the other. Returns the exit status. */
+static int supervise_keepers(struct supervisor *s)
+{
+	for (;;) {
+		int64_t started = clock_now_ns();
+		pid_t pid = supervise_start(s);
+		int status, ret;
+
+		if (pid < 0) {
+			log_event(LINE_KEEPER_CANNOT_START, "the keeper cannot be started: %s", strerror(errno));
+			if (!table_in_use(&s->table)) /* mutant: supervise-no-fork */
+				return KEEPER_EXIT_CONFIG;
+			if (!supervise_pause(s, SUPERVISE_FIRST_MS))
+				return KEEPER_EXIT_IDLE;
+			continue;
+		}
+		if (s->ready_fd >= 0)
+			close(s->ready_fd);
+		s->ready_fd = -1;
+		status = supervise_watch(s, pid);
+		log_keeper_ended();
+		table_unsure(&s->table); /* mutant: supervise-unsure */
+		if (!supervise_goes_on(s, pid, status, &ret))
+			return ret;
+		deeds_count(&s->table, DEEDS_RESTARTS, 1);
+		if (clock_now_ns() - started > SUPERVISE_STEADY_MS * NS_PER_MS)
+			s->pause_ms = SUPERVISE_FIRST_MS;
+		/* The first time at once: leases are running out. */
+		if (!supervise_pause(s, s->pause_ms - SUPERVISE_FIRST_MS))
+			return KEEPER_EXIT_IDLE;
+		s->pause_ms = s->pause_ms * 2 > SUPERVISE_MOST_MS ? SUPERVISE_MOST_MS : s->pause_ms * 2;
+	}
+}
+
 int supervise(const struct supervise *options)
 {
 	static struct manager none = {.fd = -1};
@@ -363,33 +397,7 @@ int supervise(const struct supervise *options)
 		return supervise_cannot(options, ret);
 	prctl(PR_SET_NAME, "dflockd-parent");
 	supervise_go_first();
-	for (;;) {
-		int64_t started = clock_now_ns();
-		pid_t pid = supervise_start(&s);
-		int status;
-
-		if (pid < 0) {
-			log_event(LINE_KEEPER_CANNOT_START, "the keeper cannot be started: %s", strerror(errno));
-			if (!table_in_use(&s.table)) /* mutant: supervise-no-fork */
-				return KEEPER_EXIT_CONFIG;
-			if (!supervise_pause(&s, SUPERVISE_FIRST_MS))
-				return KEEPER_EXIT_IDLE;
-			continue;
-		}
-		if (s.ready_fd >= 0)
-			close(s.ready_fd);
-		s.ready_fd = -1;
-		status = supervise_watch(&s, pid);
-		log_keeper_ended();
-		table_unsure(&s.table); /* mutant: supervise-unsure */
-		if (!supervise_goes_on(&s, pid, status, &ret))
-			return ret;
-		deeds_count(&s.table, DEEDS_RESTARTS, 1);
-		if (clock_now_ns() - started > SUPERVISE_STEADY_MS * NS_PER_MS)
-			s.pause_ms = SUPERVISE_FIRST_MS;
-		/* The first time at once: leases are running out. */
-		if (!supervise_pause(&s, s.pause_ms - SUPERVISE_FIRST_MS))
-			return KEEPER_EXIT_IDLE;
-		s.pause_ms = s.pause_ms * 2 > SUPERVISE_MOST_MS ? SUPERVISE_MOST_MS : s.pause_ms * 2;
-	}
+	ret = supervise_keepers(&s);
+	freezer_leave(s.freezer);
+	return ret;
 }

@@ -194,6 +194,23 @@ def test_the_mount_answers_while_they_are_frozen(ground, redis):
     assert "killed" not in a.log()
 
 
+def test_the_keeper_ends_while_one_that_was_to_be_stopped_waits(ground, redis):
+    """It cannot be let go, so the kernel kills it with its tracer: the log names it."""
+    a, _, view = ground
+    script = 'echo held; read go; cat "$0" >/dev/null & echo $!; read line; true'
+    holder = Job(a, "flock", "-o", a.path("f"), "sh", "-c", script, os.path.join(view.path, "program")).held()
+    view.stop()
+    holder.say("")
+    pid = int(holder.line())
+    wait_until(lambda: "fuse" in open(f"/proc/{pid}/stack").read(), "it waits for the file")
+    frozen(a, redis)
+    let_go(a, redis)
+    assert state(pid) == "D"
+    holder.say("")
+    wait_until(lambda: a.cli("stop", check=False).returncode == 0, "the keeper has ended")
+    assert f"pid {pid} was to be stopped, and waits in the kernel since then: it is killed" in a.log()
+
+
 # Many processes with one table of as many descriptors as they may have: that costs the user next to nothing.
 CROWD = """
 import ctypes, os, resource, signal, sys
