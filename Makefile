@@ -53,7 +53,8 @@ NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -du
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
 CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/front.c cli/main.c cli/doctor_main.c cli/top.c cli/top_rows.c cli/wrap.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
-UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(wildcard tests/unit/test_*.c)))
+# From the last to the first: those with servers take longest.
+UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(shell ls -r tests/unit/test_*.c)))
 BENCH    := $(patsubst %.c,$(BUILD)/%,$(filter-out bench/least.c bench/speed_%,$(wildcard bench/*.c))) $(BUILD)/bench/calls-static $(BUILD)/bench/least.so
 AGENTS   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/agents/*.c tests/interpose/*.c) $(if $(NET),$(filter-out %/bare.c,$(wildcard tests/net/*.c)))) \
             $(patsubst tests/%.c,$(BUILD)/tests/%.so,$(wildcard tests/preload/*.c))
@@ -327,7 +328,7 @@ check-docs: all ## what documentation and sources must agree on; which way files
 	scripts/check-rooms.py
 	scripts/check-numbers.py
 model-check: ## check the models in docs/model with spin, and that their mutants are caught
-	docs/model/check.sh
+	$(NICE) docs/model/check.sh
 model-check-long: ## the same with larger bounds: hours, and 20 GB
 	docs/model/check.sh long
 fuzz: ## fuzz configuration, messages, table of leases, replies and TLS for FUZZ_SECONDS each

@@ -91,9 +91,7 @@ stage build-clang "clang" "${build[@]}" CC=clang BUILD=build-clang || { summary;
 stage build-san "sanitizers" "${build[@]}" SAN=1 BUILD=build-san || { summary; exit 1; }
 stage sanitized "unit tests under the address and undefined-behaviour sanitizers" make -k -s -j$suites SAN=1 BUILD=build-san unit
 stage docs "what the documentation and the sources must agree on" make -s check-docs
-stage models "the models and their mutants" make -s model-check
 stage fuzz "what is read from outside" make -s fuzz
-stage simulator "several hosts in one process" make -s sim
 stage processes "tests with processes, several at a time" make -s check-beside
 stage musl "the shim in programs of musl" make -s check-musl \
 	T="interpose/test_interpose.py interpose/test_asking.py interpose/test_record_calls.py interpose/test_record_undo.py interpose/test_starting.py"
@@ -107,7 +105,9 @@ else
 fi
 stage punctual "tests of being in time" make -s check-punctual
 stage alone "tests that need the machine for themselves" make -s check-alone
-stage faults "fault runs in networks of their own" make -s check-faults
+# Fault runs wait most of the time, and the others compute: with less right to the processors.
+stage faults "fault runs in networks of their own; beside them the models with their mutants, and the simulator: several hosts in one process" \
+	make -k -s -j3 check-faults model-check sim NICE="nice -n 10"
 stage processes-sanitized "tests with processes, of sanitized programs" make -s check-san \
 	T="cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_parent_dies.py cluster/test_freeze.py faults/test_room.py"
 stage demo "the demo" scripts/demo.sh

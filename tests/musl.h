@@ -12,6 +12,7 @@
 #define LOCK_MAND 32
 #define LOCK_READ 64
 #define fcntl64   fcntl
+#define lockf64   lockf /* musl 1.2.4 took it away */
 #define __fcntl   fcntl
 
 /* glibc's on x86-64. The library needs nearly as much, and musl would give a thread 2 KiB. */

@@ -68,6 +68,7 @@ print("ok", flush=True)
 
 @pytest.mark.alone
 @pytest.mark.parametrize("ground", ["tmpfs"], indirect=True)  # the number does not depend on the file system
+@pytest.mark.parametrize("sides", ["user", "system"], indirect=True)  # and a system's keeper is root's
 def test_many(sides, redis):
     """As many locks as there is room for, 20,000 at the most: all are held, taken up by the next keeper, frozen, and given back."""
     a, b = sides

@@ -211,6 +211,9 @@ PROGRAMS = {
 # Found by a unit test: harness/test_unit_mistakes.py. One in the rules must be found both in Redis and in store/replay/, but for those of
 # what only Redis has.
 OF_REDIS = ["test_store_keys"]
+# An ordinary user's tests cannot do what finds these.
+OF_ROOT = ["others wait for a user whose locks take long", "each user of a namespace counts for itself", "anybody may ask for anybody",
+           "its calls count as those of whoever asks", "the numbers of another namespace are ours"]
 UNIT = {
     "test_store_scripts": {
         "a release hands over in grace": [put("give-grace", "record[2] == '1'", "true")],

@@ -4,7 +4,7 @@ import subprocess
 
 import harness.host
 import pytest
-from harness.mistakes import OF_REDIS, UNIT
+from harness.mistakes import OF_REDIS, OF_ROOT, UNIT
 from harness.mutants import markers, mutant
 
 pytestmark = pytest.mark.builds
@@ -24,7 +24,11 @@ def fails(suite, made, **more):
     return run.returncode != 0, run.stdout
 
 
-@pytest.mark.parametrize("test, name", [pytest.param(test, name, marks=pytest.mark.rules if in_the_rules(changes) else ())
+def marks(name, changes):
+    return ([pytest.mark.rules] if in_the_rules(changes) else []) + ([pytest.mark.root("its test needs root")] if name in OF_ROOT else [])
+
+
+@pytest.mark.parametrize("test, name", [pytest.param(test, name, marks=marks(name, changes))
                                         for test, mistakes in UNIT.items() for name, changes in mistakes.items()])
 def test_mistake_is_found(test, name):
     suite, _, only = test.partition("::")

@@ -11,6 +11,8 @@ import stamps
 from harness import Clock, Job, wait_until
 from setting import HOLDER
 
+pytestmark = pytest.mark.root("has namespaces, and so needs root")
+
 LEASE = "ttl_ms = 2000; freeze_margin_ms = 600;"
 STEPS = (5, -5, 0, -1000, 1000, 0)  # hours
 

@@ -13,6 +13,8 @@ import stamps
 from run import run
 from setting import Clustered, Database, Ensemble, Server, Servers
 
+pytestmark = pytest.mark.root("has namespaces, and so needs root")
+
 SECONDS = float(os.environ.get("DFLOCK_NEMESIS_SECONDS", "60"))
 SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randrange(1 << 20))))
 STORES = {"redis": [Server, Servers, Clustered], "postgresql": [Database], "zookeeper": [Ensemble]}[os.environ.get("DFLOCK_TEST_STORE", "redis")]
