@@ -267,7 +267,7 @@ TEST_EACH(a_release_uses_what_was_looked_at_unless_it_has_changed, 2)
 	b_waits_for_a();
 	if (_i) /* nobody tells a that b has given up */
 		ck_assert_int_eq(release(&b, 2), STORE_OK);
-	ck_assert_uint_eq(looks(), 2);
+	wait_until(looks() == 2); /* b may have asked again, and a looks anew */
 	ck_assert_int_eq(release(&a, 1), STORE_OK);
 	ck_assert_uint_eq(looks(), 0);
 	ck_assert_int_eq(acquire(&b, _i ? 3 : 2, WIRE_EXCLUSIVE), STORE_OK);
@@ -293,7 +293,7 @@ TEST(no_look_serves_after_a_change_of_ones_own)
 	start_both();
 	b_waits_for_a();
 	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE), STORE_WAIT);
-	ck_assert_uint_eq(looks(), 1);
+	ck_assert_uint_le(looks(), 1); /* the record's, unless a looks anew just now */
 }
 
 /* ---- what was lost ---- */
