@@ -8,9 +8,16 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
-/* How often a reader tries again while the page is being written; a writer needs less than a millisecond. */
-#define ASK_TRIES 64
+#include "wire/sys.h"
+
+/* How often a reader tries again while the page is being written; a writer needs less than a millisecond. Whoever asks whether a path is
+ * protected asks the keeper next. Of a call that is refused nobody else knows the rule: then a second is given to a writer that does not get
+ * a processor, or has died and is started again. */
+#define ASK_TRIES  64
+#define FIND_TRIES 1000
+#define FIND_NS    1000000
 
 struct pattern {
 	const char *bytes;
@@ -299,16 +306,24 @@ static enum page_answer page_ask_once(const struct page *page, const struct page
 	}
 }
 
+static void page_pause(const struct page_question *q)
+{
+	if (q->found)
+		sys(nanosleep, &(struct timespec){.tv_nsec = FIND_NS}, NULL);
+	else
+		sched_yield();
+}
+
 static enum page_answer page_ask_with(const struct page *page, const struct page_question *q)
 {
 	static const uint64_t magic = PAGE_MAGIC;
 
-	for (int tries = 0; tries < ASK_TRIES; tries++) {
+	for (int tries = 0; tries < (q->found ? FIND_TRIES : ASK_TRIES); tries++) {
 		uint32_t seq = __atomic_load_n(&page->seq, __ATOMIC_ACQUIRE);
 		enum page_answer answer = PAGE_SAYS_NOTHING;
 
 		if (seq & 1) {
-			sched_yield();
+			page_pause(q); /* mutant: page-pause */
 			continue;
 		}
 		if (same_words(&page->magic, &magic, sizeof(magic)) && page_load(&page->version) == PAGE_VERSION)

@@ -357,6 +357,7 @@ UNIT = {
         "another process with the number is stopped": [put("stopped-another", "stat.started != t->started", "false")],
         "one that was continued meanwhile is not let go": [condition("stopped-before", "false")],
     },
+    "test_page": {"a refused call does not wait for the writer of the page": [put("page-pause", "page_pause(q)", "sched_yield()")]},
     "test_relying": {
         "init counts as a holder": [condition("look-init", "false")],
         "one of the first for one store is one for all": [put("look-first", " & store)", ")")],

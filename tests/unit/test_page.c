@@ -1,7 +1,9 @@
 /* The shared page: which paths its rules match, what it answers, with hostile contents, and with a writer at work. */
 #include <pthread.h>
+#include <fcntl.h>
 #include <sched.h>
 
+#include "procfs/procfs.h"
 #include "tests/unit/suite.h"
 #include "wire/page.h"
 
@@ -186,6 +188,34 @@ static enum wire_on_refused on_refused(const struct page_config *config, const c
 {
 	struct page_found found;
 	return page_find_rule(page, config, path, &found) ? found.on_refused : WIRE_ON_REFUSED_REFUSE;
+}
+
+/* The writer goes on when the reader sleeps. */
+static void *end_writing(void *arg)
+{
+	char name[64];
+	struct procfs_stat stat = {.state = 'R'};
+
+	snprintf(name, sizeof(name), "/proc/self/task/%d/stat", *(pid_t *)arg);
+	while (procfs_stat_read(AT_FDCWD, name, &stat) && stat.state != 'S')
+		sched_yield();
+	__atomic_store_n(&page->seq, page->seq + 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+TEST(a_refused_call_waits_for_the_writer)
+{
+	struct page_rule *first = (struct page_rule *)page->rules;
+	pid_t me = gettid();
+	pthread_t writer;
+
+	page->config_hash = mine.path_hash;
+	first->on_refused = WIRE_ON_REFUSED_WAIT;
+	page->seq |= 1;
+	ck_assert_int_eq(says(&mine, "/run/lock/a"), PAGE_SAYS_NOTHING);
+	ck_assert_int_eq(pthread_create(&writer, NULL, end_writing, &me), 0);
+	ck_assert_int_eq(on_refused(&mine, "/run/lock/a"), WIRE_ON_REFUSED_WAIT);
+	pthread_join(writer, NULL);
 }
 
 TEST(what_a_refused_call_gets)
