@@ -7,7 +7,8 @@
  *   listen PATH     the socket is there   send SLOT PATH  the descriptor is in the socket, whether or not it was received
  *   receive SLOT    by the listener
  *   fork            a child that only keeps the descriptors       children   waitpid(-1): ECHILD if there are none
- *   alarm MS        SIGALRM (no SA_RESTART) after MS; 0: none     restart MS   the same with SA_RESTART       pid
+ *   alarm MS        SIGALRM (no SA_RESTART) after MS, and again until the next call ends; 0: none
+ *   restart MS      the same with SA_RESTART       pid
  *
  * An answer is "ok NS" or "ERRNO-NAME NS", NS being CLOCK_MONOTONIC when the call returned; "pid" and "fork" answer "ok PID";
  * "getlk" answers "un NS" or, if a lock is in the way, "sh:FROM:LEN:PID NS" or "ex:FROM:LEN:PID NS".
@@ -119,16 +120,34 @@ static void do_getlk(void)
 
 /* --- others --- */
 
-static void on_alarm(int sig) {}
+#define ALARM_AGAIN_MS 100
+
+static int set_timer(long ms)
+{
+	struct itimerval timer = {.it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000}};
+
+	return setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* The call that it is for may not have begun. */
+static void on_alarm(int sig) { set_timer(ALARM_AGAIN_MS); }
+
+/* Only calls are to be interrupted. */
+static void hear_alarm(int how)
+{
+	sigset_t alarm;
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	sigprocmask(how, &alarm, NULL);
+}
 
 static int set_alarm(int flags)
 {
 	struct sigaction action = {.sa_handler = on_alarm, .sa_flags = flags};
-	long ms = atol(next_word());
-	struct itimerval timer = {.it_value = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000}};
 
 	sigaction(SIGALRM, &action, NULL);
-	return setitimer(ITIMER_REAL, &timer, NULL);
+	return set_timer(atol(next_word()));
 }
 
 /* The child keeps the descriptors, and so the locks, until it is killed. */
@@ -164,15 +183,19 @@ static int run_other(const char *word)
 static void run(char *line)
 {
 	const char *word = strtok(line, " \n");
-	int ret;
+	int ret, error;
 
 	if (!word)
 		return;
 	errno = 0;
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
 		if (strcmp(word, commands[i].name) == 0) {
+			hear_alarm(SIG_UNBLOCK);
 			ret = commands[i].run(next_slot());
-			answer(ret, errno);
+			error = errno;
+			hear_alarm(SIG_BLOCK);
+			set_timer(0);
+			answer(ret, error);
 			return;
 		}
 	}
@@ -191,6 +214,7 @@ int main(void)
 	char line[4096];
 
 	memset(slots, -1, sizeof(slots));
+	hear_alarm(SIG_BLOCK);
 	while (fgets(line, sizeof(line), stdin))
 		run(line);
 	return 0;

@@ -141,7 +141,9 @@ def test_calls_while_it_is_away(make_away, how):
     assert [agent.heard(60)[0] for agent in patient] == ["ok"] * len(patient)
     assert says.wait(60) == 0 and says.stderr.read() == ""
     works(host, "busy")
-    assert [opened(host, "busy" + kind).do(call(kind, False)) for kind in CALLS] == ["ok"] * len(CALLS)
+    for kind in CALLS:  # a store that answers late is away for a call that does not wait
+        agent = opened(host, "busy" + kind)
+        wait_until(lambda: agent.do(call(kind, False)) == "ok", "it is served")
 
 
 def test_a_failed_conversion_loses_the_lock_as_in_the_kernel(make_away):
