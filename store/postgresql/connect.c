@@ -3,6 +3,9 @@
  * its thread until the loop is told that it has ended; only `gone` is written by both, and then the thread gives the connection up. So
  * neither waits for the other. A look-up that hangs keeps its thread: as long as one does, no other attempt begins, since the
  * pool of threads is the whole keeper's.
+ *
+ * libpq goes on to the next server of a list when one refuses, but waits for one that is silent as long as TCP does. So each attempt begins with
+ * another one, until one has served.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,12 +19,17 @@
 
 #define MAX_LEFT 2
 
+/* Of what the configuration says: lists with an item for each server. */
+static const char *const attempt_lists[] = {"host", "hostaddr", "port"};
+#define LISTS (sizeof(attempt_lists) / sizeof(*attempt_lists))
+
 struct attempt {
 	uv_work_t work;
 	atomic_bool gone; /* given up: nobody waits for it */
 	struct postgresql *p;
 	void (*done)(struct postgresql *p, const char *error);
 	char *info, *password, timeout[24]; /* libpq's words; password NULL: none of ours */
+	char *lists[LISTS];                 /* ditto; NULL: it has none */
 	PGconn *conn;
 };
 
@@ -38,10 +46,12 @@ static bool attempt_wait(struct attempt *a, PostgresPollingStatusType for_what)
 
 static void attempt_in_thread(uv_work_t *work)
 {
-	static const char *const words[] = {"dbname", "password", "fallback_application_name", "tcp_user_timeout",
-					    NULL};
+	static const char *const words[] = {
+		"dbname",           "host", "hostaddr", "port", "password", "fallback_application_name",
+		"tcp_user_timeout", NULL};
 	struct attempt *a = work->data;
-	const char *values[] = {a->info, a->password, "dflock", a->timeout, NULL};
+	const char *values[] = {a->info,     a->lists[0], a->lists[1], a->lists[2],
+				a->password, "dflock",    a->timeout,  NULL};
 	PostgresPollingStatusType state = PGRES_POLLING_WRITING;
 
 	a->conn = PQconnectStartParams(words, values, 1);
@@ -55,6 +65,8 @@ static void attempt_free(struct attempt *a)
 {
 	PQfinish(a->conn);
 	free(a->info);
+	for (size_t i = 0; i < LISTS; i++)
+		free(a->lists[i]);
 	if (a->password)
 		explicit_bzero(a->password, strlen(a->password));
 	free(a->password);
@@ -87,6 +99,33 @@ static void attempt_on_end(uv_work_t *work, int status)
 	attempt_free(a);
 }
 
+/* The list from this item on, and then the others. */
+static char *attempt_list(const char *list, unsigned turn)
+{
+	const char *at = list;
+	unsigned count = 1;
+	char *turned;
+
+	for (const char *c = list; *c; c++)
+		count += *c == ',';
+	for (turn %= count; turn; turn--)
+		at = strchr(at, ',') + 1;
+	if (asprintf(&turned, "%s%s%.*s", at, at > list ? "," : "", at > list ? (int)(at - list) - 1 : 0, list) < 0)
+		store_need(NULL);
+	return turned;
+}
+
+static void attempt_set_lists(struct attempt *a, unsigned turn)
+{
+	PQconninfoOption *options = PQconninfoParse(a->info, NULL), *o;
+
+	for (o = options; o && o->keyword; o++)
+		for (size_t i = 0; o->val && i < LISTS; i++)
+			if (strcmp(o->keyword, attempt_lists[i]) == 0)
+				a->lists[i] = attempt_list(o->val, turn);
+	PQconninfoFree(options);
+}
+
 void postgresql_attempt(struct postgresql *p, void (*done)(struct postgresql *p, const char *error))
 {
 	const struct config_store *config = p->store->config;
@@ -101,6 +140,7 @@ void postgresql_attempt(struct postgresql *p, void (*done)(struct postgresql *p,
 	a->p = p;
 	a->done = done;
 	a->info = store_need(strdup(config->postgresql));
+	attempt_set_lists(a, p->turn++);
 	if (config->password)
 		a->password = store_need(strdup(config->password));
 	snprintf(a->timeout, sizeof(a->timeout), "%" PRId64, config->connect_ms);

@@ -182,6 +182,7 @@ static void postgresql_on_applied(struct postgresql *p, const PGresult *result)
 static void postgresql_connected(struct postgresql *p)
 {
 	uv_timer_stop(&p->store->retry);
+	p->turn--; /* it served: the next attempt begins with it */
 	p->store->news->connected(p->store);
 }
 

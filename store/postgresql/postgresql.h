@@ -43,6 +43,7 @@ struct postgresql {
 	struct replay *replay;
 	struct attempt *attempt;   /* NULL: none that is waited for. `left` counts those that were given up */
 	unsigned left;             /* attempts that were given up and go on in their threads */
+	unsigned turn;             /* the server of a list with which the next attempt begins */
 	PGconn *conn;              /* NULL: not connected */
 	uv_poll_t *poll;           /* its socket; NULL: ditto */
 	uv_poll_cb on_ready;       /* engine.c */

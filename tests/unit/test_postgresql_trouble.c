@@ -85,6 +85,29 @@ TEST(a_full_disk)
 	pg_stop(&small);
 }
 
+/* ---- a list of servers ---- */
+
+/* It takes the connection and says nothing; a machine that is off is as silent. */
+TEST(a_silent_server_does_not_hide_the_next_one)
+{
+	char silent[SUITE_PATH_BYTES], both[300];
+
+	suite_make_folder(silent, "/dev/shm");
+	proxy_name(&proxy.at.local, silent);
+	proxy_start(&proxy);
+	snprintf(both, sizeof(both), "host=%s,%s dbname=postgres user=dflock", silent, pg.dir);
+	config.postgresql = both;
+	config.connect_ms = 2 * SHORT_MS;
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	unsigned downs = a.downs;
+	ck_assert_uint_gt(downs, 0);
+	sql("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'dflock'");
+	wait_until(a.ups == 2);
+	ck_assert_uint_eq(a.downs, downs + 1); /* it has begun with the one that had served */
+	proxy_end(&proxy);
+}
+
 /* ---- cleaning ---- */
 
 TEST(rows_of_names_that_nobody_wants_any_more_go)
