@@ -197,9 +197,7 @@ static bool postgresql_goes_on(struct postgresql *p, enum postgresql_step step, 
 	}
 	if ((step != STEP_LOAD && step != STEP_APPLY) || (!waited && strncmp(code, "40", 2) != 0))
 		return false;
-	if (step == STEP_LOAD)
-		p->first->alone = false; /* another one keeps it for too long */
-	postgresql_again(p);
+	postgresql_again(p); /* a second try that waited for another lock has load()'s: `alone` stays */
 	return true;
 }
 

@@ -108,6 +108,27 @@ TEST(a_silent_server_does_not_hide_the_next_one)
 	proxy_end(&proxy);
 }
 
+/* ---- locks of the server ---- */
+
+/* Of those that load() takes, none stays. */
+TEST(a_second_try_that_waits_leaves_no_lock)
+{
+	PGconn *c = PQconnectdb(pg.admin);
+	struct store_acquire one = want(1, WIRE_EXCLUSIVE);
+
+	start_both();
+	PQclear(PQexec(c, "select pg_advisory_lock(dflock.fence_lock())"));
+	answer = (struct asked){.answers = 0};
+	store_acquire(a.store, &one, on_answer, &answer);
+	for (int64_t until = server_clock_ms() + 3000; server_clock_ms() < until;)
+		uv_run(&loop, UV_RUN_ONCE);
+	PQfinish(c);
+	wait_until(answer.answers > 0);
+	ck_assert_int_eq(answer.reply.status, STORE_OK);
+	ck_assert_int_eq(beat(&a), STORE_OK);
+	ck_assert_int_eq(sql_number("select count(*) from pg_locks where locktype = 'advisory'"), 0);
+}
+
 /* ---- cleaning ---- */
 
 TEST(rows_of_names_that_nobody_wants_any_more_go)
