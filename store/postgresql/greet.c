@@ -148,6 +148,7 @@ void postgresql_explain(struct postgresql *p, const PGresult *result)
 		 false},
 		{"53100", "its disk is full", false},
 		{"DF001", "its settings will not do", false},
+		{"57014", "a statement took too long, or somebody cancelled it", true},
 		{"57", "the server ends", true},
 		{"08", "the connection broke", true},
 	};

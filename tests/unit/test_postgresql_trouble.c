@@ -129,6 +129,22 @@ TEST(a_second_try_that_waits_leaves_no_lock)
 	ck_assert_int_eq(sql_number("select count(*) from pg_locks where locktype = 'advisory'"), 0);
 }
 
+TEST(a_statement_that_is_cancelled_is_no_end_of_the_server)
+{
+	PGconn *c = PQconnectdb(pg.admin);
+	struct store_acquire one = want(1, WIRE_EXCLUSIVE);
+
+	start_both();
+	PQclear(PQexec(c, "select pg_advisory_lock(dflock.fence_lock())"));
+	answer = (struct asked){.answers = 0};
+	store_acquire(a.store, &one, on_answer, &answer);
+	wait_until((sql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'advisory'"),
+		    answer.answers > 0));
+	PQfinish(c);
+	ck_assert_msg(strstr(answer.error, "a statement took too long, or somebody cancelled it") != NULL, "%s",
+		      answer.error);
+}
+
 /* ---- cleaning ---- */
 
 TEST(rows_of_names_that_nobody_wants_any_more_go)
