@@ -208,6 +208,18 @@ static void apply_cell(struct array *arrays, const struct replay_cell *cell)
 	array_bytes(&arrays[VALUES], cell->written ? cell->value : NULL, cell->len);
 }
 
+/* Its hash was read as a whole: the lock of that excludes who writes this field. The server has no room for a lock of each of very many. */
+static bool is_of_whole(const struct replay_run *run, const struct replay_cell *cell)
+{
+	struct replay_cell *whole = NULL;
+	char id[64];
+	int len = snprintf(id, sizeof(id), "%s%c*", cell->key, '\0');
+
+	if (cell->name[0] == '=' && !cell->written && len < (int)sizeof(id))
+		HASH_FIND(hh, run->cells, id, (unsigned)len, whole);
+	return whole && whole->read;
+}
+
 /* In one order, so that nobody waits for a waiter; the first of two equal ones is not shared if one of them is not. Who has read a whole hash
  * excludes those that write its fields, which have one more lock for that. */
 static void apply_locks(struct array *arrays, const struct replay_run *run)
@@ -217,7 +229,7 @@ static void apply_locks(struct array *arrays, const struct replay_run *run)
 	size_t count = 0;
 
 	HASH_ITER (hh, run->cells, cell, next) {
-		if (!is_compared(cell))
+		if (!is_compared(cell) || is_of_whole(run, cell))
 			continue;
 		locks[count++] = (struct cell_lock){lock_of(cell->key, cell->name),
 						    cell->written || strcmp(cell->name, "*") == 0};
