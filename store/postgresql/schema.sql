@@ -179,23 +179,24 @@ create function dflock.clean(among bigint, enough bigint) returns bigint languag
 declare
 	a record;
 	gone bigint;
+	till bigint; -- the last of these rows
 begin
 	select * into a from dflock.about where clean_at + interval '10 seconds' < clock_timestamp() or clean_at > clock_timestamp()
 		for update skip locked;
 	if not found then
 		return 0;
 	end if;
-	select count(*) into gone from dflock.cell c where c.id > a.clean_from and c.id <= a.clean_from + among and c.value is null;
+	select max(w.id) into till from (select c.id from dflock.cell c where c.id > a.clean_from order by c.id limit among) w;
+	select count(*) into gone from dflock.cell c where c.id > a.clean_from and c.id <= till and c.value is null;
 	if gone >= enough then
-		with old as (select c.id from dflock.cell c where c.id > a.clean_from and c.id <= a.clean_from + among and c.value is null
-			for update skip locked)
+		with old as (select c.id from dflock.cell c where c.id > a.clean_from and c.id <= till and c.value is null for update skip locked)
 		delete from dflock.cell c using old where c.id = old.id and c.value is null;
 		get diagnostics gone = row_count;
 	else
 		gone := 0;
 	end if;
 	update dflock.about set clean_at = clock_timestamp(), cleaned = cleaned + case when gone > 0 then 1 else 0 end, clean_from =
-		case when exists (select from dflock.cell c where c.id > a.clean_from + among) then a.clean_from + among else 0 end;
+		case when exists (select from dflock.cell c where c.id > till) then till else 0 end;
 	return gone;
 end
 $$;
