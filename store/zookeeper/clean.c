@@ -102,16 +102,18 @@ static void zk_clean_on(struct zookeeper *zk)
 static void zk_on_clean_mail(struct zk_call *call, int rc, const struct String_vector *names, const struct Stat *stat)
 {
 	struct zk_call *multi = call->zk->clean->multi;
+	int i = 0;
 
 	(void)stat;
-	for (int i = 0; rc == ZOK && i < names->count; i++) {
+	/* What is too much for one multi goes another time. */
+	for (; rc == ZOK && i < names->count && multi->bytes < ZK_MAX_BYTES / 2; i++) {
 		char *path;
 
 		if (asprintf(&path, "%s/%s", call->path, names->data[i]) < 0)
 			store_need(NULL);
 		zk_op_delete(multi, path, -1);
 	}
-	if (rc == ZOK)
+	if (rc == ZOK && i == names->count)
 		zk_op_delete(multi, store_need(strdup(call->path)), -1);
 	zk_clean_on(call->zk);
 }

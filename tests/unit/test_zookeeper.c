@@ -70,6 +70,37 @@ TEST(nodes_that_have_nothing_go)
 	ck_assert_uint_gt(answer.reply.fence, fence);
 }
 
+/* More than goes into one multi: a server closes the connection at one that is too large. */
+TEST(full_mailboxes_of_many_hosts_go)
+{
+	static char paths[64][600];
+	static zoo_op_t ops[64];
+	static zoo_op_result_t results[64];
+	struct zookeeper *zk;
+
+	start_both();
+	ck_assert_int_eq(beat(&a), STORE_OK);
+	ck_assert_int_eq(beat(&b), STORE_OK);
+	zk = a.store->at;
+	for (int i = 0; i < 60; i++) {
+		snprintf(paths[0], sizeof(paths[0]), "%s/messages/gone-%d", path, i);
+		ck_assert_int_eq(
+			other_call(zoo_acreate(other, paths[0], "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, other_on_string, NULL)),
+			ZOK);
+		for (int n = 0; n < 64; n++) {
+			snprintf(paths[n], sizeof(paths[0]), "%s/messages/gone-%d/%0400d~%010d", path, i, 0, n);
+			zoo_create_op_init(&ops[n], paths[n], "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
+		}
+		ck_assert_int_eq(other_call(zoo_amulti(other, 64, ops, results, other_on_void, NULL)), ZOK);
+	}
+	for (int i = 0; i < 40 && names_in("/messages") > 2; i++) {
+		zk_clean(zk, ZK_MAILBOX, 0);
+		wait_until(!zk->clean);
+	}
+	ck_assert_msg(a.downs == 0, "%s", a.why);
+	ck_assert_uint_eq(names_in("/messages"), 2);
+}
+
 /* ---- very many names ---- */
 
 #define MANY_NAMES 8500
