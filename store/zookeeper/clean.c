@@ -70,6 +70,11 @@ static void zk_on_cleaned(struct zk_call *call, int rc, int at, const struct Sta
 	(void)at;
 	(void)stat;
 	call->zk->cleaned += rc == ZOK ? (unsigned)call->count : 0;
+	/* Most had nothing: more may come than would go by one look in five minutes, so the next ones of this kind have their turn soon. */
+	if (rc == ZOK && call->count > AT_ONCE) {
+		call->zk->clean_ns = 0;
+		call->zk->clean_turn--;
+	}
 	zk_clean_end(call->zk);
 }
 

@@ -49,6 +49,8 @@ TEST(nodes_that_have_nothing_go)
 	char name[32];
 
 	start_both();
+	struct zookeeper *zk = a.store->at;
+	uv_timer_stop(&a.store->ping); /* else it cleans by itself, soon */
 	for (unsigned i = 0; i < 60; i++) {
 		snprintf(name, sizeof(name), "lock %u", i);
 		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = name), STORE_OK);
@@ -59,9 +61,12 @@ TEST(nodes_that_have_nothing_go)
 	tell_b(3);
 	assert_ok(store_leave(b.store, on_answer, &answer));
 	stop(&b);
+	uint64_t later = zk->clean_ns;
 	clean_all(60000);
 	ck_assert_uint_eq(names_in("/locks"), 60);
+	ck_assert_uint_eq(zk->clean_ns, later);
 	clean_all(0);
+	ck_assert_uint_eq(zk->clean_ns, 0); /* there was much to remove */
 	ck_assert_uint_eq(names_in("/locks"), 1);
 	ck_assert_uint_eq(names_in("/names"), 1);
 	ck_assert_uint_eq(names_in("/hosts"), 1);
