@@ -51,13 +51,9 @@ static void zk_on_made(struct zk_call *call, int rc, int at, const struct Stat *
 		zk_failed(call->zk, rc, call->zk->root);
 }
 
-/* In one step, so that half a tree is nobody's but a person's. */
-static void zk_make(struct zookeeper *zk)
+static void zk_make_root(struct zookeeper *zk)
 {
 	struct zk_call *call;
-	char *data;
-	size_t len;
-	FILE *f = store_need(open_memstream(&data, &len));
 
 	for (const char *end = zk->root; (end = strchr(end + 1, '/')) || (end = zk->root + strlen(zk->root));) {
 		call = zk_call(zk, NULL);
@@ -66,6 +62,19 @@ static void zk_make(struct zookeeper *zk)
 		if (!*end)
 			break;
 	}
+}
+
+/* In one step, so that half a tree is nobody's but a person's. A root that is there has an ACL, and is not made: a server refuses who may make
+ * nothing beside it, before it looks whether it is there. */
+static void zk_make(struct zookeeper *zk)
+{
+	struct zk_call *call;
+	char *data;
+	size_t len;
+	FILE *f = store_need(open_memstream(&data, &len));
+
+	if (!zk->acl.count)
+		zk_make_root(zk);
 	zk_write_begin(f);
 	zk_write_memory(f);
 	if (fclose(f) != 0)

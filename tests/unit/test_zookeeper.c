@@ -551,3 +551,19 @@ TEST(the_acl_of_the_root_stands_for_all_below)
 	ck_assert_int_eq(other_call(zoo_add_auth(other, "digest", "dflock:secret", 13, other_on_void, NULL)), ZOK);
 	other_remove(path); /* nobody else could */
 }
+
+/* Nobody may make a node beside it, or make it. */
+TEST(a_root_that_is_there_is_not_made)
+{
+	struct ACL only_read = {ZOO_PERM_READ | ZOO_PERM_ADMIN, {"world", "anyone"}},
+		   all = {ZOO_PERM_ALL, {"world", "anyone"}};
+	struct ACL_vector closed = {1, &only_read}, open = {1, &all};
+
+	ck_assert_int_eq(other_call(zoo_acreate(other, path, "", 0, &open, 0, other_on_string, NULL)), ZOK);
+	ck_assert_int_eq(other_call(zoo_aset_acl(other, "/", -1, &closed, other_on_void, NULL)), ZOK);
+	start(&a, "host-a");
+	for (int64_t limit = server_clock_ms() + LIMIT_MS; !a.ups && !a.downs && server_clock_ms() < limit;)
+		uv_run(&loop, UV_RUN_ONCE);
+	ck_assert_int_eq(other_call(zoo_aset_acl(other, "/", -1, &open, other_on_void, NULL)), ZOK);
+	ck_assert_msg(a.ups == 1, "%s", a.why);
+}
