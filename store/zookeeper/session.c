@@ -67,6 +67,8 @@ static void zk_session_failed(struct zk_session *session, int rc, int error)
 	struct zookeeper *zk = session->zk;
 	const char *why = rc == ZCONNECTIONLOSS && error && error != EAGAIN ? strerror(error) : zerror(rc);
 
+	if (rc == ZCONNECTIONLOSS && error == EHOSTDOWN) /* the client's word for it */
+		why = "the server closed the connection";
 	if (session->connected) {
 		store_fail(zk->store, "%s: %s", session->address, why);
 		return;

@@ -254,6 +254,18 @@ TEST(a_server_that_stops_answering)
 	wait_for_all();
 }
 
+TEST(a_server_that_ends_is_said_to_have_closed)
+{
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	int ended = server_with(&a);
+	kill_server(ended);
+	wait_until(a.downs == 1);
+	ck_assert_msg(strstr(a.why, ": the server closed the connection") != NULL, "%s", a.why);
+	start_server(ended);
+	wait_for_all();
+}
+
 TEST(servers_that_are_not_there)
 {
 	char names[256];
