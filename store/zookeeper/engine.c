@@ -358,6 +358,7 @@ static void zk_check(struct store *s)
 	static const enum zk_kind kinds[] = {ZK_LOCK, ZK_HOST, ZK_MAILBOX, ZK_RULE, ZK_TEXT};
 	struct zookeeper *zk = zk_of(s);
 
+	zk_look_at_acl(zk);
 	if (uv_hrtime() < zk->clean_ns)
 		return;
 	zk->clean_ns = uv_hrtime() + CLEAN_EVERY_NS;

@@ -376,14 +376,9 @@ void zk_forget_acl(struct zookeeper *zk)
 	zk->acl = (struct ACL_vector){.count = 0};
 }
 
-static void zk_on_root_acl(struct zk_call *call, int rc, const struct ACL_vector *acl)
+/* False: store_reject(). */
+static bool zk_take_acl(struct zookeeper *zk, int rc, const struct ACL_vector *acl)
 {
-	struct zookeeper *zk = call->zk;
-
-	if (rc != ZOK && rc != ZNONODE) {
-		zk_failed(zk, rc, zk->root);
-		return;
-	}
 	zk_forget_acl(zk);
 	zk->acl.data = store_need(calloc(rc == ZOK ? (size_t)acl->count + 1 : 1, sizeof(*zk->acl.data)));
 	for (int i = 0; rc == ZOK && i < acl->count; i++) {
@@ -394,12 +389,36 @@ static void zk_on_root_acl(struct zk_call *call, int rc, const struct ACL_vector
 		if (strcmp(from->id.scheme, "digest") == 0 && len > 2 && strcmp(from->id.id + len - 2, ":x") == 0) {
 			store_reject(zk->store, "the ACL of %s cannot be read: give this host the right `admin` there",
 				     zk->root);
-			return;
+			return false;
 		}
 		zk->acl.data[zk->acl.count++] = (struct ACL){
 			from->perms, {store_need(strdup(from->id.scheme)), store_need(strdup(from->id.id))}};
 	}
-	zk_set_clock(zk);
+	return true;
+}
+
+static void zk_on_root_acl(struct zk_call *call, int rc, const struct ACL_vector *acl)
+{
+	struct zookeeper *zk = call->zk;
+
+	if (rc != ZOK && rc != ZNONODE)
+		zk_failed(zk, rc, zk->root);
+	else if (zk_take_acl(zk, rc, acl))
+		zk_set_clock(zk);
+}
+
+static void zk_on_acl_again(struct zk_call *call, int rc, const struct ACL_vector *acl)
+{
+	if (rc == ZOK)
+		zk_take_acl(call->zk, rc, acl);
+}
+
+void zk_look_at_acl(struct zookeeper *zk)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+
+	call->on_acl = zk_on_acl_again;
+	zk_get_acl(call, zk->root);
 }
 
 /* The ACL of the root is an operator's, and stands for all that is made below. */

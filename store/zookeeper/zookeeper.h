@@ -258,6 +258,8 @@ void zk_multi(struct zk_call *call);
 
 void zk_start(struct zookeeper *zk);
 void zk_forget_acl(struct zookeeper *zk);
+/* The root may have another one by now: with a second password, say, which takes the place of the first. */
+void zk_look_at_acl(struct zookeeper *zk);
 void zk_read_mail(struct zookeeper *zk);
 void zk_remove_old_mail(struct zookeeper *zk);
 

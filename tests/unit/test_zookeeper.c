@@ -582,6 +582,17 @@ TEST(the_acl_of_the_root_stands_for_all_below)
 		ck_assert_int_eq(other_call(zoo_aset(other, at(*node), "", 0, -1, other_on_stat, NULL)), ZNOAUTH);
 	ck_assert_int_eq(other_call(zoo_aset(other, lock_node(), "", 0, -1, other_on_stat, NULL)), ZNOAUTH);
 	ck_assert_int_eq(other_call(zoo_add_auth(other, "digest", "dflock:secret", 13, other_on_void, NULL)), ZOK);
+	/* Another one, from which the keeper learns it soon. */
+	struct ACL both[] = {only, {ZOO_PERM_ALL, {"world", "anyone"}}};
+	struct ACL_vector wider = {2, both};
+	ck_assert_int_eq(other_call(zoo_aset_acl(other, path, -1, &wider, other_on_void, NULL)), ZOK);
+	wait_until(((struct zookeeper *)a.store->at)->acl.count == 2);
+	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE, w.name = "other"), STORE_OK);
+	zookeeper_close(other);
+	other_start();
+	ck_assert_int_eq(other_call(zoo_aset(other, at("/locks/other"), "", 0, -1, other_on_stat, NULL)), ZOK);
+	ck_assert_int_eq(other_call(zoo_aset(other, at("/store"), "", 0, -1, other_on_stat, NULL)), ZNOAUTH);
+	ck_assert_int_eq(other_call(zoo_add_auth(other, "digest", "dflock:secret", 13, other_on_void, NULL)), ZOK);
 	other_remove(path); /* nobody else could */
 }
 
