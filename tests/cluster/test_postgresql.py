@@ -137,6 +137,25 @@ def test_wrong_password(server, host_of):
     assert told(other).endswith("correct the file that password_file names, or the role's password")
 
 
+def test_another_password(server, host_of):
+    """The role has another one while a lock is held: a reload takes it over, and the holder goes on."""
+    server.sql("alter role dflock password 'first'")
+    write_text(os.path.join(server.data, "pg_hba.conf"), "local all postgres trust\nlocal all dflock scram-sha-256\n")
+    server.sql("select pg_reload_conf()")
+    secret = os.path.join(server.folder, "secret")
+    write_text(secret, "first\n")
+    os.chmod(secret, 0o600)
+    host = host_of(server, store=f'password_file = "{secret}";').init()
+    agent = host.opened("f", "flock 0 ex nb")
+    server.sql("alter role dflock password 'other'")
+    server.sql("select pg_terminate_backend(pid) from pg_stat_activity where usename = 'dflock'")
+    wait_until(lambda: "password authentication failed" in host.status()["store"]["error"], "the server refuses it")
+    write_text(secret, "other\n")
+    host.cli("reload")
+    wait_until(lambda: host.status()["store"]["up"], "it is used")
+    assert agent.do("flock 0 un") == "ok" and not host.status()["lost"]
+
+
 def test_server_that_is_not_there(server, host_of):
     server.stop()
     assert told(host_of(server)).endswith("start the server there, or correct `postgresql` in the configuration")

@@ -1,6 +1,12 @@
 """A store in ZooKeeper: what is about that engine alone. The rest of tests/cluster runs with it where DFLOCK_TEST_STORE=zookeeper."""
+import base64
+import hashlib
+import os
+import struct
+import time
+
 import pytest
-from harness import Zookeeper, wait_until
+from harness import Zookeeper, wait_until, write_text
 
 from keepers import held
 
@@ -35,3 +41,48 @@ def test_lock_is_held_over_the_end_of_a_leader(make_host, redis):
     for host in (a, b):
         assert host.status()["store"]["incarnation"] == before
         assert "frozen" not in host.log() and "stopped" not in host.log()
+
+
+CREATE, SET_ACL, AUTH = 1, 7, 100
+
+
+def acl(client, passwords):
+    """That of who has one of them."""
+    words = [base64.b64encode(hashlib.sha1(f"dflock:{password}".encode()).digest()) for password in passwords]
+    return struct.pack(">i", len(words)) + b"".join(struct.pack(">i", 31) + client.text(b"digest") + client.text(b"dflock:" + w) for w in words)
+
+
+def give(client, *passwords):
+    for path in ("/dflock", *client.all_below("/dflock")):
+        client.ask(SET_ACL, client.text(path.encode()) + acl(client, passwords) + struct.pack(">i", -1))  # a message may have gone
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["at once", "beside the first"])
+def test_another_password(host_of, redis, both):
+    """All nodes have an ACL with another password while a lock is held: a reload takes it over, and the holder goes on."""
+    client = redis.client()
+    for password in ("first", "other"):
+        client.send(struct.pack(">iii", -4, AUTH, 0) + client.text(b"digest") + client.text(f"dflock:{password}".encode()))
+        client.receive()
+    assert client.ask(CREATE, client.text(b"/dflock") + client.text(b"") + acl(client, ["first"]) + struct.pack(">i", 0)) is not None
+    secret = os.path.join(redis.folder, "secret")
+    write_text(secret, "first\n")
+    os.chmod(secret, 0o600)
+    host = host_of(redis, lease="ttl_ms = 9000;", store=f'password_file = "{secret}";').init()
+    agent = host.opened("f", "flock 0 ex nb")
+    if both:
+        give(client, "first", "other")
+        time.sleep(4)  # a third of ttl_ms, and some
+        agent.do("flock 0 un")
+        other = host.opened("g", "flock 0 ex nb")  # what is made from now on has both
+    else:
+        give(client, "other")
+        wait_until(lambda: "forbids what dflock needs" in host.status()["store"]["error"], "the ensemble refuses it", 30)
+    write_text(secret, "other\n")
+    host.cli("reload")
+    if both:
+        give(client, "other")
+        assert other.do("flock 0 un") == "ok" and agent.do("flock 0 ex") == "ok"
+    wait_until(lambda: host.status()["store"]["up"], "it is used")
+    assert agent.do("flock 0 un") == "ok" and not host.status()["lost"] and "frozen" not in host.log()
+    client.close()
