@@ -352,6 +352,15 @@ static void zk_went_up(struct store *s)
 			 "everyone who reaches it may change %s: give that an ACL of your own", zk->root);
 }
 
+/* So that it does not look old: who has no lock has no other node, and the mailbox of such a host is cleaned away (clean.c). */
+static void zk_touch_mailbox(struct zookeeper *zk)
+{
+	struct zk_call *call = zk_call(zk, NULL);
+
+	zk_op_set(call, zk_path(zk->root, ZK_MAILBOX, zk->store->host), NULL, 0, -1);
+	zk_multi(call);
+}
+
 /* The client itself asks a server that is silent. */
 static void zk_check(struct store *s)
 {
@@ -362,6 +371,7 @@ static void zk_check(struct store *s)
 	if (uv_hrtime() < zk->clean_ns)
 		return;
 	zk->clean_ns = uv_hrtime() + CLEAN_EVERY_NS;
+	zk_touch_mailbox(zk);
 	zk_clean(zk, kinds[zk->clean_turn++ % 5], CLEAN_OLDER_MS);
 }
 

@@ -300,6 +300,29 @@ TEST(messages_for_a_host_that_is_away_have_an_end)
 	wait_until(names_in("/messages/host-b") == 0);
 }
 
+static int32_t other_version;
+static void other_on_version(int rc, const struct Stat *stat, const void *arg)
+{
+	other_version = rc == ZOK ? stat->version : -1;
+	other_on_void(rc, arg);
+}
+
+static int32_t version_of(const char *below)
+{
+	other_call(zoo_aexists(other, at(below), 0, other_on_version, NULL));
+	return other_version;
+}
+
+/* It has no other node, so its mailbox is nobody's if it is old. */
+TEST(a_host_that_asks_for_nothing_keeps_its_mailbox)
+{
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	((struct zookeeper *)a.store->at)->clean_ns = 0;
+	wait_until(version_of("/messages/host-a") > 0);
+	ck_assert_uint_eq(names_in("/hosts"), 0);
+}
+
 /* ---- what is looked at before it is asked for ---- */
 
 static const char *lock_node(void) { return at("/locks/%2fvar%2flock%2fjob one.lock"); }
