@@ -258,13 +258,15 @@ static bool is_of_job(pid_t pid)
 
 /* Has the job got the signal itself? So it has those that the kernel sends to all processes of a terminal, and those
  * that the job's own processes send to their group. An alarm that was set before dflock was executed comes to this
- * process alone, and so does a signal from outside of the pid namespace (si_pid is 0). A script that has started dflock in its own group
- * mostly means dflock alone (kill $!); where it means the group, the job gets the signal twice, which is better than not at all. */
+ * process alone, and so does a signal from outside of the pid namespace (si_pid is 0). That a terminal is gone is told to the leader of its
+ * session alone, and to others when that one ends. A script that has started dflock in its own group mostly means dflock alone (kill $!);
+ * where it means the group, the job gets the signal twice, which is better than not at all. */
 static bool is_to_relay(const siginfo_t *info)
 {
+	if (info->si_code > 0 && info->si_signo == SIGHUP)
+		return getsid(0) == getpid();
 	if (info->si_code > 0)
-		return info->si_signo != SIGINT && info->si_signo != SIGQUIT && info->si_signo != SIGHUP &&
-		       info->si_signo != SIGWINCH;
+		return info->si_signo != SIGINT && info->si_signo != SIGQUIT && info->si_signo != SIGWINCH;
 	return info->si_pid == 0 || getpgid(info->si_pid) != getpgrp() || !is_of_job(info->si_pid);
 }
 

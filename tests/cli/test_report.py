@@ -2,10 +2,12 @@
 import fcntl
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -325,6 +327,22 @@ def test_a_signal_of_the_program_that_started_it(host, option):
     assert os.getpgid(job.pid) == os.getpgrp()
     job.terminate()
     assert job.wait(30) == 3
+
+
+@pytest.mark.parametrize("option", ["--report", "--init"])
+def test_the_terminal_is_gone(host, option):
+    """As at the end of `ssh -t HOST dflock run ...`: the kernel tells the leader of the session alone, and that would be the job without dflock."""
+    ready = os.path.join(host.runtime, "ready")
+    master, slave = pty.openpty()
+    job = begun(host, option, "sh", "-c", 'trap "exit 3" HUP; touch "$0"; sleep 60 & wait', ready, stdin=slave, stdout=slave, stderr=slave,
+                start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(slave)
+    wait_until(lambda: os.path.exists(ready), "the job runs")
+    os.close(master)
+    try:
+        assert job.wait(10) == 3
+    finally:
+        job.kill()
 
 
 @pytest.mark.root("only root may make a pid namespace")
