@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cli/cli.h"
 #include "cli/show.h"
 
 /* --- the tally --- */
@@ -124,20 +125,22 @@ static const char *name_of(const struct tally_line *line, const struct config *c
 
 bool report_has_taken(const struct report *report, const struct config *config, const char *file)
 {
-	char *path = file ? realpath(file, NULL) : NULL, name[LOCK_NAME_BYTES];
+	char path[PATH_MAX] = "", name[LOCK_NAME_BYTES];
 	bool found = false;
+
+	if (file && files_resolve(file, path)) /* the job may have removed it */
+		snprintf(path, sizeof(path), "%s", file);
 
 	for (size_t i = 0; i < report->count && !found; i++) {
 		const struct tally_line *line = &report->lines[i];
 		const uint64_t *n = line->counts;
 		const bool busy = n[TALLY_BUSY] || n[TALLY_CAUGHT_BUSY];
 
-		if (file && strcmp(line->path, path ? path : file) != 0)
+		if (file && strcmp(line->path, path) != 0)
 			continue;
 		/* A file that is not protected may be busy, too. */
 		found = n[TALLY_LEASED] || n[TALLY_CAUGHT] || (busy && *name_of(line, config, name));
 	}
-	free(path);
 	return found;
 }
 

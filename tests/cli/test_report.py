@@ -441,6 +441,14 @@ def test_taken(host):
         assert done.stderr.startswith(f"dflock: {words[0]} took no lock on {path} that dflock has seen"), done
 
 
+def test_a_lock_file_that_the_job_removes(host, folder):
+    """Its path may lead there by a link, as /var/lock does, or begin in the working directory."""
+    os.symlink(host.files, os.path.join(folder, "elsewhere"))
+    for file in host.path("f"), os.path.join(folder, "elsewhere/f"), "f":
+        done = reported(host, "--require=" + file, "--require=taken", "flock", file, "rm", file, cwd=host.files)
+        assert (done.returncode, done.stderr) == (0, ""), done
+
+
 @pytest.mark.parametrize("net", [[], ["--net=on", *UNSEEN]])
 def test_a_lock_that_was_busy_did_not_go_past_dflock(two, net):
     """All hosts but one end like this, each night. With -E 0 the job succeeds, as with `flock -n 9 || exit 0`."""
