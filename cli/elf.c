@@ -161,7 +161,7 @@ static void __attribute__((noreturn)) become_linker(const char *program, const c
 	_exit(126);
 }
 
-int elf_can_preload(const char *program, const char *library, char why[ELF_ANSWER_BYTES])
+static int elf_ask_linker(const char *program, const char *library, char why[ELF_ANSWER_BYTES])
 {
 	char path[PATH_MAX], *line = NULL;
 	int ends[2], status = 0;
@@ -194,4 +194,17 @@ int elf_can_preload(const char *program, const char *library, char why[ELF_ANSWE
 	if (WIFSIGNALED(status))
 		return WTERMSIG(status) == SIGALRM ? -ETIMEDOUT : -EIO;
 	return why[0] ? 0 : WEXITSTATUS(status) ? -EIO : 1;
+}
+
+int elf_can_preload(const char *program, const char *library, char why[ELF_ANSWER_BYTES])
+{
+	const struct sigaction usual = {.sa_handler = SIG_DFL};
+	struct sigaction before;
+	int ret;
+
+	/* A parent may have left it ignored: then no child could be waited for. */
+	sigaction(SIGCHLD, &usual, &before);
+	ret = elf_ask_linker(program, library, why);
+	sigaction(SIGCHLD, &before, NULL);
+	return ret;
 }

@@ -20,6 +20,8 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *confi
 	const char *argv[] = {program, "--ready-fd", number, NULL, NULL, NULL};
 	int null = open("/dev/null", O_RDWR);
 
+	/* It may have the number of a standard descriptor that dflock was started without. */
+	ready = fcntl(ready, F_DUPFD, STDERR_FILENO + 1);
 	/* The keeper outlives this program, and a process that reads this program's output through a pipe must not wait
 	 * for the keeper. The keeper's messages come over `ready`. */
 	for (int fd = 0; fd <= 2 && null >= 0; fd++)
@@ -34,7 +36,7 @@ static void __attribute__((noreturn)) become_keeper(int ready, const char *confi
 		argv[4] = config;
 	}
 	/* "/": the keeper must keep no mount busy. */
-	if (fcntl(ready, F_SETFD, 0) || chdir("/"))
+	if (ready < 0 || chdir("/"))
 		_exit(1);
 	execv(program, (char **)argv);
 	dprintf(ready, "cannot execute %s: %s", program, strerror(errno));

@@ -3,6 +3,7 @@
 not be protected does not start.
 """
 import os
+import signal
 import subprocess
 import sys
 
@@ -59,6 +60,20 @@ def test_what_is_required(host, folder, required):
             open(host.path("f"), "w").close()
     wait_until(host.kill_keeper, "the keeper has ended")
     assert required(host, "1") == FINE and host.keeper_pids()
+
+
+def test_children_that_are_ignored(host):
+    """A parent may have left SIGCHLD ignored, as some servers do."""
+    assert by_run(host, "1", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)) == FINE
+
+
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&- 2>&-", "<&- >&-"])
+def test_without_standard_descriptors(host, closed):
+    """A keeper that is not there is started, though the pipe to it has the number of one of these."""
+    wait_until(host.kill_keeper, "the keeper has ended")
+    done = subprocess.run(["sh", "-c", '"$@" ' + closed, "sh", CLI, "run", "--require", "sh", "-c", "exit 7"], env=host.plain_env(),
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 7 and host.keeper_pids(), done
 
 
 def test_what_the_variable_may_be(host, folder, redis):
