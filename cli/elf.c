@@ -16,6 +16,9 @@
 
 #define PATIENCE_S 10
 
+/* Of a segment: its notes are at the beginning, and a program may have been made to be looked at for long. */
+#define NOTES_MOST_BYTES 4096
+
 /* The header of this program's own file, in memory: the linker defines the name. */
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 
@@ -30,11 +33,12 @@ static bool elf_get(const struct elf *f, void *to, size_t size, uint64_t offset)
 /* The Go linker leaves a note with its build id, owner "Go". A malformed note counts as none. */
 static bool is_go_note(const struct elf *f, const ElfW(Phdr) * p)
 {
+	const uint64_t end = p->p_filesz < NOTES_MOST_BYTES ? p->p_filesz : NOTES_MOST_BYTES;
 	uint64_t at = 0;
 	ElfW(Nhdr) note;
 	char owner[4];
 
-	while (at < p->p_filesz && elf_get(f, &note, sizeof(note), p->p_offset + at)) {
+	while (at < end && elf_get(f, &note, sizeof(note), p->p_offset + at)) {
 		if (note.n_namesz == sizeof(owner) &&
 		    elf_get(f, owner, sizeof(owner), p->p_offset + at + sizeof(note)) &&
 		    !memcmp(owner, "Go\0", sizeof(owner)))
@@ -103,10 +107,15 @@ int elf_open(const char *path, struct elf *elf)
 	struct stat st = {0};
 	int ret;
 
-	*elf = (struct elf){.fd = open(path, O_RDONLY | O_CLOEXEC), .bytes = ""};
+	/* The interpreter of a script may be a pipe, which execve() refuses, and whose open() would wait. */
+	*elf = (struct elf){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), .bytes = ""};
 	if (elf->fd < 0)
 		return -errno;
-	if (!fstat(elf->fd, &st) && st.st_size > 0)
+	if (!fstat(elf->fd, &st) && !S_ISREG(st.st_mode)) {
+		close(elf->fd);
+		return -EACCES;
+	}
+	if (st.st_size > 0)
 		elf->bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, elf->fd, 0);
 	if (elf->bytes == MAP_FAILED) {
 		ret = -errno;

@@ -5,6 +5,7 @@ shows, `--require=taken` tells.
 import os
 import random
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -232,6 +233,25 @@ def test_programs_of_the_distribution(unable, programs, program, arguments):
     words = [word.format(file=os.path.join(programs, "file")) for word in arguments]
     found, seen = about(unable, program), is_seen(path, *words, folder=programs)
     assert (found[0] == "ok") == seen, found
+
+
+def test_programs_that_were_made_to_be_looked_at_for_long(unable, programs):
+    """An interpreter that is a pipe, which nobody writes; as many notes as a head can name, each as long as the file."""
+    pipe, script, notes = (os.path.join(programs, name) for name in ("pipe", "script", "notes"))
+    os.mkfifo(pipe, 0o755)
+    write_text(script, f"#!{pipe}\n")
+    os.chmod(script, 0o755)
+    expect(unable, script, "problem", f"{pipe} cannot be examined: Permission denied")
+    done = unable.cli("run", script, check=False)
+    assert done.returncode == 126 and f"cannot run {script}: Permission denied" in done.stderr, done
+    with open("/proc/self/exe", "rb") as own, open(notes, "wb") as f:
+        head = bytearray(own.read(64))
+        head[32:40], head[54:56], head[56:58] = struct.pack("<Q", 64), struct.pack("<H", 56), struct.pack("<H", 0xffff)
+        size = 1 << 30
+        f.write(head + struct.pack("<IIQQQQQQ", 4, 4, 4 << 20, 0, 0, size, size, 4) * 0xffff)
+        f.truncate(size)
+    os.chmod(notes, 0o755)
+    expect(unable, notes, "problem", "is statically linked")
 
 
 def test_damaged_programs(unable, built):
