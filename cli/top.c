@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -47,7 +48,9 @@ static void top_cell(int y, int x, int width, const char *text)
 	int used = 0;
 	size_t len, i;
 
-	if (width <= 0 || x >= COLS)
+	if (width > COLS - x)
+		width = COLS - x;
+	if (width <= 0 || y >= LINES)
 		return;
 	show_escape(text, shown, sizeof(shown));
 	len = mbstowcs(wide, shown, sizeof(wide) / sizeof(wide[0]));
@@ -338,7 +341,15 @@ static void top_colors(void)
 	init_pair(TOP_DIM, COLOR_CYAN, -1);
 }
 
-/* Until the end. */
+/* getch() says the same as when the time is over, but at once. */
+static bool top_is_gone(void)
+{
+	struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+
+	return poll(&in, 1, 0) > 0 && (in.revents & (POLLHUP | POLLERR));
+}
+
+/* Until the end, or until the terminal is gone. */
 static void top_go_on(void)
 {
 	int64_t next;
@@ -355,6 +366,8 @@ static void top_go_on(void)
 		top_draw();
 		timeout(left > 0 ? (int)left : 0);
 		key = getch();
+		if (key == ERR && top_is_gone())
+			break;
 		if (key == ERR) /* the time is over */
 			next = cli_now_ms() + top_seconds * 1000;
 	}

@@ -22,7 +22,7 @@ CLOCK = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 class Terminal:
     """A terminal on which a command runs, all that it wrote there, and what a person sees."""
 
-    def __init__(self, host, *words, rows=24, columns=120):
+    def __init__(self, host, *words, rows=24, columns=120, before=()):
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("4H", rows, columns, 0, 0))
         self.before = termios.tcgetattr(self.slave)
@@ -30,7 +30,7 @@ class Terminal:
         self.stream = pyte.ByteStream(self.screen)
         # Debian 13's pytest-xdist says in the environment how large its own terminal is.
         env = {k: v for k, v in host.plain_env(TERM="xterm").items() if k not in ("COLUMNS", "LINES")}
-        self.process = subprocess.Popen([CLI, *words], env=env, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
+        self.process = subprocess.Popen([*before, CLI, *words], env=env, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
 
     def read(self):
@@ -229,6 +229,32 @@ def test_who_and_break(make_host, terminal):
     top.row("leases 0, waiting 0")
     top.press("q")
     assert top.ended() == 0
+
+
+def test_a_narrow_terminal(make_host, terminal):
+    """What is too wide ends at the margin, and does not go on in the next line."""
+    a = make_host("a")
+    job = holder(a)
+    for rows in 24, 6, 2:
+        top = terminal(a, "top", rows=rows, columns=40)
+        top.row("dflock top")
+        if rows > 6:
+            top.row("t/f", "held", "flock")
+            wait_until(lambda: "filters" in top.read(), "the last line is drawn")
+            top.read()
+            assert [i for i, line in enumerate(top.screen.display) if line.strip()] == [0, 1, 3, 4, 23], top.screen.display
+        top.press("q")
+        assert top.ended() == 0
+    assert job.end() == 0
+
+
+def test_a_terminal_that_is_gone(make_host, terminal):
+    """Also where nobody is told, as below nohup(1)."""
+    top = terminal(make_host("a"), "top", before=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"])
+    top.row("q ends")
+    with open(os.devnull, "r+b") as null:
+        os.dup2(null.fileno(), top.master)
+    top.process.wait(20)
 
 
 # --- status --html ---
