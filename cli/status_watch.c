@@ -17,11 +17,13 @@
 #define WATCH_ENTER "\033[?1049h\033[?25l\033[?7l"
 #define WATCH_LEAVE "\033[?7h\033[?25h\033[?1049l"
 
-static volatile sig_atomic_t watch_ended;
+static volatile sig_atomic_t watch_ended, watch_stopped;
 
 static void watch_on_signal(int number)
 {
-	if (number != SIGWINCH)
+	if (number == SIGTSTP)
+		watch_stopped = true;
+	else if (number != SIGWINCH)
 		watch_ended = number;
 }
 
@@ -29,10 +31,12 @@ static void watch_catch(void)
 {
 	/* No SA_RESTART: poll() is to end. */
 	const struct sigaction action = {.sa_handler = watch_on_signal};
-	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
+	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH};
+	struct sigaction before;
 
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		sigaction(numbers[i], &action, NULL);
+		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &action, NULL);
 }
 
 /* Keys come at once and are not shown. False: standard input is no terminal. */
@@ -88,6 +92,26 @@ static bool watch_wait(bool keys, int seconds)
 	return !watch_ended;
 }
 
+/* By Ctrl-Z: until this process goes on, the terminal is the shell's, as it was. */
+static void watch_stop(bool terminal, struct termios *before)
+{
+	const struct sigaction usual = {.sa_handler = SIG_DFL};
+
+	watch_stopped = false;
+	if (terminal)
+		fputs(WATCH_LEAVE, stdout);
+	fflush(stdout);
+	if (before)
+		tcsetattr(STDIN_FILENO, TCSADRAIN, before);
+	sigaction(SIGTSTP, &usual, NULL);
+	raise(SIGTSTP);
+	watch_catch();
+	if (before)
+		watch_take_keys(before);
+	if (terminal)
+		fputs(WATCH_ENTER, stdout);
+}
+
 static char *watch_read(status_writer *write, void *arg)
 {
 	char *text = NULL, when[SHOW_TIME_BYTES];
@@ -112,6 +136,8 @@ int status_watch(int seconds, status_writer *write, void *arg)
 	if (terminal)
 		fputs(WATCH_ENTER, stdout);
 	do {
+		if (watch_stopped)
+			watch_stop(terminal, keys ? &before : NULL);
 		free(text);
 		text = watch_read(write, arg);
 		if (terminal)

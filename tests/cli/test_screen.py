@@ -124,6 +124,26 @@ def test_watch(make_host, terminal):
     assert s.text.split("\x1b[H")[1].split("\x1b[J")[0].count("\r\n") == 19
 
 
+def test_watch_is_stopped(make_host, terminal):
+    """By Ctrl-Z: the shell gets the terminal as it was, and gives it back. What is ignored from the start stays so."""
+    a = make_host("a")
+    s = terminal(a, "status", "--watch", before=["bash", "--norc", "--noprofile", "-ic", '"$@"; echo "stopped $?"; fg; echo "ended $?"', "bash"])
+    s.shows(r"\x1b\[H\d{4}-")
+    s.press("\x1a")
+    s.shows("stopped 148")
+    assert "\x1b[?25h\x1b[?1049l" in s.text.split("stopped 148")[0]
+    s.shows(r"stopped 148[\s\S]*\x1b\[\?1049h[\s\S]*\x1b\[H\d{4}-")
+    s.press("q")
+    s.shows("ended 0")
+    assert s.ended() == 0
+    s = terminal(a, "status", "--watch=1", before=["sh", "-c", 'trap "" INT; exec "$@"', "sh"])
+    s.shows(r"\x1b\[H\d{4}-")
+    s.press("\x03")
+    s.shows(r"\x1b\[H\d{4}-", times=3)
+    s.press("q")
+    assert s.ended() == 0
+
+
 def test_a_keeper_that_comes_and_goes(terminal, host_of):
     a = host_of("unix:/none", foreground=False)
     s, top = terminal(a, "status", "--watch=1"), terminal(a, "top")
