@@ -265,6 +265,7 @@ static int wrap_service(void)
 {
 	char unit[NAME_MAX + 16], *words[] = {(char *)"systemctl", (char *)"cat", (char *)"--", unit, NULL};
 	char *text, *made = NULL;
+	const char *kind;
 	size_t len;
 	int ret = CLI_FAILED;
 	FILE *f;
@@ -273,7 +274,9 @@ static int wrap_service(void)
 		cli_error("\"%s\" is no name of a unit", wrap.unit);
 		return CLI_USAGE;
 	}
-	snprintf(unit, sizeof(unit), "%s%s", wrap.unit, strchr(wrap.unit, '.') ? "" : ".service");
+	/* A name may have other dots (php8.2-fpm). systemctl finds it all the same, but not a drop-in under that name. */
+	kind = strrchr(wrap.unit, '.');
+	snprintf(unit, sizeof(unit), "%s%s", wrap.unit, kind && !strcmp(kind, ".service") ? "" : ".service");
 	wrap.unit = unit;
 	text = wrap_output(words);
 	f = text ? open_memstream(&made, &len) : NULL;

@@ -65,6 +65,14 @@ def test_a_service(wrap):
     assert "After=dflock.service\n" in wrap("nightly.service")
 
 
+def test_a_name_with_a_dot(wrap):
+    """As php8.2-fpm has one: systemctl takes what ends with no kind of unit for a service, and the drop-in is to be found there."""
+    with open(os.path.join(wrap.folder, "systemctl"), "w") as f:
+        f.write(f'#!/bin/sh\n[ "$*" = "cat -- php8.2-fpm.service" ] && exec cat {wrap.folder}/unit; echo "asked for $3" >&2; exit 1\n')
+    assert "ExecStart=-" in wrap("php8.2-fpm")
+    assert "ExecStart=-" in wrap("php8.2-fpm.service")
+
+
 @pytest.mark.parametrize("text, starts", [
     ("ExecStart=/bin/a ; -/bin/b 'x ; y' \\; z;\n", ["/bin/a ", "/bin/b 'x ; y' \\; z;"]),
     ("ExecStart=/bin/a \\\n# no end \\\n  ; neither\n --more\n", ["/bin/a  --more"]),
