@@ -94,6 +94,11 @@ systemctl restart dflock
 [ "$(main)" != "$parent" ] && goes_on root && goes_on user
 [ "$(fence root)" = "$before" ] || fail "the lease is another one"
 await "--check says that the file is not in force" sh -c 'dflock status --check | grep -q "WARNING.*older rules"'
+rm /etc/dflock.conf
+parent=$(main)
+systemctl restart dflock
+active active && [ "$(main)" != "$parent" ] || fail "a restart has ended the keeper, since its configuration is missing"
+goes_on root && goes_on user
 cp "$work/good.conf" /etc/dflock.conf
 
 # restart: another parent and another keeper, the same leases
