@@ -373,6 +373,20 @@ static void top_go_on(void)
 	}
 }
 
+/* NULL: none can be drawn. */
+static SCREEN *top_screen(void)
+{
+	SCREEN *screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) ? newterm(NULL, stdout, stdin) : NULL;
+	const char *moves = screen ? tigetstr("cup") : NULL;
+
+	if (!screen || (moves && moves != (char *)-1))
+		return screen;
+	/* It cannot move the cursor (TERM=dumb), and would be filled with blanks. */
+	endwin();
+	delscreen(screen);
+	return NULL;
+}
+
 int cmd_top(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
@@ -391,7 +405,7 @@ int cmd_top(int argc, char **argv)
 		cli_error("--seconds takes from 1 to %d, not %s", TOP_MAX_S, seconds);
 		return CLI_USAGE;
 	}
-	screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) ? newterm(NULL, stdout, stdin) : NULL;
+	screen = top_screen();
 	if (!screen) {
 		cli_error(
 			"this is no terminal on which a screen can be drawn (TERM=%s): `dflock status' and `dflock status --html' "

@@ -268,6 +268,11 @@ def test_a_narrow_terminal(make_host, terminal):
     assert job.end() == 0
 
 
+def test_a_terminal_that_cannot_move_its_cursor(make_host, terminal):
+    top = terminal(make_host("a"), "top", before=["env", "TERM=dumb"])
+    assert top.ended() == 1 and "this is no terminal on which a screen can be drawn (TERM=dumb)" in top.text
+
+
 def test_a_terminal_that_is_gone(make_host, terminal):
     """Also where nobody is told, as below nohup(1)."""
     top = terminal(make_host("a"), "top", before=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"])
