@@ -121,11 +121,14 @@ struct break_lock {
 /* The lock name of what the operator wrote: a name that the store knows, or a file by the rules. */
 static void break_name(const char *word, const struct place *place, const json_t *status, char name[LOCK_NAME_BYTES])
 {
-	char path[PATH_MAX], why[CLI_LINE_BYTES];
+	char path[PATH_MAX], why[CLI_LINE_BYTES], bytes[LOCK_NAME_BYTES];
 	struct config *config = NULL;
 
 	snprintf(name, LOCK_NAME_BYTES, "%s", word);
-	if (status_find_lock(status, word) || files_resolve(word, path) != 0 || !place->config[0])
+	if (!status_find_lock(status, word) && show_unescape(word, bytes, sizeof(bytes)) &&
+	    status_find_lock(status, bytes))
+		snprintf(name, LOCK_NAME_BYTES, "%s", bytes);
+	if (status_find_lock(status, name) || files_resolve(word, path) != 0 || !place->config[0])
 		return;
 	if (config_load_rules(place->config, &config, why, sizeof(why)) == 0 &&
 	    config_lock_name(config, path, name) != 0)
@@ -187,6 +190,17 @@ static void break_show(const struct break_lock *b, const json_t *status)
 
 /* --- doing it --- */
 
+/* The name may be one that is no UTF-8, as the keeper shows it. The fence number says which lock is meant. */
+static int break_ask(struct break_lock *b, enum wire_op op, char why[CLI_LINE_BYTES])
+{
+	char bytes[LOCK_NAME_BYTES];
+	int ret = ask_about(b->ask, op, b->name, NULL, why);
+
+	if (ret == -EAGAIN && show_unescape(b->name, bytes, sizeof(bytes)))
+		ret = ask_about(b->ask, op, bytes, NULL, why);
+	return ret;
+}
+
 static void break_lease(struct break_lock *b, const json_t *e)
 {
 	char why[CLI_LINE_BYTES];
@@ -195,7 +209,7 @@ static void break_lease(struct break_lock *b, const json_t *e)
 
 	b->ask->from = fence;
 	b->ask->to = b->limit;
-	ret = ask_about(b->ask, WIRE_BREAK, b->name, NULL, why);
+	ret = break_ask(b, WIRE_BREAK, why);
 	if (!ret) {
 		show_row(stdout, e, "taken away: fence {fence} of host {host}\n");
 		return;
@@ -213,7 +227,7 @@ static void break_rest(struct break_lock *b, const char *space)
 
 	b->ask->space = strcmp(space, "flock") ? WIRE_RECORD : WIRE_FLOCK;
 	b->ask->to = b->limit;
-	ret = ask_about(b->ask, WIRE_END_REST, b->name, NULL, why);
+	ret = break_ask(b, WIRE_END_REST, why);
 	b->ask->space = 0;
 	if (!ret || ret == -EAGAIN) { /* it ended with its lease, or by itself */
 		printf("the rest (%s) is over\n", space);

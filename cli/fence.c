@@ -17,6 +17,7 @@
 #include "cli/field.h"
 #include "cli/show.h"
 #include "cli/status.h"
+#include "config/config.h"
 #include "procfs/procfs.h"
 
 static const char fence_doc[] =
@@ -32,7 +33,8 @@ static const char fence_doc[] =
 enum fence_rank { FENCE_UNUSED, FENCE_HELD, FENCE_OWN };
 
 struct fence_search {
-	const char *lock, *path; /* path: where a file of this name is; "" if there can be none */
+	const char *lock, *path;     /* path: where a file of this name is; "" if there can be none */
+	char bytes[LOCK_NAME_BYTES]; /* the name, if `lock` is what is shown of it; else "" */
 	pid_t own[ANCESTORS_MAX];
 	size_t own_count;
 	const json_t *found; /* NULL: none so far */
@@ -60,7 +62,8 @@ static void fence_ancestors(struct fence_search *search, pid_t pid)
 
 static bool fence_is_meant(const struct fence_search *search, const json_t *lease)
 {
-	return field_is(lease, "name", search->lock) || (*search->path && field_is(lease, "path", search->path));
+	return field_is(lease, "name", search->lock) || (*search->bytes && field_is(lease, "name", search->bytes)) ||
+	       (*search->path && field_is(lease, "path", search->path));
 }
 
 static enum fence_rank fence_rank(const struct fence_search *search, const json_t *lease)
@@ -122,6 +125,8 @@ static bool fence_choose(const struct ask *ask, const char *lock, pid_t pid, boo
 	char path[PATH_MAX] = "";
 
 	search.path = files_resolve(lock, path) ? "" : path;
+	if (!show_unescape(lock, search.bytes, sizeof(search.bytes)))
+		search.bytes[0] = '\0';
 	fence_ancestors(&search, pid);
 	fence_search(&search, json_object_get(status, "leases"), any ? FENCE_HELD : FENCE_OWN);
 	if (search.found && !search.several) {

@@ -1,5 +1,6 @@
 #include "cli/show.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -59,6 +60,26 @@ size_t show_escape(const char *text, char *out, size_t size)
 	}
 	out[used] = '\0';
 	return width;
+}
+
+bool show_unescape(const char *shown, char *out, size_t size)
+{
+	size_t used = 0;
+	bool found = false;
+
+	for (; *shown && used + 1 < size; used++) {
+		char byte[3] = "";
+		bool escaped = shown[0] == '\\' && shown[1] == 'x' && isxdigit((unsigned char)shown[2]) &&
+			       isxdigit((unsigned char)shown[3]);
+
+		if (escaped)
+			memcpy(byte, shown + 2, 2);
+		out[used] = escaped ? (char)strtoul(byte, NULL, 16) : *shown;
+		found |= escaped;
+		shown += escaped ? 4 : 1;
+	}
+	out[used] = '\0';
+	return found && !*shown;
 }
 
 json_t *show_json(const char *text)

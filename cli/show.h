@@ -4,6 +4,7 @@
 #define DFLOCK_CLI_SHOW_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +15,9 @@ void show_text(FILE *f, const char *text);
 
 /* The same into `out` (cut off if it is longer). Returns how many columns of a terminal it takes. */
 size_t show_escape(const char *text, char *out, size_t size);
+
+/* The text that show_text(), or the keeper, shows as `shown`. False: nothing in it is escaped, or it is too long. */
+bool show_unescape(const char *shown, char *out, size_t size);
 
 /* As JSON has it: bytes that are no UTF-8 are escaped as above. A new reference. */
 json_t *show_json(const char *text);

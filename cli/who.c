@@ -70,11 +70,19 @@ bool who_is_known(const struct ask *ask, const char *lock, char why[CLI_LINE_BYT
 
 static json_t *who_ask_lock(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
 {
-	char name[sizeof(CONFIG_NAMES) + NAME_MAX];
+	char name[sizeof(CONFIG_NAMES) + NAME_MAX], bytes[LOCK_NAME_BYTES];
 	json_t *report, *plain = ask_json(ask, WIRE_WHO, lock, why);
 
 	if (!plain || !who_is_empty(plain))
 		return plain;
+	if (show_unescape(lock, bytes, sizeof(bytes))) {
+		report = ask_json(ask, WIRE_WHO, bytes, why);
+		if (report && !who_is_empty(report)) {
+			json_decref(plain);
+			return report;
+		}
+		json_decref(report);
+	}
 	memcpy(name, CONFIG_NAMES, sizeof(CONFIG_NAMES));
 	if (!cli_lock_file(lock, name + strlen(CONFIG_NAMES)))
 		return plain;
@@ -89,13 +97,13 @@ static json_t *who_ask_lock(struct ask *ask, const char *lock, char why[CLI_LINE
 
 json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
 {
-	char path[PATH_MAX];
-	bool is_file = access(lock, F_OK) == 0;
+	char path[PATH_MAX], bytes[LOCK_NAME_BYTES];
+	bool is_file = access(lock, F_OK) == 0, escaped = !is_file && show_unescape(lock, bytes, sizeof(bytes));
 	json_t *report;
 
 	if ((is_file || strchr(lock, '/')) && files_resolve(lock, path) == 0) {
 		report = ask_json(ask, WIRE_WHO, path, why);
-		if (!report || field_flag(report, "protected"))
+		if (!report || (field_flag(report, "protected") && !(escaped && who_is_empty(report))))
 			return report;
 		json_decref(report);
 	}

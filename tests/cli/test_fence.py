@@ -56,7 +56,18 @@ def test_a_file_whose_name_is_no_utf8(make_host):
     assert host.cli("status").stdout.count("t/caf\\xe9\\x1b[31m") == 2
     assert host.cli("who", host.path(name)).stdout.startswith("t/caf\\xe9\\x1b[31m: held\n")
     assert fence(host, host.path(name)) == fence(host, "t/" + name) == lease["fence"]
+    other = make_host("b", rules='{ path = "%s/*"; }')
+    others = Job(other, "flock", other.path(name), "sh", "-c", "echo held; read line; true").held()
+    assert other.path("caf\\xe9\\x1b[31m: held\n") in other.cli("who", other.path("caf\\xe9\x1b[31m")).stdout
+    others.end()
+    shown = [lease["name"], "t/caf\\xe9\\x1b[31m"]  # in JSON, and for people
+    for lock in shown:
+        assert host.cli("who", lock).stdout.startswith(shown[1] + ": held\n") and fence(host, lock) == lease["fence"]
     assert NONE in fence(host, host.path("caf\udcea\x1b[31m"))
+    for lock in shown:
+        assert "taken away: fence" in host.cli("break", "--yes", lock).stdout
+        assert job.process.wait(20) == -9 and not host.status()["leases"]
+        job = Job(host, "flock", host.path(name), "sh", "-c", "echo held; read line; true").held()
     assert "taken away: fence" in host.cli("break", "--yes", host.path(name)).stdout
     assert job.process.wait(20) == -9 and not host.status()["leases"]
 
