@@ -161,6 +161,8 @@ static void __attribute__((noreturn)) become_linker(const char *program, const c
 					   "LD_VERBOSE", "LD_WARN",  "LD_BIND_NOW"};
 	int null = open("/dev/null", O_RDONLY);
 
+	/* It may have the number of a standard descriptor that dflock was started without. */
+	out = fcntl(out, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
 		unsetenv(gone[i]);
 	signal(SIGALRM, SIG_DFL);

@@ -31,6 +31,15 @@ def built(programs):
 
 
 @pytest.fixture
+def old(built, programs):
+    """A program with a libc that is too old for the library. No program of the distribution has one."""
+    built("libc.so.6", "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libc.so.6",
+          text='#include <stddef.h>\nconst char versions[] = "GLIBC_2.2.5\\0GLIBC_2.17\\0GLIBC_2.27";\nint seven(void) { return 7; }\n')
+    return built("old", "-nostdlib", "-L" + programs, "-l:libc.so.6", f"-Wl,-rpath,{programs}",
+                 text="int seven(void);\nvoid _start(void) { seven(); for (;;); }\n")
+
+
+@pytest.fixture
 def unable(host_of):
     """A host without a valid configuration: nothing is started, and `dflock doctor` looks at programs all the same."""
     host = host_of("unix:/none", foreground=False)
