@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -173,6 +174,8 @@ int main(int argc, char **argv)
 	const char *name = argc > 0 ? argv[0] : "";
 
 	procfs_be_oneself(argv, true);
+	/* A parent may have left it ignored: then how a child has ended would not be told. */
+	signal(SIGCHLD, SIG_DFL);
 	setlocale(LC_CTYPE, "");
 	argp_err_exit_status = CLI_USAGE;
 	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

@@ -1,5 +1,6 @@
 """`dflock wrap`: drop-ins for services, and crontabs, below dflock. systemctl and crontab are scripts here."""
 import os
+import signal
 import subprocess
 
 import pytest
@@ -46,9 +47,9 @@ def wrap(folder):
     script("systemctl", f'[ "$*" = "cat -- nightly.service" ] && exec cat {folder}/unit; echo "No files found for $3." >&2; exit 1\n')
     script("crontab", f'[ "$1 $2" = "-u root" ] || exit 1; case $3 in -l) exec cat {folder}/crontab-text;; -) exec cat >{folder}/installed;; esac\n')
 
-    def run(*words, status=0):
+    def run(*words, status=0, **more):
         env = {**os.environ, "PATH": folder + ":" + os.environ["PATH"]}
-        done = subprocess.run([CLI, "wrap", *words], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run([CLI, "wrap", *words], env=env, capture_output=True, text=True, timeout=60, **more)
         assert done.returncode == status, done
         return done.stderr if status else done.stdout
 
@@ -116,6 +117,13 @@ def test_a_crontab_is_written(wrap):
     subprocess.run(["/bin/sh", "-c", command.replace("/bin/bash -c", "echo")], check=True, stdout=subprocess.DEVNULL)
     write_text(os.path.join(wrap.folder, "crontab-text"), installed)
     assert wrap("--crontab=root") == "no job of root's crontab is to be changed\n"
+
+
+def test_a_crontab_that_is_refused(wrap):
+    """Also where a parent has left SIGCHLD ignored."""
+    os.mkdir(os.path.join(wrap.folder, "installed"))
+    for before in None, lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN):
+        assert "installed" in wrap("--crontab=root", "--write", status=1, preexec_fn=before)
 
 
 def test_what_makes_no_sense(wrap):
