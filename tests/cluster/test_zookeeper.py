@@ -43,7 +43,7 @@ def test_lock_is_held_over_the_end_of_a_leader(make_host, redis):
         assert "frozen" not in host.log() and "stopped" not in host.log()
 
 
-CREATE, SET_ACL, AUTH = 1, 7, 100
+CREATE, GET_ACL, SET_ACL, AUTH = 1, 6, 7, 100
 
 
 def acl(client, passwords):
@@ -55,6 +55,14 @@ def acl(client, passwords):
 def give(client, *passwords):
     for path in ("/dflock", *client.all_below("/dflock")):
         client.ask(SET_ACL, client.text(path.encode()) + acl(client, passwords) + struct.pack(">i", -1))  # a message may have gone
+
+
+def makes_with_both(client, host):
+    """A new name is a new node."""
+    name = f"new-{time.monotonic_ns()}"
+    host.opened(name, "flock 0 ex nb", "flock 0 un")
+    path, = (path for path in client.all_below("/dflock/locks") if path.endswith(name))
+    return struct.unpack(">i", client.ask(GET_ACL, client.text(path.encode()))[:4])[0] == 2
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["at once", "beside the first"])
@@ -72,9 +80,9 @@ def test_another_password(host_of, redis, both):
     agent = host.opened("f", "flock 0 ex nb")
     if both:
         give(client, "first", "other")
-        time.sleep(4)  # a third of ttl_ms, and some
         agent.do("flock 0 un")
-        other = host.opened("g", "flock 0 ex nb")  # what is made from now on has both
+        wait_until(lambda: makes_with_both(client, host), "what is made from now on has both")
+        other = host.opened("g", "flock 0 ex nb")
     else:
         give(client, "other")
         wait_until(lambda: "forbids what dflock needs" in host.status()["store"]["error"], "the ensemble refuses it", 30)
