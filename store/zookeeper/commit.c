@@ -58,8 +58,8 @@ void zk_commit_needs(struct zookeeper *zk, struct zk_query *zq)
 
 static void zk_mark(const struct zookeeper *zk, struct zk_query *zq)
 {
-	struct zk_node *node, *more, *store = zk_find(zk, zq, ZK_STORE, "");
 	struct replay_cell *cell, *next;
+	struct zk_node *node, *more;
 
 	HASH_ITER (hh, zq->run->cells, cell, next) {
 		struct zk_place place = zk_place_of(zq, cell);
@@ -74,10 +74,6 @@ static void zk_mark(const struct zookeeper *zk, struct zk_query *zq)
 			node->written = node->written || cell->written;
 		}
 	}
-	/* Who has looked at all hosts (store.lua, init) finds out by the record that one has come. */
-	HASH_ITER (hh, zq->nodes, node, more)
-		if (node->kind == ZK_HOST && node->written && !node->there && store)
-			store->written = true;
 	HASH_ITER (hh, zq->nodes, node, more) {
 		bool listed = zq->lists[node->kind].asked;
 

@@ -110,16 +110,16 @@ TEST(full_mailboxes_of_many_hosts_go)
 
 #define MANY_NAMES 8500
 
-/* Of locks that nobody has any more, or of hosts. */
-static void make_names(const char *kind, const char *data)
+/* As locks that nobody has any more. */
+static void make_names(void)
 {
 	static char paths[500][64];
 	static zoo_op_t ops[500];
 	static zoo_op_result_t results[500];
 
 	for (int i = 0; i < MANY_NAMES; i++) {
-		snprintf(paths[i % 500], sizeof(paths[0]), "%s/%s %d", path, kind, i);
-		zoo_create_op_init(&ops[i % 500], paths[i % 500], data, (int)strlen(data), &ZOO_OPEN_ACL_UNSAFE, 0,
+		snprintf(paths[i % 500], sizeof(paths[0]), "%s/locks/lock %d", path, i);
+		zoo_create_op_init(&ops[i % 500], paths[i % 500], "dflock 1\nfence 1\n7\n", 19, &ZOO_OPEN_ACL_UNSAFE, 0,
 				   NULL, 0);
 		if (i % 500 == 499)
 			ck_assert_int_eq(other_call(zoo_amulti(other, 500, ops, results, other_on_void, NULL)), ZOK);
@@ -135,7 +135,7 @@ TEST_EACH(all_names_are_looked_at, 2)
 	start(&b, "host-b");
 	wait_until(a.ups == 1 && b.ups == 1);
 	struct zookeeper *zk = a.store->at;
-	make_names("locks/lock", "dflock 1\nfence 1\n7\n");
+	make_names();
 	store_open(a.store, STORE_OPEN_NEW, "", on_answer, &opened);
 	const struct zk_node *node = NULL;
 	wait_until(zk->first && (node = zk_find(zk, zk->first, ZK_LOCK, "lock 7")) && node->loaded);
@@ -146,27 +146,6 @@ TEST_EACH(all_names_are_looked_at, 2)
 	wait_longer_until(opened.answers > 0);
 	ck_assert_msg(opened.reply.status == (_i ? STORE_ERROR : STORE_OK), "%s", opened.error);
 	ck_assert(!_i || strstr(opened.error, "leases of 1 lock (lock 7 of host-b)"));
-}
-
-/* Of a host that comes while all hosts are looked at: it may have a lease by the ttl_ms that was. */
-TEST(a_host_that_has_just_come_is_looked_at)
-{
-	struct asked opened = {.answers = 0};
-
-	start(&b, "host-b");
-	wait_until(b.ups == 1);
-	assert_ok(store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &answer));
-	make_names("hosts/host", "dflock 1\nbeat 1\n7\n");
-	start_ttl(&a, "host-a", TTL_MS + 1000);
-	wait_until(a.downs == 1);
-	struct zookeeper *zk = a.store->at;
-	store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &opened);
-	const struct zk_node *node = NULL;
-	wait_until(zk->first && (node = zk_find(zk, zk->first, ZK_HOST, "host 7")) && node->loaded);
-	ck_assert_int_eq(acquire(&b, 1, WIRE_EXCLUSIVE), STORE_OK);
-	ck_assert_uint_eq(opened.answers, 0);
-	wait_longer_until(opened.answers > 0);
-	ck_assert_msg(strstr(opened.error, "hosts still use its ttl_ms = 3000 (host-b)") != NULL, "%s", opened.error);
 }
 
 /* Rules are for people: their nodes go when their time is over. */
