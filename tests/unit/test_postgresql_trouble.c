@@ -110,8 +110,8 @@ TEST(a_silent_server_does_not_hide_the_next_one)
 
 /* ---- locks of the server ---- */
 
-/* Of those that load() takes, none stays. */
-TEST(a_second_try_that_waits_leaves_no_lock)
+/* a asks for the lock while the connection that is returned has the lock of the fences. */
+static PGconn *acquire_behind_fences(void)
 {
 	PGconn *c = PQconnectdb(pg.admin);
 	struct store_acquire one = want(1, WIRE_EXCLUSIVE);
@@ -120,6 +120,14 @@ TEST(a_second_try_that_waits_leaves_no_lock)
 	PQclear(PQexec(c, "select pg_advisory_lock(dflock.fence_lock())"));
 	answer = (struct asked){.answers = 0};
 	store_acquire(a.store, &one, on_answer, &answer);
+	return c;
+}
+
+/* Of those that load() takes, none stays. */
+TEST(a_second_try_that_waits_leaves_no_lock)
+{
+	PGconn *c = acquire_behind_fences();
+
 	for (int64_t until = server_clock_ms() + 3000; server_clock_ms() < until;)
 		uv_run(&loop, UV_RUN_ONCE);
 	PQfinish(c);
@@ -131,13 +139,8 @@ TEST(a_second_try_that_waits_leaves_no_lock)
 
 TEST(a_statement_that_is_cancelled_is_no_end_of_the_server)
 {
-	PGconn *c = PQconnectdb(pg.admin);
-	struct store_acquire one = want(1, WIRE_EXCLUSIVE);
+	PGconn *c = acquire_behind_fences();
 
-	start_both();
-	PQclear(PQexec(c, "select pg_advisory_lock(dflock.fence_lock())"));
-	answer = (struct asked){.answers = 0};
-	store_acquire(a.store, &one, on_answer, &answer);
 	wait_until((sql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'advisory'"),
 		    answer.answers > 0));
 	PQfinish(c);
