@@ -43,7 +43,7 @@ def test_lock_is_held_over_the_end_of_a_leader(make_host, redis):
         assert "frozen" not in host.log() and "stopped" not in host.log()
 
 
-CREATE, GET_ACL, SET_ACL, AUTH = 1, 6, 7, 100
+CREATE, SET_ACL, AUTH = 1, 7, 100
 
 
 def acl(client, passwords):
@@ -62,7 +62,7 @@ def makes_with_both(client, host):
     name = f"new-{time.monotonic_ns()}"
     host.opened(name, "flock 0 ex nb", "flock 0 un")
     path, = (path for path in client.all_below("/dflock/locks") if path.endswith(name))
-    return struct.unpack(">i", client.ask(GET_ACL, client.text(path.encode()))[:4])[0] == 2
+    return struct.unpack(">i", client.ask(client.GET_ACL, client.text(path.encode()))[:4])[0] == 2
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["at once", "beside the first"])

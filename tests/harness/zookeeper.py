@@ -42,7 +42,9 @@ def free_ports(count):
 
 class Client:
     """What a client of ZooKeeper says to one server (jute)."""
-    EXISTS, GET, SET, NAMES, DELETE, MULTI = 3, 4, 5, 8, 2, 14
+    EXISTS, GET, SET, GET_ACL, NAMES, SYNC, DELETE, MULTI = 3, 4, 5, 6, 8, 9, 2, 14
+    READS = EXISTS, GET, GET_ACL, NAMES
+    NOT_DONE = -101, -102, -103, -110, -111  # there is no such node, no right, another version, it exists, it has children
 
     def __init__(self, port, address="127.0.0.1"):
         self.socket = socket.create_connection((address, port), timeout=20)
@@ -65,10 +67,17 @@ class Client:
         return got
 
     def ask(self, kind, body):
-        """What it answers; None: there is no such node, or it has changed."""
+        """
+        What it answers; None: there is no such node, or it has changed. A follower may answer a read from before what another server has
+        already confirmed to somebody: it looks at the leader first.
+        """
+        if kind in self.READS:
+            self.ask(self.SYNC, self.text(b"/"))
         self.send(struct.pack(">ii", 1, kind) + body)
         answer = self.receive()
-        return None if struct.unpack(">i", answer[12:16])[0] else answer[16:]
+        error = struct.unpack(">i", answer[12:16])[0]
+        assert error in (0, *self.NOT_DONE), f"ZooKeeper says {error}"
+        return None if error else answer[16:]
 
     @staticmethod
     def text(data):
