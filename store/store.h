@@ -83,7 +83,7 @@ struct store_reply {
 	const char *key; /* STORE_OK of confirm, reclaim: the key of the lease, valid during the callback; NULL: none */
 	int64_t from, to; /* STORE_OK of acquire: what is granted, if it is more than was asked for; else to is 0 */
 	uint64_t
-		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: grows with every such answer of the whole store; 0: not queued */
+		arrival; /* STORE_GIVEN_UP: the mark. STORE_WAIT, STORE_REST: the store's time of this answer (microseconds); 0: not queued */
 	int64_t rest_ms;  /* STORE_REST: how long it still rests; else 0 */
 	int64_t taken_ms; /* STORE_TAKEN: how long the client's key lasts, unless it is renewed; -1: for ever */
 	char client

@@ -6,7 +6,8 @@
  * itself, and its call fails with EDEADLK, as fcntl(2) says.
  *
  * Which call gets EDEADLK: the one that closed the cycle, that is, the one that began to wait last. The store numbers
- * waiting calls; a chase collects the largest number on its way, and counts only for the call with that number. A call
+ * waiting calls by its time, so that those of several shards can be compared; a chase collects the largest number on its way, and counts
+ * only for the call with that number. Where the clocks of the shards' servers differ, that may be another member of the cycle. A call
  * sends its chase again when the store was asked again for its lease, though not more often than a chase is followed (below): messages may
  * be lost, but many calls may wait for one lease, and each of them has the store asked when it comes.
  *

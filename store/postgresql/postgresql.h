@@ -75,7 +75,7 @@ void postgresql_send(struct postgresql *p, enum postgresql_step step, const char
 void postgresql_load(struct postgresql *p);
 /* Can this rule grant? Then load() gives it a fence of its own. */
 bool postgresql_takes_fence(const struct query *q);
-/* Of the record: a sequence, as that of arrivals is. */
+/* Of the record: a sequence. */
 bool postgresql_is_fence(const struct replay_cell *cell);
 /* Commits what the first query's run has written. */
 void postgresql_apply(struct postgresql *p);

@@ -29,14 +29,13 @@ create table dflock.cell (
 	primary key (key, name)
 ) with (fillfactor = 70);
 
--- The fences and arrivals of the record. They grow within each name, as with Redis: a number is taken when the lock is loaded, so
+-- The fences of the record. They grow within each name, as with Redis: a number is taken when the lock is loaded, so
 -- behind each commit that changed the lock before; a transaction that loaded earlier and commits later is run again. But numbers
 -- are left out, and those of different names do not come in the order of the commits. That is why acquires of different names do not
 -- meet in a row.
 create sequence dflock.fence minvalue 0;
-create sequence dflock.arrivals minvalue 0;
 do $$ begin
-	perform setval('dflock.fence', 0), setval('dflock.arrivals', 0); -- so that the first one is 1
+	perform setval('dflock.fence', 0); -- so that the first one is 1
 end $$;
 
 -- The advisory lock of the sequence of fences. Those of cells are hashes of key and name, which the engine makes (store/postgresql/send.c).
@@ -66,7 +65,7 @@ end
 $$;
 
 -- The cells that are wanted, as far as there are any, all of one moment. First a row without a name: memory and `cleaned`, and time
--- (microseconds). takes: the next fence and the next arrival are this rule's. alone: the session keeps this lock until it calls pg_advisory_unlock_all(), but no
+-- (microseconds). takes: the next fence is this rule's. alone: the session keeps this lock until it calls pg_advisory_unlock_all(), but no
 -- row's: one that hangs only makes second tries of others wait for their lock_timeout, and these go on without.
 create function dflock.load(keys bytea[], names bytea[], takes boolean, alone bigint)
 returns table (key bytea, name bytea, value bytea, version bigint) language plpgsql as $$
@@ -83,11 +82,9 @@ begin
 		(extract(epoch from clock_timestamp()) * 1000000)::bigint
 	from dflock.about a
 	union all
-	select k, n, convert_to(case when not takes and n = '=fence' then (select s.last_value from dflock.fence s)
-		when not takes then (select s.last_value from dflock.arrivals s)
-		when n = '=fence' then nextval('dflock.fence') - 1
-		else nextval('dflock.arrivals') - 1 end::text, 'SQL_ASCII'), 0::bigint
-	from want where k = 'dflock:{0}:store' and n in ('=fence', '=arrivals')
+	select k, n, convert_to(case when takes then nextval('dflock.fence') - 1
+		else (select s.last_value from dflock.fence s) end::text, 'SQL_ASCII'), 0::bigint
+	from want where k = 'dflock:{0}:store' and n = '=fence'
 	union all
 	select c.key, c.name, c.value, c.version from want join dflock.cell c on c.key = k and c.name = n
 	union all
@@ -209,5 +206,5 @@ $$;
 grant usage on schema dflock to :role;
 grant select, update on dflock.about to :role;
 grant select, insert, update, delete on dflock.cell to :role;
-grant usage, select, update on dflock.fence, dflock.arrivals to :role;
+grant usage, select, update on dflock.fence to :role;
 commit;

@@ -182,16 +182,10 @@ bool postgresql_is_fence(const struct replay_cell *cell)
 	return strcmp(cell->key, STORE_KEYS "store") == 0 && strcmp(cell->name, "=fence") == 0;
 }
 
-/* It is a sequence: dflock.fence, dflock.arrivals. */
-static bool is_sequence(const struct replay_cell *cell)
-{
-	return postgresql_is_fence(cell) ||
-	       (strcmp(cell->key, STORE_KEYS "store") == 0 && strcmp(cell->name, "=arrivals") == 0);
-}
-
 static bool is_compared(const struct replay_cell *cell)
 {
-	return (cell->read || cell->written) && cell->name[0] != '?' && cell->name[0] != '>' && !is_sequence(cell);
+	return (cell->read || cell->written) && cell->name[0] != '?' && cell->name[0] != '>' &&
+	       !postgresql_is_fence(cell);
 }
 
 static void apply_cell(struct array *arrays, const struct replay_cell *cell)

@@ -360,10 +360,10 @@ static void replay_guess(struct replay_run *run, const char *key, const char *be
 /* What common.lua, and the rules that are called most, look at. */
 static void replay_guess_all(struct replay_run *run, int script, int keys, int argc, char *const *argv)
 {
-	static const char *const fields[] = {"=inc", "=open", "=fence", "=arrivals", "=ttl_ms", "=earlier"};
+	static const char *const fields[] = {"=inc", "=open", "=fence", "=ttl_ms", "=earlier"};
 	const char *host = argc > keys + 1 ? argv[keys + 1] : "";
 
-	for (size_t i = 0; i < (script == SCRIPT_STORE ? 6 : 4); i++)
+	for (size_t i = 0; i < (script == SCRIPT_STORE ? 5 : 3); i++)
 		replay_known(run, argv[0], fields[i]);
 	replay_guess(run, argv[0], "=given:", host);
 	replay_guess(run, argv[1], "=", host);

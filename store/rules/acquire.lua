@@ -86,7 +86,7 @@ end
 local lost = lease and lease.key and not key_stands(lock, lease) -- mutant: key-unheard
 if lost then
 	local format, key = key_split(lease)
-	return {'TAKEN', number(redis.call('HINCRBY', STORE, 'arrivals', 1)), number(math.max(redis.call('PTTL', key), -1)),
+	return {'TAKEN', number(now_us()), number(math.max(redis.call('PTTL', key), -1)),
 		key_state(format, key, lease.token) == 'theirs' and key_holder(format, key) or ''}
 end
 if lease then
@@ -154,7 +154,7 @@ if client then
 		commit(lock, granted)
 	end
 	return client.wrong and redis.error_reply(client.wrong) or
-		{'TAKEN', number(stays and redis.call('HINCRBY', STORE, 'arrivals', 1) or 0), number(client.left), client.who}
+		{'TAKEN', number(stays and now_us() or 0), number(client.left), client.who}
 end
 if is_first then
 	table.remove(lock.q, place)
@@ -197,7 +197,7 @@ if changed or not queued or mine.ask ~= (ask or nil) or mine.pass ~= (pass or ni
 	mine.ask, mine.pass = ask or nil, pass or nil
 	commit(lock, granted)
 end
-local arrival = redis.call('HINCRBY', STORE, 'arrivals', 1)
+local arrival = now_us() -- compared with those of other shards (keeper/callers/deadlock.h)
 if left > 0 then
 	return blockers('REST', arrival, holders, ahead, left)
 end

@@ -1,5 +1,5 @@
 -- In front of every script.
--- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence, first, earlier, arrivals; and the key of each lock that exists
+-- KEYS[1] the store's record (hash: inc, open, ttl_ms, fence, first, earlier; and the key of each lock that exists
 -- -> the incarnation in which it was written)
 -- KEYS[2] the hosts (hash: host -> beat)
 -- KEYS[3] the lock, for scripts that work on one; KEYS[4], KEYS[5] are no keys: the fields of its rests (entries.lua), one for each space
@@ -13,9 +13,13 @@ local function number(n)
 	return string.format('%.0f', n)
 end
 
-local function now_ms()
+local function now_us()
 	local t = redis.call('TIME')
-	return t[1] * 1000 + math.floor(t[2] / 1000)
+	return t[1] * 1000000 + t[2]
+end
+
+local function now_ms()
+	return math.floor(now_us() / 1000)
 end
 
 -- Says which data this server has. A master's replication id is new at every start and at every promotion; a master

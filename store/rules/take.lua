@@ -53,7 +53,7 @@ if written == ARGV[1] and plain then
 		redis.call('PUBLISH', base .. 'host:' .. e.host, table.concat({'recall', e.token, w.host, w.token, w.space, w.mode,
 			w.from, w.to, w.ask and '1' or '0', string.sub(KEYS[3], #base + #'lock:' + 1)}, ' '))
 		local beat = beat_of(e.host)
-		return {'WAIT', number(redis.call('HINCRBY', STORE, 'arrivals', 1)), e.host, beat,
+		return {'WAIT', number(now_us()), e.host, beat,
 			beat == '0' and '0' or number(now_ms() - beat), 'holds'}
 	end
 end

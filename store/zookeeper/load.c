@@ -432,23 +432,12 @@ static void zk_put_fence(struct zookeeper *zk, struct zk_query *zq, const struct
 	replay_put(zq->run, cell->key, cell->name, fence ? text : NULL, strlen(text), 0);
 }
 
-/* Only to be compared, by hosts that look for a circle of waiters: the time serves, and meets nobody. */
-static void zk_put_arrivals(struct zookeeper *zk, struct zk_query *zq, const struct replay_cell *cell)
-{
-	char text[24];
-
-	snprintf(text, sizeof(text), "%" PRId64, zk_now_us(zk));
-	replay_put(zq->run, cell->key, cell->name, text, strlen(text), 0);
-}
-
 static void zk_put_cell(struct zookeeper *zk, struct zk_query *zq, const struct replay_cell *cell)
 {
 	enum zk_kind kind = zk_place(&zq->q, cell->key, cell->name).kind;
 
 	if (kind == ZK_FENCE)
 		zk_put_fence(zk, zq, cell);
-	else if (kind == ZK_ARRIVALS)
-		zk_put_arrivals(zk, zq, cell);
 	else if (kind == ZK_PAGE)
 		zk_put_page(zk, zq, cell->name);
 	else

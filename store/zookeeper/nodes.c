@@ -107,8 +107,6 @@ static struct zk_place zk_place_store(const struct query *q, const char *name)
 		return (struct zk_place){.kind = ZK_NOTHING};
 	if (strcmp(name, "=fence") == 0 && zk_lock_of(q))
 		return (struct zk_place){ZK_FENCE, "", ""};
-	if (strcmp(name, "=arrivals") == 0)
-		return (struct zk_place){ZK_ARRIVALS, "", ""};
 	if ((word = zk_behind(name + 1, STORE_LOCK_KEY)))
 		return (struct zk_place){ZK_LOCK, word, "inc"};
 	if ((word = zk_behind(name, "=seat:")))

@@ -53,7 +53,6 @@ enum zk_kind {
 	ZK_CLOCK,
 	ZK_NODES, /* what follows is no node */
 	ZK_FENCE = ZK_NODES,
-	ZK_ARRIVALS,
 	ZK_ALL,  /* all fields of a hash; `name` is its key */
 	ZK_PAGE, /* of the names of locks */
 	ZK_NOTHING,

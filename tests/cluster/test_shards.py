@@ -208,7 +208,7 @@ def test_a_first_shard_waits_for_leases_of_shards_that_were_lost_after_it(make, 
 
 
 def test_a_cycle_over_shards(a, make):
-    """The chase goes from shard to shard, since each wait has its own."""
+    """The chase goes from shard to shard, since each wait has its own; the last wait fails, and no other, however many there were in a shard."""
     hosts = a, make("b"), make("c")
     names = [named(shard) for shard in (1, 4, 6)]
     agents = []
@@ -217,6 +217,12 @@ def test_a_cycle_over_shards(a, make):
         for i, name in enumerate(names):
             assert agents[-1].do(f"open {i} {host.path(name)} rwc") == "ok"
         assert agents[-1].do(f"setlk {own} ex 0 1") == "ok"
+    for _ in range(3):
+        gone = a.opened(names[1])
+        gone.say("setlk 0 ex 0 1 w")
+        wait_until(lambda: held(a, state="asking"), "it is queued")
+        gone.kill()
+        wait_until(lambda: not held(a, state="asking"), "it is not queued any more")
     for i in (0, 1):
         agents[i].say(f"setlk {i + 1} ex 0 1 w")
         wait_until(lambda: held(hosts[i], state="asking"), "it is queued")

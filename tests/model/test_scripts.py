@@ -39,7 +39,7 @@ class Plain:
 
     def __init__(self):
         self.leases, self.waiters, self.said = [], [], set()
-        self.arrivals = 0
+        self.arrival = 0  # as the scripts number a waiter: by the time
         self.rests = {}  # space: the token of the lease that began it
 
     def _recall(self, waiter, lease):
@@ -120,13 +120,12 @@ class Plain:
             return "BUSY"
         mine.ask, mine.passes = ask, passes
         self._recall_new(granted)
-        self.arrivals += 1
         if rests:
             return "REST"
         for e in holders:
             self._recall(mine, e)
         if not holders:  # for one of those in front, each in its turn
-            w = self.waiters[self.arrivals % self.waiters.index(mine)]
+            w = self.waiters[self.arrival % self.waiters.index(mine)]
             for e in [e for e in self.leases if w.clashes(e)]:
                 self._recall(w, e)
         return "WAIT"
@@ -215,6 +214,7 @@ def play(scripts, plain, rng, number, wide, resting, releases=4):
         dead = [h for h in HOSTS if h != entry.host][:1] if what == "dead" else []
         answer = scripts.acquire(entry.host, entry.token, entry.first, entry.to, entry.mode, entry.space, entry.file, ask, passes,
                                  [w for h in dead for w in (h, scripts.beat(h))], entry.rest)
+        plain.arrival = int(answer[1]) if answer[0] == "WAIT" else 0
         return f"{what} {vars(entry)}", answer[0], plain.acquire(entry, ask, passes, dead)
     if what == "sweep":
         host = rng.choice(HOSTS)

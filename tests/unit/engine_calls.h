@@ -1,5 +1,5 @@
 /*
- * The same random calls through an engine of the store as in a Redis server: the same answers, and the same messages. Fences and arrivals
+ * The same random calls through an engine of the store as in a Redis server: the same answers, and the same messages. Fences
  * of Redis go on from the numbers that the engine's are at. RANDOM_CALLS in the environment: how many. Whoever includes this says what is
  * the server's own:
  */
@@ -19,8 +19,8 @@ static void engine_tell_time(void);
 static void engine_forget(void);
 /* What the engine says of its memory. */
 static void engine_identity(char identity[sizeof(told_identity)]);
-/* The number ("fence", "arrivals") before the one that the next rule gives for this name of a lock (NULL: none). */
-static int64_t engine_number(const char *number, const char *name);
+/* The fence before the one that the next rule gives for this name of a lock (NULL: none). */
+static int64_t engine_fence(const char *name);
 /* All messages since the last call, as words: " ( CHANNEL TEXT )". */
 static void engine_listen(char *text);
 
@@ -38,12 +38,11 @@ static void on_engine(struct query *q, const redisReply *reply, enum store_statu
 	ck_assert_msg(reply || status == STORE_ERROR, "%s", error);
 }
 
-static void set_number(const char *number, const struct call *c)
+static void set_fence(const struct call *c)
 {
 	const char *name = scripts[c->script].lock ? c->argv[2] + strlen("dflock:{0}:lock:") : NULL;
 
-	freeReplyObject(
-		redisCommand(redis, "HSET dflock:{0}:store %s %lld", number, (long long)engine_number(number, name)));
+	freeReplyObject(redisCommand(redis, "HSET dflock:{0}:store fence %lld", (long long)engine_fence(name)));
 }
 
 static void elsewhere(const struct call *c, char *text)
@@ -51,8 +50,7 @@ static void elsewhere(const struct call *c, char *text)
 	struct query *q = calloc(1, a.store->engine->query_bytes);
 
 	engine_tell_time();
-	set_number("fence", c);
-	set_number("arrivals", c);
+	set_fence(c);
 	*q = (struct query){.store = a.store, .script = c->script, .keys = c->keys};
 	for (int i = 0; i < c->argc; i++)
 		query_word(q, c->argv[i]);

@@ -97,12 +97,12 @@ static void engine_tell_time(void)
 }
 
 /* What Redis' would be is never larger. */
-static int64_t engine_number(const char *number, const char *name)
+static int64_t engine_fence(const char *name)
 {
 	char text[128];
 
-	told(text, "select last_value from dflock.%s", number);
-	redisReply *reply = redisCommand(redis, "HGET dflock:{0}:store %s", number);
+	told(text, "select last_value from dflock.fence");
+	redisReply *reply = redisCommand(redis, "HGET dflock:{0}:store fence");
 	ck_assert_int_ge(strtoll(text, NULL, 10), reply->str ? strtoll(reply->str, NULL, 10) : 0);
 	freeReplyObject(reply);
 	return strtoll(text, NULL, 10);

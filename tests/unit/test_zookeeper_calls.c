@@ -84,13 +84,11 @@ static void engine_forget(void)
 	set_record(content_len);
 }
 
-/* Fences are each name's own, and arrivals are the time. */
-static int64_t engine_number(const char *number, const char *name)
+/* Fences are each name's own. */
+static int64_t engine_fence(const char *name)
 {
 	int64_t record, own;
 
-	if (strcmp(number, "arrivals") == 0)
-		return told_us;
 	record = strtoll(tag_of(ZK_STORE, NULL, "fence"), NULL, 10);
 	own = name ? strtoll(tag_of(ZK_LOCK, name, "fence"), NULL, 10) : 0;
 	return record > own ? record : own;
