@@ -284,8 +284,9 @@ def test_a_cluster_of_which_one_master_stops_all(make_cluster, host_at):
 
 # ---- operators ----
 
-def test_what_operators_see_and_do(a, make, redis):
-    b = make("b")
+def test_what_operators_see_and_do(make, redis):
+    lease = "ttl_ms = 12000; probe_ms = 5000;"  # which is the time of a grace: doctor is to look meanwhile
+    a, b = make("a", lease=lease).init(), make("b", lease=lease)
     job = Job(a, named(6))
     assert f"pid {job.pid()}" in b.cli("who", b.path(named(6))).stdout
     shown = b.cli("status", "--all").stdout
@@ -293,7 +294,7 @@ def test_what_operators_see_and_do(a, make, redis):
     done = a.cli("doctor", check=False)
     assert f"ok:      {SHARDS - 1} shards more were looked at" in done.stdout and "problem:" not in done.stdout, done.stdout
 
-    def is_named():  # while it is in grace, which may be over before doctor has looked
+    def is_named():
         for key in redis.command("KEYS", "dflock:{5}:*"):
             redis.command("DEL", key)
         a.run("flock", "-n", a.path(named(5)), "true")  # so that its loss is seen

@@ -162,7 +162,7 @@ def test_many_that_wait_ask_seldom(make_host):
     beats, asked = (lambda: value(a, "beats_total", result="counted")), (lambda: value(a, "store_requests_total", operation="acquire"))
     before, at_first = beats(), asked()
     wait_until(lambda: beats() >= before + 3, "three thirds of a ttl", 30)
-    assert asked() - at_first < 150 * 4
+    assert asked() - at_first < 500  # 340; 1400 if each asked for itself, where there is time for so many
 
 
 def test_what_such_a_process_holds_is_known(make_host):

@@ -30,7 +30,7 @@ class Away:
         self.password = os.path.join(folder, "password")
         write_text(self.password, "secret\n")
         os.chmod(self.password, 0o600)
-        self.host = host_of(redis, rules=RULES, lease=LEASE, store=f'password_file = "{self.password}"; connect_ms = 300;').init()
+        self.host = host_of(redis, rules=RULES, lease=LEASE, store=f'password_file = "{self.password}"; connect_ms = 2000;').init()
 
     def take(self, how=None):
         self.how = how or self.how

@@ -96,12 +96,17 @@ class Player:
             if call == FLOCK or call == FCNTL and words[1] in WAIT_COMMANDS:
                 if self._is_with_the_net():
                     return "keeper" if self.saw_wait else None
+                if not self._is_interruptible():
+                    return None
                 self.saw_wait = False  # once it is back from there, it asks the keeper again
-                return "kernel" if self._is_interruptible() else None
+                return "kernel"
         return "keeper" if self.saw_wait else None
 
     def _is_interruptible(self):
-        """Else it has yet to come to the locks: whoever reads /proc/locks keeps all lock calls back for a moment."""
+        """
+        Else it has yet to come to the locks: whoever reads /proc/locks keeps all lock calls back for a moment, also the one that lets a lock go
+        since the keeper has told the program to wait.
+        """
         return text_of(f"/proc/{self.pid}/stat").rpartition(")")[2].split()[0] == "S"
 
     def _is_with_the_net(self):
