@@ -23,7 +23,7 @@ SINCE = r"since \d\d:\d\d:\d\d"
 
 @pytest.fixture
 def hosts(make_host):
-    return make_host("a", lease=LONG), make_host("b", lease=LONG)
+    return [make_host(name, lease=LONG + "probe_ms = 200;") for name in "ab"]
 
 
 def asked(host, lock, status=0):

@@ -2,8 +2,8 @@
 from client import REDISSON, format_of, key_of
 from harness import Job, wait_until
 
-LEASE = "ttl_ms = 20000; probe_ms = 5000;"  # nothing runs out while a test looks
-SHORT = "ttl_ms = 1500; probe_ms = 5000;"
+LEASE = "ttl_ms = 20000;"  # nothing runs out while a test looks
+SHORT = "ttl_ms = 1500;"
 
 
 def keyed(kind):

@@ -17,7 +17,7 @@ KINDS = STRING + REDISSON if "DFLOCK_FAIRNESS_SECONDS" in os.environ else ("redl
 def test_each_gets_its_turn(make, make_client, kind):
     """With the library's own pauses. A client that only gets the lock by chance had it once or twice in six seconds, when the leases of the
     two hosts followed each other without a pause."""
-    a, b = make(kind, "ab", lease="ttl_ms = 10000; probe_ms = 5000;")
+    a, b = make(kind, "ab", lease="ttl_ms = 10000;")
     all_ = [Flocker(a), Flocker(b), make_client(kind, pause=None)]
     for program in all_:
         program.say("spin", SECONDS, 5)

@@ -17,7 +17,7 @@ from hosts import LEASE, holds, is_busy, keyed, owner, renewed, rule, token, wai
 from jobs import end, grows, job, size
 from keepers import held, kill_keeper, opened
 
-BEATS = "ttl_ms = 3000; freeze_margin_ms = 500; probe_ms = 5000;"
+BEATS = "ttl_ms = 3000; freeze_margin_ms = 500;"
 
 
 @pytest.fixture(params=["recipe", "redisson"])
@@ -86,7 +86,7 @@ def test_a_key_that_is_no_lock(make, redis, kind):
 
 def test_the_store_loses_its_memory(make, make_client, redis, kind):
     """The lease is put back in grace, and its key with it."""
-    host = make(kind, lease="ttl_ms = 6000; freeze_margin_ms = 500; probe_ms = 5000;")
+    host = make(kind, lease="ttl_ms = 6000; freeze_margin_ms = 500;")
     process, path = job(host)
     had = token(host)
     redis.command("FLUSHALL")
@@ -132,7 +132,7 @@ def proxied(make_host, redis, proxy):
 
 def test_the_key_is_taken_before_the_host_knows(proxied, make_client, redis, kind):
     """b is granted the lock by hand-over, and cannot hear of it until the key has expired: a client has it then."""
-    a, b, proxy = proxied(kind, lease="ttl_ms = 2000; probe_ms = 5000;")
+    a, b, proxy = proxied(kind, lease="ttl_ms = 2000;")
     one, client = holds(a), make_client(kind)
     waiter = waits(b)
     wait_until(lambda: held(b, note="waits for another host"), "b waits")
@@ -174,7 +174,7 @@ def test_a_grant_to_one_that_has_gone(proxied, make_client, redis, kind):
 def test_answers_are_lost(proxied, make_client, redis, kind):
     """An acquire may have been granted: it is asked again, and there is one key all the time. A release that is sent again takes nothing from
     the client that has the key since."""
-    a, b, proxy = proxied(kind, lease="ttl_ms = 3000; probe_ms = 5000;")
+    a, b, proxy = proxied(kind, lease="ttl_ms = 3000;")
     fault = proxy.fault("acquire", "cut after")
     one, client = waits(b), make_client(kind)
     wait_until(fault.happened.is_set, "the answer is lost")

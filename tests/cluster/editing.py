@@ -5,7 +5,7 @@ import re
 
 from harness import Job, text_of, wait_until, write_text
 
-LEASE = "ttl_ms = 20000; probe_ms = 5000;"
+LEASE = "ttl_ms = 20000;"
 
 
 def flock(host, name="f", before=()):

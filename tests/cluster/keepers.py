@@ -9,7 +9,7 @@ from harness import netted, text_of, wait_until
 from harness.filesystems import Ground
 from harness.processes import files_of
 
-LONG = "ttl_ms = 20000; probe_ms = 5000;"  # nothing runs out while a test looks
+LONG = "ttl_ms = 20000;"  # nothing runs out while a test looks
 HOLD = "echo held; read line"
 
 

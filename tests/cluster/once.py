@@ -5,7 +5,7 @@ from harness import wait_until
 from keepers import leases
 
 NEVER = 10 * 60 * 1000  # longer than any test
-LEASE = "ttl_ms = 20000; probe_ms = 5000;"
+LEASE = "ttl_ms = 20000;"
 TAKEN = ("EAGAIN", "EACCES")
 
 

@@ -13,7 +13,7 @@ from harness.host import CLI
 from breaking import runs, taker
 from jobs import end, grows, is_frozen, job, pid_of, state
 
-LEASE = "ttl_ms = 3000; freeze_margin_ms = 800;"
+LEASE = "ttl_ms = 3000; freeze_margin_ms = 800; probe_ms = 200;"
 LONG = "ttl_ms = 12000; freeze_margin_ms = 3000;"
 RARE = "ttl_ms = 600000; freeze_margin_ms = 3000;"
 

@@ -96,6 +96,12 @@ def test_a_thread_that_waits_for_a_local_holder(two, program):
 
 
 @pytest.fixture
+def two(make_host):
+    """The second one asks a first one that cannot say whether it uses the lock."""
+    return make_host("a"), make_host("b", lease="ttl_ms = 3000; probe_ms = 200;")
+
+
+@pytest.fixture
 def stuck(two, program):
     """A call of a thread that nobody can see out of it; let_go() ends that."""
     p = program(RUNS)

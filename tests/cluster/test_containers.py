@@ -229,7 +229,7 @@ def test_a_lease_that_is_unsure(redis, make_host, start):
 @pytest.mark.parametrize("first", ["killed", "another"])
 def test_what_stays_taken(redis, make_host, first):
     """The first process is killed, or is not `dflock run`: the lock is free after ttl_ms, and not before."""
-    b = make_host("b", lease="ttl_ms = 4000;")
+    b = make_host("b", lease="ttl_ms = 4000; probe_ms = 200;")
     a = make_host("a", lease="ttl_ms = 4000;", shim=first == "another", foreground=False)
     if first == "killed":
         container = Container(a, *RUN, *locking(a, "sh", "-c", "echo held; exec sleep 1000"))

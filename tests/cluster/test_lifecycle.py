@@ -41,7 +41,7 @@ def test_a_second_one_in_the_foreground_refuses(pair):
 
 
 def test_it_ends_when_idle(make_host):
-    lease = "ttl_ms = 500; idle_ms = 200; linger_ms = 50; probe_ms = 5000;"
+    lease = "ttl_ms = 500; idle_ms = 200; linger_ms = 50;"
     make_host("b", lease=lease)
     a = make_host("a", lease=lease, foreground=False)
     for _ in range(2):
@@ -54,7 +54,7 @@ def test_it_ends_when_idle(make_host):
 def test_it_does_not_end_while_something_is_held(make_host):
     """It outlives three keepers that are idle, each for twice ttl_ms. The parent ends with a keeper that is idle; it starts another one
     for a keeper that gets no processor for so long that leases would run out."""
-    lease = "ttl_ms = 2000; idle_ms = 200; linger_ms = 50; probe_ms = 5000;"
+    lease = "ttl_ms = 2000; idle_ms = 200; linger_ms = 50;"
     make_host("b", lease=lease)
     a, idle = make_host("a", lease=lease, foreground=False), make_host("idle", lease=lease, foreground=False)
     agent = a.opened("f", "flock 0 ex")
@@ -69,7 +69,7 @@ def test_it_does_not_end_while_something_is_held(make_host):
 
 def test_ends_and_programs_meet(make_host):
     """Programs whose keeper ends just when they ask get the next one, and notice nothing."""
-    lease = "ttl_ms = 20000; linger_ms = 0; probe_ms = 5000;"
+    lease = "ttl_ms = 20000; linger_ms = 0;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, foreground=False)
     words = ["/usr/bin/python3", "-c", """
@@ -146,7 +146,7 @@ def test_stop_waits_for_those_that_have_just_asked(make_host, redis):
     """A program has asked a new keeper, which has no connection to the store so far, and hence no lease for it. Were the keeper to end
     now, the program would ask the next one, and be refused after some of these. If the store does not answer for two seconds, the
     keeper ends: then this is tried again."""
-    lease = "ttl_ms = 20000; linger_ms = 0; probe_ms = 5000;"
+    lease = "ttl_ms = 20000; linger_ms = 0;"
     make_host("b", lease=lease)
     a = make_host("a", lease=lease, foreground=False)
 

@@ -158,7 +158,7 @@ def test_one_whose_grant_was_too_late(make, redis, folder, how):
 
 
 def test_a_host_vanishes(make, redis):
-    a, b = (make(name, lease="ttl_ms = 1000; probe_ms = 5000;") for name in "ab")
+    a, b = (make(name, lease="ttl_ms = 1000;") for name in "ab")
     holder, waiter = a.opened("f", "flock 0 ex nb"), opened(b)
     wait_until(a.kill_all, "nothing of it is left")
     assert waiter.do("flock 0 ex nb") == "EAGAIN"
@@ -224,7 +224,7 @@ def test_the_keeper_dies_before_the_caller_is_told(make, redis, proxy):
 
 def test_the_loss_of_the_stores_memory_ends_it(make, redis):
     """While the lock is held it is put back, as all are; the rest is forgotten."""
-    lease = "ttl_ms = 2000; probe_ms = 5000;"
+    lease = "ttl_ms = 2000;"
     a, b = make("a", lease=lease), make("b", lease=lease)
     holder, other = a.opened("f", "flock 0 ex nb"), opened(b)
     redis.command("FLUSHALL")

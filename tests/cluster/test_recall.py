@@ -84,7 +84,7 @@ def test_a_kernel_that_refuses_to_wait_is_asked_at_growing_intervals(make_host, 
 def test_a_lease_that_comes_before_the_old_one_is_acknowledged_as_released(make_host, redis, proxy):
     """The message that grants the next lease may overtake the acknowledgement that the last one was released. A caller must get its
     lock all the same, whatever lock the keeper's probe still has."""
-    lease = "ttl_ms = 20000; probe_ms = 5000; linger_ms = 20000;"
+    lease = "ttl_ms = 20000; linger_ms = 20000;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address).wait_up()
     here, there = a.opened("f", "flock 0 ex", "flock 0 un"), opened(b)
@@ -98,7 +98,7 @@ def test_a_lease_that_comes_before_the_old_one_is_acknowledged_as_released(make_
 
 def test_a_lease_becomes_shared_while_it_is_split(make_host, redis, proxy):
     """The parts were requested as exclusive leases, and are open when the whole becomes shared: then the whole is released, and the parts answer."""
-    lease = "ttl_ms = 60000; probe_ms = 5000; linger_ms = 60000;"
+    lease = "ttl_ms = 60000; linger_ms = 60000;"
     b = make_host("b", lease=lease)
     a = make_host("a", lease=lease, server=proxy.address, debug=True).wait_up()
     here, waiter, test = opened(a), opened(b), opened(b)

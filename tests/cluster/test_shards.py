@@ -285,7 +285,7 @@ def test_a_cluster_of_which_one_master_stops_all(make_cluster, host_at):
 # ---- operators ----
 
 def test_what_operators_see_and_do(make, redis):
-    lease = "ttl_ms = 12000; probe_ms = 5000;"  # which is the time of a grace: doctor is to look meanwhile
+    lease = "ttl_ms = 12000;"  # which is the time of a grace: doctor is to look meanwhile
     a, b = make("a", lease=lease).init(), make("b", lease=lease)
     job = Job(a, named(6))
     assert f"pid {job.pid()}" in b.cli("who", b.path(named(6))).stdout

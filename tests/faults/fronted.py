@@ -63,7 +63,7 @@ class Puppet:
 @pytest.fixture
 def ground(make_system, place):
     """(host, mount(), puppet(uid)): a system keeper, file systems that can be made to hang, and clients of it."""
-    host = make_system(rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
+    host = make_system(lease="ttl_ms = 3000; probe_ms = 200;", rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
     puppets, mounts = [], []
 
     def mount(name="m"):

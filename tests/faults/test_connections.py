@@ -215,7 +215,7 @@ def test_late_grant_is_not_believed(make_host, make_proxy):
 def test_lost_messages(make_host, make_proxy):
     """They only wake up. Hosts ask again, say again that they wait, and give back by themselves what they do not use."""
     to_a, to_b = make_proxy(), make_proxy()
-    lease = "ttl_ms = 4000; linger_ms = 4000;"
+    lease = "ttl_ms = 4000; linger_ms = 4000; probe_ms = 200;"
     a, b = make_host("a", server=to_a.address, lease=lease), make_host("b", server=to_b.address, lease=lease)
     agent = agent_with(a)
     # A call that does not wait asks a holder that never hears it: it is told busy within probe_ms.

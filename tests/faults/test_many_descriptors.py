@@ -12,7 +12,7 @@ from harness.processes import is_traced
 
 GETDENTS64 = {"x86_64": "217", "aarch64": "61"}[os.uname().machine]
 # Nothing else makes the keeper list directories while a test runs.
-LONG = "ttl_ms = 20000; probe_ms = 5000; past_look_ms = 0; linger_ms = 60000;"
+LONG = "ttl_ms = 20000; past_look_ms = 0; linger_ms = 60000;"
 # Opens 10,000 descriptors, then locks its first argument as often as it is told to.
 MANY = """
 import fcntl, os, resource, sys

@@ -11,7 +11,7 @@ from harness import hanging, text_of, wait_until, write_text
 from harness.host import CLI, Agent
 from harness.netted import STATIC, both, netted, opened, supervisors
 
-LEASE = "ttl_ms = 20000; probe_ms = 5000;"
+LEASE = "ttl_ms = 20000;"
 REFUSED = "dflock: not started: "
 
 

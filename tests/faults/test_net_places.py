@@ -20,7 +20,7 @@ NTH = os.path.join(BUILD, "tests/net/nth")
 STEP = int(os.environ.get("DFLOCK_NET_PLACES", "7"))
 FIRST, SECOND = 0, 1
 # Nothing runs out while a test looks.
-LEASE = "ttl_ms = 20000; probe_ms = 5000;"
+LEASE = "ttl_ms = 20000;"
 
 
 class Nth:

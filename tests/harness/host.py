@@ -66,6 +66,8 @@ class Host:
         self.keeper = None
         self.agents = []
         os.makedirs(self.files, exist_ok=True)
+        if "probe_ms" not in lease:
+            lease += " probe_ms = 5000;"  # else a call that does not wait gets EAGAIN where the machine is busy
         rules = rules or '{ tree = "%s"; name = "t"; }'
         if "past_look_ms" not in lease:
             lease += " past_look_ms = 60000;"  # else the keepers of all tests look for the holders of each other's locks

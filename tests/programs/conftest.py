@@ -14,10 +14,16 @@ VIEWERS = "abcd"
 
 
 class Pair:
-    """Hosts a and b. excludes: what holds on a must be busy on b; without the shim it must not be."""
+    """Hosts a and b. excludes: what holds on a must be busy on b; without the shim it must not be. before: words before those of a job."""
 
-    def __init__(self, a, b, excludes):
-        self.a, self.b, self.excludes = a, b, excludes
+    def __init__(self, a, b, excludes, before=()):
+        self.a, self.b, self.excludes, self.before = a, b, excludes, before
+
+    def job(self, host, *words, **more):
+        return Job(host, *self.before, *words, **more)
+
+    def run(self, host, *words, **more):
+        return host.run(*self.before, *words, **more)
 
     def is_busy(self, name="f", *options):
         status = self.b.run("flock", "-n", "-E", str(BUSY), *options, self.b.path(name), "true")
@@ -71,15 +77,20 @@ class Pair:
         return sum(len(lock["waiters"]) for lock in self.a.status()["cluster"]["locks"])
 
 
+@pytest.fixture
+def make_pair(make_host):
+    def make(excludes, before=(), **options):
+        return Pair(*(make_host(name, lease="ttl_ms = 10000;", **options) for name in "ab"), excludes, before)
+    return make
+
+
 @pytest.fixture(params=["shim", "plain"])
-def pair(request, make_host):
+def pair(request, make_pair):
     shim = request.param == "shim"
-    # probe_ms: how long LOCK_NB may take where the lock is free. Long, since this machine may be busy.
-    lease = "ttl_ms = 10000; probe_ms = 5000;"
-    a, b = (make_host(name, shim=shim, foreground=shim, lease=lease) for name in "ab")
-    for host in (a, b):
+    pair = make_pair(shim, shim=shim, foreground=shim)
+    for host in (pair.a, pair.b):
         open(host.path("f"), "w").close()
-    return Pair(a, b, shim)
+    return pair
 
 
 @pytest.fixture

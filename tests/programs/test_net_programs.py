@@ -9,31 +9,20 @@ import subprocess
 import zipfile
 
 import pytest
-from harness import Job, bytes_of, text_of, wait_until, write_text
+from harness import bytes_of, text_of, wait_until, write_text
 from harness.host import CLI
 from harness.processes import stat
 
-from conftest import Pair
 from installed import needs
 
 NETTED = [CLI, "run", "--net=on", "--"]
 
 
-class Netted(Pair):
-    """Pair.excludes: the net is there."""
-
-    def job(self, host, *words, **more):
-        return Job(host, *(NETTED if self.excludes else []), *words, **more)
-
-    def run(self, host, *words, **more):
-        return host.run(*(NETTED if self.excludes else []), *words, **more)
-
-
 @pytest.fixture(params=["net", "preload"])
-def pair(request, make_host):
+def pair(request, make_pair):
+    """It excludes where there is the net."""
     net = request.param == "net"
-    a, b = (make_host(name, shim=not net, lease="ttl_ms = 10000; probe_ms = 5000;") for name in "ab")
-    return Netted(a, b, net)
+    return make_pair(net, NETTED if net else [], shim=not net)
 
 
 def heard(job, text):
