@@ -221,6 +221,7 @@ TEST(a_server_that_stops_answering)
 	start_both();
 	pid_t stopped = servers[server_with(&a)].pid;
 	kill(stopped, SIGSTOP);
+	ck_assert_int_eq(waitpid(stopped, NULL, WUNTRACED), stopped); /* all its threads */
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
 	ck_assert_msg(strstr(answer.error, "no answer within 2500 ms") || strstr(answer.error, "timeout"), "%s",
 		      answer.error);
