@@ -36,6 +36,8 @@
 #include "keeper/rules/chases.h"
 #include "procfs/procfs.h"
 
+#define DEADLOCK_AT_ONCE (CHASES_SEEN / 2) /* so many of the calls that wait send a chase each time */
+
 /* A chase, and the file on which it is followed here. */
 struct deadlock_followed {
 	struct store_chase chase;
@@ -98,11 +100,20 @@ static void deadlock_send_on(const struct lease *asking, const struct store_chas
 			store_tell(lease_member(asking)->store, asking->asking.blockers[i].host, &m);
 }
 
+/* By chance: if a host got more chases than it follows at a time, it would drop those of the same calls each time. */
+static bool deadlock_has_its_turn(const struct keeper *k)
+{
+	unsigned waiting = k->sessions->waiting[WIRE_RECORD];
+
+	return waiting <= DEADLOCK_AT_ONCE || (unsigned long)random() % waiting < DEADLOCK_AT_ONCE;
+}
+
 void deadlock_chase(struct session *s)
 {
 	struct store_chase chase = {.pid = s->peer.pid, .youngest = s->waiter.arrival};
 
-	if (!s->waiter.lease || !s->waiter.arrival || !deadlock_possible(s)) /* mutant: chase */
+	/* mutant: chase */
+	if (!s->waiter.lease || !s->waiter.arrival || !deadlock_possible(s) || !deadlock_has_its_turn(s->keeper))
 		return;
 	snprintf(chase.host, sizeof(chase.host), "%s", s->keeper->host);
 	snprintf(chase.token, sizeof(chase.token), "%s", s->waiter.lease->token);

@@ -9,7 +9,8 @@
  * waiting calls by its time, so that those of several shards can be compared; a chase collects the largest number on its way, and counts
  * only for the call with that number. Where the clocks of the shards' servers differ, that may be another member of the cycle. A call
  * sends its chase again when the store was asked again for its lease, though not more often than a chase is followed (below): messages may
- * be lost, but many calls may wait for one lease, and each of them has the store asked when it comes.
+ * be lost, but many calls may wait for one lease, and each of them has the store asked when it comes. Of very many calls only some send
+ * theirs each time.
  *
  * What it sees: waits for other hosts, and waits in the local kernel, of programs with the preload and of those under the net. A cycle
  * that was closed by a wait in a local kernel is found by the next repeated chase of another of its members, which then

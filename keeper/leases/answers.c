@@ -40,7 +40,7 @@ bool answers_complete(const struct lease *lease)
 	if (!lease->asking.answers || !lease->asking.blocker_count)
 		return false;
 	for (size_t i = 0; i < lease->asking.blocker_count; i++)
-		if (!lease->asking.blockers[i].waiter &&
+		if (!lease->asking.blockers[i].waiter && lease->asking.answers->count < STORE_MAX_BLOCKERS &&
 		    !has_answered(lease->asking.answers, lease->asking.blockers[i].host))
 			return false;
 	return true;

@@ -18,7 +18,7 @@ void answers_add(struct lease *lease, const char *host, const struct store_range
 /* The store has named the holders of an asking lease anew (lease->asking.blockers): tells its waiters, too. */
 void answers_look(struct lease *lease);
 
-/* Have all holders that the store named answered? */
+/* Have all holders that the store named answered, or as many others as it names at most? */
 bool answers_complete(const struct lease *lease);
 
 /* The known lock that begins first. NULL: no answer has come. */

@@ -235,7 +235,7 @@ static bool owes_answer(const struct member *m)
 	const struct lease *lease, *next;
 
 	HASH_ITER (hh, m->keeper->leases, lease, next)
-		if (lease_member(lease) == m && lease_is_ours(lease->state) && lease->recalled.asker_count)
+		if (lease_member(lease) == m && lease_is_ours(lease->state) && utarray_len(&lease->recalled.askers))
 			return true;
 	return m->keeper->inquiries.all != NULL;
 }

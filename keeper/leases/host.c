@@ -326,7 +326,7 @@ static void on_hosts(void *arg, enum store_status status, const struct store_blo
 		if (strcmp(hosts[i].host, m->keeper->host) != 0)
 			watch_see(m->sweeping, &hosts[i], now);
 	watch_forget(m->sweeping, now); /* those that are gone from the store */
-	count = watch_dead(m->sweeping, now, silent, STORE_MAX_BLOCKERS);
+	count = watch_dead(m->sweeping, silent, STORE_MAX_BLOCKERS);
 	for (size_t i = 0; i < count; i++) {
 		log_about(LINE_HOST_SWEPT, &(struct log_about){.subject = silent[i].host},
 			  "host %s has been silent for sweep_ms: what it left in the store is removed", silent[i].host);

@@ -292,9 +292,7 @@ void lease_free(struct lease *lease)
 
 	free(lease->key);
 	touched_add(&lock->file->keeper->touched, lock->file->name, lock->space);
-	free(lease->recalled.askers);
-	lease->recalled.askers = NULL;
-	lease->recalled.asker_count = 0;
+	utarray_done(&lease->recalled.askers);
 	lock->file->member->states.count[lease->range.space][lease->state]--;
 	HASH_DEL(lock->file->keeper->leases, lease);
 	DL_DELETE(lock->leases, lease);

@@ -9,6 +9,7 @@
 #include <uthash.h>
 #include <uv.h>
 
+#include "keeper/array.h"
 #include "keeper/kernel/claims.h"
 #include "keeper/kernel/identity.h"
 #include "keeper/kernel/probe.h"
@@ -29,8 +30,8 @@ struct member;
 struct reopen;
 struct waiter;
 
+#define LEASE_MAX_ASKERS 1000 /* a name has no more requests (store/rules/acquire.lua) */
 /* A host that asks whether the lease is in use, and does not wait. */
-#define LEASE_MAX_ASKERS 16
 struct asker {
 	char host[STORE_HOST_BYTES];
 	char token[STORE_TOKEN_BYTES];
@@ -82,9 +83,8 @@ struct lease_recalled {
 	bool shared, exclusive;   /* a set: either, or both; not with RECALL_NONE or _LINGER */
 	struct store_range range; /* what is wanted, by the first asker */
 	int64_t since_ns;         /* since when another host wants it; 0: none does */
-	struct asker *askers;     /* room for LEASE_MAX_ASKERS; NULL: there were none */
-	unsigned asker_count;
-	int64_t keep_until_ns; /* no recall is obeyed before this: min_hold_ms */
+	UT_array askers;          /* struct asker */
+	int64_t keep_until_ns;    /* no recall is obeyed before this: min_hold_ms */
 };
 
 /* In state ENDING: the slot that is the parent's. */

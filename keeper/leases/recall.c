@@ -163,41 +163,41 @@ static bool inquiry_start(struct lease *lease, const struct asker *asker)
 /* Notes an asker. If there are too many, or no memory, leaves it out: the asker's own limit ends its question. */
 static void askers_add(struct lease *lease, const struct asker *asker)
 {
-	if (!lease->recalled.askers)
-		lease->recalled.askers = calloc(LEASE_MAX_ASKERS, sizeof(*lease->recalled.askers));
-	if (lease->recalled.askers && lease->recalled.asker_count < LEASE_MAX_ASKERS)
-		lease->recalled.askers[lease->recalled.asker_count++] = *asker;
+	if (utarray_len(&lease->recalled.askers) < LEASE_MAX_ASKERS)
+		array_push(&lease->recalled.askers, asker, sizeof(*asker));
 }
 
 void recall_tell_in_use(struct lease *lease)
 {
+	struct asker *askers = array_items(&lease->recalled.askers);
 	unsigned kept = 0;
 
-	for (unsigned i = 0; i < lease->recalled.asker_count; i++) {
-		const struct asker *asker = &lease->recalled.askers[i];
+	for (unsigned i = 0; i < utarray_len(&lease->recalled.askers); i++) {
+		const struct asker *asker = &askers[i];
 		struct store_range in_use;
 
 		if (inquiry_needed(lease) && inquiry_start(lease, asker))
 			continue;
 		/* None: it has just become free, and the probe has not said so yet. */
 		if (lock_in_the_way(lease, &asker->range, &in_use) == 0)
-			lease->recalled.askers[kept++] = *asker;
+			askers[kept++] = *asker;
 		else
 			tell_asker(lease, asker, &in_use);
 	}
-	lease->recalled.asker_count = kept;
+	array_cut(&lease->recalled.askers, kept);
 	queue_tell_in_use(lease);
 }
 
 /* There is a shared lease now: the store has granted theirs. */
 static void askers_forget_shared(struct lease *lease)
 {
+	struct asker *askers = array_items(&lease->recalled.askers);
 	unsigned kept = 0;
 
-	for (unsigned i = 0; i < lease->recalled.asker_count; i++)
-		if (lease->recalled.askers[i].range.mode != WIRE_SHARED)
-			lease->recalled.askers[kept++] = lease->recalled.askers[i];
-	lease->recalled.asker_count = kept;
+	for (unsigned i = 0; i < utarray_len(&lease->recalled.askers); i++)
+		if (askers[i].range.mode != WIRE_SHARED)
+			askers[kept++] = askers[i];
+	array_cut(&lease->recalled.askers, kept);
 }
 
 /* --- parts --- */
@@ -297,7 +297,7 @@ bool recall_split(struct lease *lease, const struct store_range *wanted, bool as
 		return false;
 	if (is_idle(lease))
 		return false;
-	lease->recalled.asker_count = 0; /* the store asks for the parts */
+	utarray_clear(&lease->recalled.askers); /* the store asks for the parts */
 	if (lease->split.running)
 		return true;
 	lease->split.running = true;
@@ -415,7 +415,8 @@ static bool recall_is_served(const struct lease *lease, enum lease_cue event)
 {
 	if (event == LEASE_CUE_SHRUNK)
 		return lease->recalled.level < RECALL_ASK || !lease->recalled.exclusive;
-	return event == LEASE_CUE_KEPT && !lease->recalled.asker_count; /* else it came before the lease was open */
+	return event == LEASE_CUE_KEPT &&
+	       !utarray_len(&lease->recalled.askers); /* else it came before the lease was open */
 }
 
 void recall_opened(struct lease *lease, enum lease_cue event)
@@ -428,5 +429,5 @@ void recall_opened(struct lease *lease, enum lease_cue event)
 		return;
 	lease->recalled.level = RECALL_NONE;
 	lease->recalled.since_ns = 0;
-	lease->recalled.asker_count = 0;
+	utarray_clear(&lease->recalled.askers);
 }

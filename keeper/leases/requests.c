@@ -356,7 +356,7 @@ static size_t find_dead(const struct lease *lease, const struct store_blocker *s
 	for (size_t i = 0; i < lease->asking.blocker_count && count < STORE_MAX_BLOCKERS; i++)
 		if (watch_is_dead(watch, lease->asking.blockers[i].host, lease->asking.blockers[i].beat, now))
 			dead[count++] = lease->asking.blockers[i];
-	return count + watch_dead(watch, now, dead + count, STORE_MAX_BLOCKERS - count);
+	return count + watch_dead(watch, dead + count, STORE_MAX_BLOCKERS - count);
 }
 
 void lease_acquire(struct lease *lease, const struct store_blocker *silent, size_t silent_count)

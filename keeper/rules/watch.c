@@ -88,7 +88,7 @@ bool watch_is_dead(const struct watch *watch, const char *host, uint64_t beat, i
 	return now_ns >= watch_dead_at(watch, host, beat);
 }
 
-size_t watch_dead(const struct watch *watch, int64_t now_ns, struct store_blocker *out, size_t max)
+size_t watch_dead(const struct watch *watch, struct store_blocker *out, size_t max)
 {
 	struct watched *w, *next;
 	size_t count = 0;
@@ -96,7 +96,7 @@ size_t watch_dead(const struct watch *watch, int64_t now_ns, struct store_blocke
 	HASH_ITER (hh, watch->hosts, w, next) {
 		if (count == max)
 			break;
-		if (now_ns < w->first_ns + watch->ttl_ns)
+		if (w->last_ns < w->first_ns + watch->ttl_ns)
 			continue;
 		out[count] = (struct store_blocker){.beat = w->beat};
 		memcpy(out[count].host, w->host, sizeof(w->host));

@@ -33,8 +33,9 @@ bool watch_is_dead(const struct watch *watch, const char *host, uint64_t beat, i
 /* When watch_is_dead() will be true if the host stays silent; INT64_MAX if it was never seen with this beat. */
 int64_t watch_dead_at(const struct watch *watch, const char *host, uint64_t beat);
 
-/* The hosts that may be named dead now, with their beats, at most max; returns their number. */
-size_t watch_dead(const struct watch *watch, int64_t now_ns, struct store_blocker *out, size_t max);
+/* The hosts that an answer has shown with the same beat a whole ttl later, with their beats, at most max; returns their number. Others may have
+ * beaten since, unseen. */
+size_t watch_dead(const struct watch *watch, struct store_blocker *out, size_t max);
 
 /* Forgets hosts that were last seen before then_ns. */
 void watch_forget(struct watch *watch, int64_t then_ns);

@@ -41,8 +41,12 @@ end
 
 local function blockers(verdict, arrival, holders, ahead, left)
 	local answer, seen, count, now = {verdict, number(arrival), left and number(left)}, {}, 0, now_ms()
+	-- Where there are more, the answers to a request that waits name others each time: a chase (keeper/callers/deadlock.h) goes to those
+	-- that are named.
 	local function add(list, what)
-		for _, e in ipairs(list) do
+		local first = not ask and #list > MAX_BLOCKERS and arrival or 0
+		for i = 0, #list - 1 do
+			local e = list[1 + (first + i) % #list]
 			if not seen[e.host] and count < MAX_BLOCKERS then
 				seen[e.host], count = true, count + 1
 				local beat = beat_of(e.host)

@@ -161,30 +161,30 @@ local function recall(w, e)
 end
 
 -- Recalls the new leases for the waiters, which have told only the hosts that were in their way before. The first
--- waiter of each mode speaks for all; waiters that only ask want an answer each (but a keeper answers no more than
--- MAX_ASKERS).
-local MAX_ASKERS = 16
+-- waiter of each mode speaks for all; waiters that only ask want an answer each, from the first lease of each mode.
 local function recall_new(lock, granted)
 	if #granted == 0 or #lock.q == 0 then
 		return
 	end
-	local waiters, askers = collection(#lock.q, #granted, {granted, lock.q}), {}
+	local waiters, new = collection(#lock.q, #granted, {granted, lock.q}), collection(#granted, #lock.q, {granted, lock.q})
+	for _, e in ipairs(granted) do
+		new.add(e)
+	end
 	for _, w in ipairs(lock.q) do
 		if not w.ask then
 			waiters.add(w)
-		elseif #askers < MAX_ASKERS then
-			askers[#askers + 1] = w
 		end
 	end
-	for _, e in ipairs(granted) do
-		for _, mode in ipairs({'exclusive', 'shared'}) do
+	for _, mode in ipairs({'exclusive', 'shared'}) do
+		for _, e in ipairs(granted) do
 			local w = waiters.first(e, mode)
 			if w then
 				recall(w, e)
 			end
 		end
-		for _, w in ipairs(askers) do
-			if clash(w, e) then
+		for _, w in ipairs(lock.q) do
+			local e = w.ask and new.first(w, mode)
+			if e then
 				recall(w, e)
 			end
 		end

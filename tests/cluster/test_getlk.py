@@ -79,3 +79,11 @@ def test_several_holders_always_give_the_same_answer(on, make_host):  # noqa: F8
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
+
+
+def test_more_holders_than_the_store_names(make_host):
+    """It names 16 at a time, and any 16 may answer first. No question waits here for the end of probe_ms."""
+    *hosts, last = [make_host("h%d" % i, lease="ttl_ms = 120000; probe_ms = 60000;") for i in range(24)]
+    for host in hosts:
+        host.opened("f", "setlk 0 sh 0 0")
+    always(opened(last), "ex 0 0", "sh:0:0:-1")

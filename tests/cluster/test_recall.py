@@ -1,10 +1,11 @@
 """A lease that another host waits for: calls on the holder's host meanwhile, and how it is tested and given back."""
 import os
+import signal
 
 import pytest
 from harness import wait_until
 
-from keepers import LONG, held, opened
+from keepers import LONG, held, opened, queued
 
 
 @pytest.mark.parametrize("held_already, wanted", [("flock 0 ex", "flock 0 ex nb"), ("setlk 0 ex 10 20", "setlk 0 ex 10 20"),
@@ -28,6 +29,27 @@ def test_calls_that_do_not_wait_are_answered_at_once(make_host, redis, held_alre
     assert waiter.silent(0.1)
     holder.kill()
     assert waiter.heard()[0] == "ok"
+
+
+@pytest.mark.parametrize("had", [0, 1], ids=["in use", "unused"])
+def test_many_hosts_ask_at_once(make_host, had):
+    """The holder reads all their questions before it has looked at the lock; or one of them gets it, and is asked by the others. No answer here
+    waits for the end of probe_ms."""
+    lease = "ttl_ms = 120000; linger_ms = 120000; probe_ms = 60000;"
+    holder, *others = [make_host("h%d" % i, lease=lease) for i in range(24)]
+    holder.opened("f", "flock 0 ex", *["flock 0 un"] * had)
+    agents = [opened(host) for host in others]
+    pids = holder.keeper_pids()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        for agent, host in zip(agents, others):
+            agent.say("flock 0 ex nb")
+            queued(host)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+    assert sorted(agent.heard()[0] for agent in agents) == ["EAGAIN"] * (len(agents) - had) + ["ok"] * had
 
 
 def traced(host, folder, inject):

@@ -102,6 +102,18 @@ def test_a_cycle_over_three_hosts_and_files(make_host):
     assert agents[0].heard()[0] == "ok"
 
 
+def test_a_cycle_through_any_of_many_holders(make_host):
+    """The store names 16 hosts at a time: here the cycle is closed through the 17th."""
+    *hosts, last = [make_host("h%d" % i, lease="ttl_ms = 4000;") for i in range(18)]
+    agents = [host.opened("f", "setlk 0 sh 0 0") for host in hosts]
+    closes = last.opened("g", "setlk 0 ex 0 1")
+    assert closes.do(f"open 1 {last.path('f')} rwc") == "ok"
+    assert agents[16].do(f"open 1 {hosts[16].path('g')} rwc") == "ok"
+    agents[16].say("setlk 1 ex 0 1 w")
+    queued(hosts[16])
+    assert closes.do("setlk 1 ex 0 0 w", seconds=30) == "EDEADLK"
+
+
 def test_a_dead_hosts_range_is_free_after_a_ttl(two):
     ours = {kind: two[0].opened("f" + kind.strip(), f"setlk 0 ex 0 10{kind}") for kind in KINDS}
     before = max(lease["fence"] for lease in held(two[0]))

@@ -65,13 +65,13 @@ class Plain:
         return granted
 
     def _recall_new(self, granted):
-        for e in granted:
-            waiting = [w for w in self.waiters if w.clashes(e)]
-            for mode in ("exclusive", "shared"):
-                for w in [w for w in waiting if w.mode == mode and not w.ask][:1]:
+        for mode in ("exclusive", "shared"):
+            for e in granted:
+                for w in [w for w in self.waiters if w.mode == mode and not w.ask and w.clashes(e)][:1]:
                     self._recall(w, e)
-            for w in [w for w in waiting if w.ask]:
-                self._recall(w, e)
+            for w in [w for w in self.waiters if w.ask]:
+                for e in [e for e in granted if e.mode == mode and e.clashes(w)][:1]:
+                    self._recall(w, e)
 
     def gone(self, gone):
         self._recall_new(self._hand_over(gone))
@@ -208,8 +208,7 @@ def play(scripts, plain, rng, number, wide, resting, releases=4):
             entry.rest, entry.mode, entry.first, entry.to = 3600000, "exclusive", 0, 500
         if what == "again" and some:
             entry = some
-        # Few ask at a time: a script puts no more than MAX_ASKERS questions to one host.
-        ask = rng.random() < 0.2 and sum(e.ask for e in plain.waiters) < 8
+        ask = rng.random() < 0.2
         passes = ask or rng.random() < 0.1
         dead = [h for h in HOSTS if h != entry.host][:1] if what == "dead" else []
         answer = scripts.acquire(entry.host, entry.token, entry.first, entry.to, entry.mode, entry.space, entry.file, ask, passes,

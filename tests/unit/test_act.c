@@ -275,7 +275,7 @@ TEST(asked_and_in_use)
 	lease = lease_in(LEASE_OPEN, 0, 10);
 	asked(lease, WIRE_EXCLUSIVE);
 	check_said("page: closed, probe");
-	ck_assert_uint_eq(lease->recalled.asker_count, 1);
+	ck_assert_uint_eq(utarray_len(&lease->recalled.askers), 1);
 	lease->probed.probe = NULL;
 	happens(lease, LEASE_CUE_KEPT);
 	check_said("table: held, asker told, in use");
@@ -293,9 +293,9 @@ TEST(asked_by_two_and_shrunk)
 	lease->probed.probe = NULL;
 	happens(lease, LEASE_CUE_SHARED);
 	ck_assert_int_eq(lease->state, LEASE_SHRINKING);
-	ck_assert_uint_eq(lease->recalled.asker_count, 2);
+	ck_assert_uint_eq(utarray_len(&lease->recalled.askers), 2);
 	happens(lease, LEASE_CUE_SHRUNK);
-	ck_assert_uint_eq(lease->recalled.asker_count, 1);
+	ck_assert_uint_eq(utarray_len(&lease->recalled.askers), 1);
 	ck_assert(!lease->recalled.shared && lease->recalled.exclusive);
 }
 
@@ -309,7 +309,7 @@ TEST_EACH(asked_while_the_probe_waits, 2)
 	asked(lease, WIRE_EXCLUSIVE);
 	check_said(_i ? "asker told, in use" : "stop probe");
 	ck_assert_int_eq(lease->state, _i ? LEASE_WAITING : LEASE_STOPPING);
-	ck_assert_uint_eq(lease->recalled.asker_count, !_i);
+	ck_assert_uint_eq(utarray_len(&lease->recalled.askers), !_i);
 }
 
 /* A probe that waits for the end of exclusive locks does not do for one that wants all. */

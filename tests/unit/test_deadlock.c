@@ -24,7 +24,8 @@ static struct lease held, asking;
 static struct store_blocker blocker = {.host = "b-2"};
 static struct work *running;
 static unsigned searches, sent;
-static unsigned waiting; /* processes, each of which holds what is searched for */
+static struct store_chase told; /* the last that was sent */
+static unsigned waiting;        /* processes, each of which holds what is searched for */
 
 int workers_start(struct workers *workers, uint64_t dev, struct work *work)
 {
@@ -77,6 +78,7 @@ void store_tell(struct store *s, const char *host, const struct store_message *m
 {
 	ck_assert_int_eq(m->kind, STORE_MSG_CHASE);
 	ck_assert_str_eq(host, blocker.host);
+	told = m->chase;
 	sent++;
 }
 
@@ -247,4 +249,23 @@ TEST(a_storm_of_chases)
 	}
 	ck_assert_int_eq(followed, CHASES_SEEN);
 	ck_assert(follow(&one, 1 + FOR));
+}
+
+TEST(each_call_of_a_crowd_has_its_turn)
+{
+	const int crowd = 1000;
+	bool last = false;
+
+	chases = (struct chases){0};
+	sessions.waiting[WIRE_RECORD] = crowd;
+	for (int time = 1; time < 1000 && !last; time++)
+		for (int pid = 1; pid <= crowd; pid++) {
+			unsigned before = sent;
+
+			waits.peer.pid = pid;
+			deadlock_chase(&waits);
+			if (sent != before && follow(&told, time * FOR))
+				last = pid == crowd;
+		}
+	ck_assert(last);
 }
