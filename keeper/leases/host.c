@@ -160,7 +160,7 @@ static void on_down(void *arg, const char *why)
 	store_reached(m);
 	store_tried(m);
 	m->renewing = m->renewing && strcmp(why, SHARD_IS_NEW) == 0;
-	if (m == m->first)
+	if (m == m->first && !m->agreed)
 		each_shard(m, shard_unreachable);
 	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why}, "store %s %s: %s",
 		  store_server(m->store), store_trouble(m->store), why);
