@@ -90,6 +90,22 @@ def test_outages_end_each_for_itself(a, redis, other):
     assert not a.status()["lost"]
 
 
+def test_the_log_says_of_each_store_that_it_is_away(a, redis, other):
+    """At once: when one of them is back, nothing else would say that the other one is not."""
+    jobs = Job(a, "f"), Job(a, "other/f")
+    for server in redis, other:
+        server.signal(signal.SIGSTOP)
+    for server in redis, other:
+        wait_until(lambda: f"event=store-away: store unix:{server.socket}" in a.log(), "it is said")
+    for server in redis, other:
+        server.signal(signal.SIGCONT)
+    for server in redis, other:
+        wait_until(lambda: f"event=store-back: store unix:{server.socket}" in a.log(), "that, too")
+    for job in jobs:
+        grows(job.path)
+        job.end()
+
+
 def test_a_rule_that_would_move_a_lock_to_another_store(a, make_both):
     """Where it is held, other hosts could get it in the other store meanwhile: reload refuses that as it refuses another name."""
     b, job = make_both("b"), Job(a, "other/f")
