@@ -408,10 +408,15 @@ int host_prepare(struct keeper *k, char *why, size_t why_size)
 
 void host_takeup(struct keeper *k)
 {
+	/* The earlier keeper may have had a longer ttl_ms: a beat gives no more time than that of now. */
+	int64_t most_ns = clock_now_ns() + deadline_ttl_ns(k) * 9 / 10;
+
 	for (unsigned i = 0; i < k->member_count; i++) {
 		struct member *m = &k->members[i];
 
 		m->deadline.at_ns = *TABLE_OF(k->table, i, deadline_ns);
+		if (m->deadline.at_ns > most_ns)
+			m->deadline.at_ns = most_ns;
 		snprintf(m->grace.taken_incarnation, sizeof(m->grace.taken_incarnation), "%s",
 			 table_incarnation(k->table, i));
 	}
