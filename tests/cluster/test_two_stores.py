@@ -106,6 +106,15 @@ def test_the_log_says_of_each_store_that_it_is_away(a, redis, other):
         job.end()
 
 
+def test_jobs_start_while_one_store_does_not_answer(make_both, redis):
+    """The other one takes locks: that is enough for each job, and not only for the first one that asks."""
+    a = make_both("a", store="connect_ms = 60000;")
+    redis.signal(signal.SIGSTOP)
+    for _ in range(3):
+        assert a.cli("run", "--require", "echo", "ran", check=False).stdout == "ran\n"
+    redis.signal(signal.SIGCONT)
+
+
 @pytest.mark.parametrize("away", ["default", "other"])
 def test_a_host_is_given_up_where_the_store_is_there(make_both, redis, other, away):
     """And where it is not, that is said."""
