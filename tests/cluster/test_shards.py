@@ -321,6 +321,15 @@ def test_what_operators_see_and_do(make, redis):
     assert not is_busy(b, named(6))
 
 
+def test_status_while_no_shard_answers(make, redis):
+    """It waits for all at once."""
+    a = make("a", lease="ttl_ms = 30000;")
+    a.cli("status")
+    redis.signal(signal.SIGSTOP)
+    assert f"store   unix:{redis.socket}, " in a.cli("status", check=False).stdout
+    redis.signal(signal.SIGCONT)
+
+
 def test_a_host_that_is_off_has_nothing_in_any_shard(make):
     a, b = make("a"), make("b")
     jobs = [Job(a, named(shard)) for shard in (0, 3, 7)]
