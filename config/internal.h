@@ -125,6 +125,9 @@ int resolve_path(const char *path, char out[PATH_MAX]);
 
 /* The fixed part of the paths that a rule matches: fixed_len bytes, without the backslashes of a glob's pattern. */
 void rules_fixed_path(const struct rule *rule, char out[PATH_MAX]);
+/* A rule that gives other files the lock names of this one, in another store. NULL: none, as far as rules tell it; what a wildcard matches is not
+ * known. */
+const struct rule *rules_in_two_stores(const struct config *config, const struct rule *rule);
 
 /* Fills config->rules from the list (NULL: none). config->lease and config->stores must be complete. config_free() frees the rules, also
  * after a failure. */

@@ -290,6 +290,22 @@ static int check_twins(const struct config_reading *r, const struct config *conf
 	return ret;
 }
 
+/* Who names a lock says no store. */
+static int check_names_of_stores(const struct config_reading *r, const struct config *config)
+{
+	for (size_t i = 0; config->store_count > 1 && i < config->rule_count; i++) {
+		const struct rule *rule = &config->rules[i], *other = rules_in_two_stores(config, rule);
+
+		if (other)
+			return reading_fail(
+				r, rule->line,
+				"%.200s has a lock name that line %d gives, too, in another store; expected "
+				"names of its own",
+				rule->pattern, other->line);
+	}
+	return 0;
+}
+
 /* Scripts run beside dflock's own keys: in one server, which has them all; a Redis Cluster refuses keys of two slots. */
 static int check_keys(const struct config_reading *r, struct config *config)
 {
@@ -354,6 +370,8 @@ int protect_read(const struct config_reading *r, config_setting_t *list, struct 
 		}
 	}
 	ret = check_twins(r, config, false);
+	if (ret == 0)
+		ret = check_names_of_stores(r, config);
 	if (ret == 0)
 		ret = check_keys(r, config);
 	return ret < 0 ? ret : check_room(r, config);

@@ -85,13 +85,14 @@ void rules_fixed_path(const struct rule *rule, char out[PATH_MAX])
 	out[len] = '\0';
 }
 
-/* The rule that gives a file this lock name, and that file in `path`. `keyed`: one with a redis_key. NULL: there is none. */
-static const struct rule *rules_of_name(const struct config *config, const char *name, bool keyed, char path[PATH_MAX])
+/* The next rule that gives a file this lock name, and that file in `path`. *next: 0 at first. NULL: there is none. */
+static const struct rule *rules_of_name(const struct config *config, const char *name, size_t *next,
+					char path[PATH_MAX])
 {
 	char back[LOCK_NAME_BYTES];
 
-	for (size_t i = 0; i < config->rule_count; i++) {
-		const struct rule *rule = &config->rules[i];
+	while (*next < config->rule_count) {
+		const struct rule *rule = &config->rules[(*next)++];
 		size_t head = strlen(rule->name), fixed;
 
 		if (strncmp(rule->name, name, head) != 0)
@@ -99,34 +100,58 @@ static const struct rule *rules_of_name(const struct config *config, const char 
 		rules_fixed_path(rule, path);
 		fixed = strlen(path);
 		if (snprintf(path + fixed, PATH_MAX - fixed, "%s", name + head) < (int)(PATH_MAX - fixed) &&
-		    config_lock_name(config, path, back) == 0 && strcmp(back, name) == 0) {
-			rule = config_rule(config, path);
-			if (!keyed || rule->redis_key)
-				return rule;
-		}
+		    config_lock_name(config, path, back) == 0 && strcmp(back, name) == 0)
+			return config_rule(config, path);
 	}
 	return NULL;
 }
 
 int config_path_of(const struct config *config, const char *name, char path[PATH_MAX])
 {
-	return rules_of_name(config, name, false, path) ? 0 : -ENOENT;
+	size_t next = 0;
+
+	return rules_of_name(config, name, &next, path) ? 0 : -ENOENT;
 }
 
 const char *config_redis_key_of(const struct config *config, const char *name)
 {
+	const struct rule *rule;
 	char path[PATH_MAX];
-	const struct rule *rule = rules_of_name(config, name, true, path);
+	size_t next = 0;
 
-	return rule ? rule->redis_key : NULL;
+	while ((rule = rules_of_name(config, name, &next, path)))
+		if (rule->redis_key)
+			return rule->redis_key;
+	return NULL;
 }
 
 size_t config_store_of(const struct config *config, const char *name)
 {
 	char path[PATH_MAX];
-	const struct rule *rule = rules_of_name(config, name, false, path);
+	size_t next = 0;
+	const struct rule *rule = rules_of_name(config, name, &next, path);
 
 	return rule ? rule->store : 0;
+}
+
+const struct rule *rules_in_two_stores(const struct config *config, const struct rule *rule)
+{
+	char path[PATH_MAX], name[LOCK_NAME_BYTES];
+	const struct rule *other;
+	size_t next = 0, len;
+
+	if (rule->kind == PAGE_RULE_GLOB)
+		return NULL;
+	rules_fixed_path(rule, path);
+	len = strlen(path);
+	if (rule->kind == PAGE_RULE_TREE) /* a name in it that no file has, so no other rule is about it alone */
+		snprintf(path + len, sizeof(path) - len, "/.");
+	if (config_rule(config, path) != rule || config_lock_name(config, path, name) < 0)
+		return NULL;
+	while ((other = rules_of_name(config, name, &next, path)))
+		if (other->store != rule->store)
+			return other;
+	return NULL;
 }
 
 int config_lock_name(const struct config *config, const char *path, char name[LOCK_NAME_BYTES])

@@ -168,6 +168,7 @@ __attribute__((format(printf, 3, 0))) static void log_line(enum event_kind kind,
 	if (about) {
 		line.subject = about->lock ? about->lock : about->subject;
 		line.is_lock = about->lock != NULL;
+		line.store = about->store;
 		line.pid = about->pid;
 	}
 	if (kind < EVENT_KINDS)

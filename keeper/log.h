@@ -108,6 +108,7 @@ enum event_kind {
 struct log_about {
 	const char *lock;    /* lock name, any bytes; NULL: the line is about none */
 	const char *subject; /* without a lock name: a path, another host; NULL: none */
+	unsigned store;      /* the number of the store that it is about; 0: the first one, or none */
 	pid_t pid; /* a process that holds the lock, asks for it, or was ended; 0: none. Tells no causes apart */
 };
 

@@ -73,7 +73,8 @@ static size_t logcause_find(struct logcauses *c, const struct log_line *line, in
 	for (size_t i = LOGNAME_KINDS; i < LOGCAUSE_ALL; i++) {
 		const struct logcause *cause = &c->all[i];
 
-		if (cause->kind == line->kind && cause->site == line->site && logcause_is_about(c, i, subject))
+		if (cause->kind == line->kind && cause->site == line->site && cause->store == line->store &&
+		    logcause_is_about(c, i, subject))
 			return i;
 		if (logcause_is_free(cause, now_ns))
 			free = free < LOGCAUSE_ALL ? free : i;
@@ -84,7 +85,8 @@ static size_t logcause_find(struct logcauses *c, const struct log_line *line, in
 		c->all[line->kind].others = true;
 		return line->kind;
 	}
-	c->all[free] = (struct logcause){.kind = line->kind, .site = line->site, .is_lock = line->is_lock};
+	c->all[free] = (struct logcause){
+		.kind = line->kind, .store = line->store, .site = line->site, .is_lock = line->is_lock};
 	snprintf(c->texts[free].subject, LOGCAUSE_BYTES, "%s", subject);
 	return free;
 }
@@ -101,7 +103,8 @@ static bool logcause_same_thing(const struct logcauses *c, size_t i, size_t j)
 {
 	int state = logcause_state(logcause_kind(i, &c->all[i]));
 
-	if (i == j || state < 0 || state != logcause_state(logcause_kind(j, &c->all[j])))
+	if (i == j || state < 0 || state != logcause_state(logcause_kind(j, &c->all[j])) ||
+	    c->all[i].store != c->all[j].store)
 		return false;
 	if (!logcause_states[state].each)
 		return true;

@@ -7,6 +7,8 @@
  * written, the latest is written with the number of lines for which it stands. So no line is lost without being counted, and
  * the last state is always told.
  *
+ * What is about one store is not about another one: causes and states have its number.
+ *
  * States. "The store is away" and "it is back" are causes of their own, so that each is written at once. Of lines that say states
  * of one thing only the latest is kept: a line that is written counts the earlier ones of the other states, and these are not written
  * after it.
@@ -36,6 +38,7 @@ struct log_line {
 	const void *site;    /* compared, never followed */
 	const char *subject; /* any bytes; NULL: none */
 	bool is_lock;        /* it is a lock name */
+	unsigned store;      /* log.h */
 	pid_t pid;           /* 0: none */
 	const char *text;
 };
@@ -56,7 +59,7 @@ int logname_level(enum event_kind kind);
 
 struct logcause {
 	bool used, is_lock, others; /* others: it stands for several causes */
-	uint32_t kind;
+	uint32_t kind, store;
 	const void *site;
 	uint32_t missed;   /* lines that were counted since the last one that was written */
 	uint64_t number;   /* of the latest line, in the order in which lines came */

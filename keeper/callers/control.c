@@ -41,15 +41,21 @@ static void fit_tell(struct session *s, const struct member *m, const struct sto
 /*
  * Answers all that wait: one answer of the store is as good as another. So one question to it is under way at a time, however
  * many jobs start, and however often a user asks and hangs up. Of several stores one that takes locks is enough: which of them
- * a job needs is not known, and jobs of one team need not wait for the store of another.
+ * a job needs is not known, and jobs of one team need not wait for the store of another. So a store that is late is not asked again, and
+ * the others are.
  */
 static void on_fit_tried(void *arg, const struct store_reply *reply)
 {
 	struct member *m = arg;
 	struct keeper *k = m->keeper;
 	struct session *s, *next;
-	bool last = --k->sessions->fit_asked == 0, fit = reply->status == STORE_OK && !store_in_grace(m->store);
+	bool last = true, fit = reply->status == STORE_OK && !store_in_grace(m->store);
 
+	m->fit_asked = m->fit_awaited = false;
+	for (struct member *other = k->members; other < k->members + k->member_count; other++) {
+		other->fit_awaited = other->fit_awaited && !fit;
+		last = last && !other->fit_awaited;
+	}
 	DL_FOREACH_SAFE (k->sessions->all, s, next)
 		if (s->state == SESSION_FIT && (fit || last))
 			fit_tell(s, m, reply);
@@ -60,7 +66,7 @@ static void fit_ask_store(struct session *s)
 {
 	struct keeper *k = s->keeper;
 	const struct configfile *file = k->configfile;
-	bool up = false;
+	bool up = false, awaited = false;
 
 	/* A change that was seen once is mostly taken over in the next second. */
 	if (file->state != CONFIGFILE_SAME && file->state != CONFIGFILE_CHANGED) {
@@ -71,21 +77,24 @@ static void fit_ask_store(struct session *s)
 		session_refuse(s, "the keeper ends");
 		return;
 	}
-	for (unsigned i = 0; i < k->member_count; i++)
+	for (unsigned i = 0; i < k->member_count; i++) {
 		up = up || store_is_up(k->members[i].store);
+		awaited = awaited || k->members[i].fit_awaited;
+	}
 	if (!up) {
 		fit_tell(s, &k->members[0], &(struct store_reply){.status = STORE_UNREACHABLE});
 		return;
 	}
 	session_enter(s, SESSION_FIT);
-	if (k->sessions->fit_asked)
+	if (awaited)
 		return;
-	for (struct member *m = k->members; m < k->members + k->member_count; m++) {
-		if (!m->wanted)
-			continue;
-		k->sessions->fit_asked++;
-		store_try_write(m->store, on_fit_tried, m);
-	}
+	for (struct member *m = k->members; m < k->members + k->member_count; m++)
+		m->fit_awaited = m->wanted;
+	for (struct member *m = k->members; m < k->members + k->member_count; m++)
+		if (m->fit_awaited && !m->fit_asked) {
+			m->fit_asked = true;
+			store_try_write(m->store, on_fit_tried, m);
+		}
 }
 
 static void control_fit(struct session *s)

@@ -32,6 +32,7 @@
 struct control_break {
 	struct keeper *keeper;
 	struct member *member;   /* of the store that has the leases of the name; WIRE_GIVE_UP: one after the other */
+	struct member *away;     /* WIRE_GIVE_UP: the first that could not be asked; NULL: none */
 	bool known;              /* WIRE_GIVE_UP: one of the stores knew the host */
 	struct session *session; /* NULL: it has its answer, or is gone */
 	enum wire_op op;
@@ -333,7 +334,8 @@ static void control_break_on_hosts(void *arg, enum store_status status, const st
 	size_t i = 0;
 
 	if (b->session && status != STORE_OK) {
-		control_break_trouble(b, status, NULL);
+		b->away = b->away ? b->away : b->member;
+		control_break_next_host(b);
 	} else if (b->session) {
 		while (i < count && strcmp(hosts[i].host, b->text) != 0)
 			i++;
@@ -357,7 +359,7 @@ static void control_break_host(struct session *s)
 	store_hosts(b->member->store, control_break_on_hosts, b);
 }
 
-/* In the present store it has nothing any more. */
+/* In the present store it has nothing any more, or that store is away, and does not keep what the host has in others. */
 static void control_break_next_host(struct control_break *b)
 {
 	b->watched = false;
@@ -365,6 +367,8 @@ static void control_break_next_host(struct control_break *b)
 		return;
 	if (++b->member < b->keeper->members + b->keeper->member_count)
 		control_break_host(b->session);
+	else if ((b->member = b->away))
+		control_break_trouble(b, STORE_UNREACHABLE, NULL);
 	else if (b->known)
 		control_break_done(b);
 	else
@@ -392,7 +396,7 @@ static void control_break_begin(struct session *s)
 		control_break_say(b, WIRE_REFUSED, "the keeper ends");
 	} else if (b->op == WIRE_GIVE_UP ? !host_reaches_all(k) : !b->member->tried) {
 		session_expect(s, CONTROL_BREAK_REACH_MS, control_break_begin);
-	} else if (!store_is_up(b->member->store)) {
+	} else if (b->op != WIRE_GIVE_UP && !store_is_up(b->member->store)) {
 		deadline_trouble(b->member, why, sizeof(why));
 		control_break_say(b, WIRE_REFUSED, "%s", why);
 	} else if (b->op == WIRE_BREAK) {

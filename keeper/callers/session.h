@@ -179,7 +179,6 @@ struct sessions {
 	int epoll;             /* of the connections: far cheaper than one libuv handle each */
 	struct quotas quotas;  /* quota.c */
 	int64_t metrics_ns;    /* metrics.c: when the last answer was made; 0: none was */
-	unsigned fit_asked;    /* control.c: so many stores are being asked for all sessions in SESSION_FIT */
 };
 
 /* --- session.c --- */

@@ -1,7 +1,7 @@
 /*
  * See control.h. In five steps: what the keeper knows, when a search begins (in the loop); which processes hold the kernel locks
- * (survey.h); then of each store, one after the other: whether it takes new leases; by which rules other hosts go, the first time; what it
- * has (its scripts). The session may be gone by then.
+ * (survey.h); of all stores at once, since those that hang take a time each: whether they take new leases; by which rules other hosts go; what
+ * each has, one after the other (its scripts). The session may be gone by then.
  */
 #include "keeper/callers/control.h"
 
@@ -22,6 +22,11 @@
 
 #define STATUS_AGAIN_MS 20 /* until shards are connected that no lock has needed */
 
+struct status_tried {
+	struct status_job *job;
+	struct member *member;
+};
+
 struct status_job {
 	struct survey survey; /* the first member; a claim's tag: the index in rows and grants */
 	uv_work_t work;
@@ -32,10 +37,12 @@ struct status_job {
 	json_t *rows;   /* of the leases, those that were lost, too */
 	json_t *grants; /* picture_ages() of each */
 	struct elsewhere *elsewhere;
-	unsigned store; /* which of the keeper's is asked now */
-	int64_t fence;  /* its last one */
-	bool read;      /* one of them was read to its end */
-	bool own;       /* WIRE_F_OWN */
+	struct status_tried tried[CONFIG_MAX_MEMBERS];
+	unsigned trying; /* so many have not answered */
+	unsigned store;  /* which of the keeper's is read now */
+	int64_t fence;   /* its last one */
+	bool read;       /* one of them was read to its end */
+	bool own;        /* WIRE_F_OWN */
 	int error;
 	int fd; /* the answer */
 };
@@ -151,13 +158,13 @@ static struct member *status_member(const struct status_job *job)
 }
 
 /* What is said of that store itself: "store" of the document, or of its entry in "stores". */
-static json_t *status_store(const struct status_job *job)
+static json_t *status_store(const struct status_job *job, const struct member *m)
 {
-	const json_t *place = job->store ? NULL : job->doc, *row;
+	const json_t *place = m == job->keeper->members ? job->doc : NULL, *row;
 	char name[MEMBER_NAME_BYTES];
 	size_t i;
 
-	member_name(status_member(job), name);
+	member_name(m, name);
 	json_array_foreach (json_object_get(job->doc, "stores"), i, row)
 		if (!strcmp(json_string_value(json_object_get(row, "name")), name))
 			place = row;
@@ -189,7 +196,7 @@ static void status_on_name(void *arg, const char *name, const struct store_entry
 			 aside);
 }
 
-static void status_ask_store(struct status_job *job);
+static void status_dump(struct status_job *job);
 
 static void status_on_dumped(void *arg, const char *error)
 {
@@ -204,7 +211,7 @@ static void status_on_dumped(void *arg, const char *error)
 	}
 	while (!job->keeper->leaving && ++job->store < job->keeper->member_count)
 		if (status_member(job)->wanted)
-			return status_ask_store(job);
+			return status_dump(job);
 	if (job->read)
 		picture_close(status_cluster(job));
 	else
@@ -234,23 +241,33 @@ static void status_on_rules(void *arg, const struct store_rules *rules, const ch
 /* A store may refuse new leases while it answers: an operator wants to know. */
 static void status_on_tried(void *arg, const struct store_reply *reply)
 {
-	struct status_job *job = arg;
-	const struct member *m = status_member(job);
+	const struct status_tried *tried = arg;
+	struct status_job *job = tried->job;
+	const struct member *m = tried->member;
 	const char *refused = reply->status == STORE_ERROR && reply->error ? reply->error : "";
-	json_t *store = status_store(job);
+	json_t *store = status_store(job, m);
 	const char *risk = store_risk(m->store);
 
 	json_object_set_new(store, "refuses", picture_text(refused));
 	json_object_set_new(store, "risk", risk ? picture_text(risk) : json_null());
-	if (job->store)
-		status_dump(job);
+	if (--job->trying)
+		return;
+	m = job->keeper->members;
+	if (job->keeper->leaving) /* that store may be gone */
+		status_on_dumped(job, "the keeper ends");
 	else
 		store_read_rules(m->store, m->posting.place, elsewhere_digest(job->elsewhere), status_on_rules, job);
 }
 
-static void status_ask_store(struct status_job *job)
+static void status_try(struct status_job *job)
 {
-	store_try_write(status_member(job)->store, status_on_tried, job);
+	struct keeper *k = job->keeper;
+
+	for (struct member *m = k->members; m < k->members + k->member_count; m++)
+		if (m->wanted)
+			job->tried[job->trying++] = (struct status_tried){.job = job, .member = m};
+	for (unsigned i = 0, count = job->trying; i < count; i++)
+		store_try_write(job->tried[i].member->store, status_on_tried, &job->tried[i]);
 }
 
 static void status_searched(struct survey *survey)
@@ -263,7 +280,7 @@ static void status_searched(struct survey *survey)
 	if (job->keeper->leaving)
 		status_on_dumped(job, "the keeper ends");
 	else
-		status_ask_store(job);
+		status_try(job);
 }
 
 /* The user's share was taken. NULL: no memory; the share was given back. */

@@ -214,21 +214,24 @@ void table_grant(struct table *t, uint32_t slot, uint64_t fence, const struct st
 	table_put64(&s->word, table_word(TABLE_HELD, range->mode, generation));
 }
 
-/* A lease that was sure ceases to be: forgets the callers of an outage of its store that is over. Each of them may have its answer since, and the
- * parent may not have looked in between. */
-static void forget_callers(struct table *t, uint32_t slot)
+void table_forget_callers(struct table *t, unsigned member)
 {
-	unsigned member = table_slot_member(&t->slots[slot]);
 	int64_t *since_ns = TABLE_OF(t, member, callers_ns), freeze_at_ns = *TABLE_OF(t, member, freeze_at_ns);
 	struct table_head *h = t->head;
 
-	/* mutant: lose-sure */
-	if (table_state(t, slot) != TABLE_HELD || *since_ns == freeze_at_ns) /* mutant: callers-over */
+	if (*since_ns == freeze_at_ns) /* mutant: callers-over */
 		return;
 	for (uint32_t i = 0; i < h->caller_count && i < TABLE_CALLERS; i++)
 		if (h->callers[i].member == member)
 			table_put32((uint32_t *)&h->callers[i].pid, 0);
 	table_put_ns(since_ns, freeze_at_ns);
+}
+
+/* A lease that was sure ceases to be. The parent may not have looked since the outage before. */
+static void forget_callers(struct table *t, uint32_t slot)
+{
+	if (table_state(t, slot) == TABLE_HELD) /* mutant: lose-sure */
+		table_forget_callers(t, table_slot_member(&t->slots[slot]));
 }
 
 void table_doubt(struct table *t, uint32_t slot)

@@ -348,6 +348,8 @@ void table_pinned(struct table *table, int64_t until_ns);
 int64_t table_pins_until(const struct table *table, int64_t most_ns);
 /* A process is in a lock call without an answer; only when the leases have ceased to be sure. */
 void table_add_caller(struct table *table, const struct table_caller *caller);
+/* Those of an outage of this store that is over: each of them may have its answer since. */
+void table_forget_callers(struct table *table, unsigned member);
 /* Tells the parent to look now. */
 void table_notify(const struct table *table);
 /* The loop turned: the parent counts on it. */

@@ -45,16 +45,19 @@ bool table_has_caller(const struct table *t, const struct table_caller *caller)
 void table_add_caller(struct table *t, const struct table_caller *caller)
 {
 	struct table_head *h = t->head;
-	int64_t *since_ns = TABLE_OF(t, caller->member, callers_ns),
-		freeze_at_ns = *TABLE_OF(t, caller->member, freeze_at_ns);
+	struct table_caller entry = *caller;
+	uint32_t at = 0;
 
-	if (*since_ns != freeze_at_ns) /* those of other stores are noted again */
-		table_put32(&h->caller_count, 0);
-	table_put_ns(since_ns, freeze_at_ns);
-	if (h->caller_count >= TABLE_CALLERS || table_has_caller(t, caller))
+	table_forget_callers(t, caller->member);
+	while (at < h->caller_count && at < TABLE_CALLERS && h->callers[at].pid)
+		at++;
+	if (at >= TABLE_CALLERS || table_has_caller(t, caller))
 		return; /* further callers count as holders */
-	table_put_bytes(&h->callers[h->caller_count], caller, sizeof(*caller));
-	table_put32(&h->caller_count, h->caller_count + 1);
+	entry.pid = 0;  /* last: until then it is nobody's */
+	table_put_bytes(&h->callers[at], &entry, sizeof(entry));
+	table_put32((uint32_t *)&h->callers[at].pid, (uint32_t)caller->pid);
+	if (at == h->caller_count)
+		table_put32(&h->caller_count, at + 1);
 }
 
 void table_notify(const struct table *t)

@@ -259,7 +259,9 @@ void event_raise(struct keeper *k, const struct event *e, const char *format, ..
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-	log_about(e->kind, &(struct log_about){.lock = e->name, .pid = e->pid_count ? e->pids[0] : 0}, "%s", message);
+	log_about(e->kind,
+		  &(struct log_about){.lock = e->name, .store = e->store, .pid = e->pid_count ? e->pids[0] : 0}, "%s",
+		  message);
 	log_make_one_line(message);
 	if (event_is_wanted(k))
 		event_add(k, e, message);

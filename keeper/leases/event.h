@@ -36,6 +36,7 @@ struct event {
 	uint64_t fence;
 	const pid_t *pids; /* the processes that it concerns: holders, callers, those that were frozen or killed */
 	size_t pid_count;
+	unsigned store;      /* as in struct log_about */
 	size_t processes;    /* how many these are, if pids does not have all; 0: pid_count */
 	const char *command; /* of the first of them */
 	const char *holder;  /* who has the lock, as far as known */

@@ -31,7 +31,8 @@ static void on_open(void *arg, const struct store_reply *reply)
 		uv_timer_start(&m->grace.timer, on_grace_timer, deadline_reask_ms(m->keeper), 0);
 		return;
 	}
-	log_event(LINE_GRACE_OVER, "grace is over: the store grants leases");
+	log_about(LINE_GRACE_OVER, &(struct log_about){.store = member_store(m)},
+		  "grace is over: the store grants leases");
 	queue_raise_all(m, LEASE_CUE_UP);
 	queue_settle(m->keeper);
 }
@@ -101,7 +102,7 @@ void grace_store_is_up(struct member *m)
 static void grace_forget(struct member *m, const char *old, const char *now)
 {
 	m->grace.losses++;
-	log_event(LINE_STORE_MEMORY_LOST,
+	log_about(LINE_STORE_MEMORY_LOST, &(struct log_about){.store = member_store(m)},
 		  "the store lost its memory (incarnation %s was %s): %s; nothing new is granted until all old leases "
 		  "have run out",
 		  now, old,

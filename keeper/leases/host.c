@@ -92,8 +92,10 @@ static void member_tick(struct member *m)
 		return;
 	m->said_away = true;
 	event_raise(m->keeper,
-		    &(struct event){
-			    .kind = EVENT_STORE_AWAY, .reason = store_last_error(m->store), .for_ms = store_away_ms(m)},
+		    &(struct event){.kind = EVENT_STORE_AWAY,
+				    .store = member_store(m),
+				    .reason = store_last_error(m->store),
+				    .for_ms = store_away_ms(m)},
 		    "store %s %s: %s; locks cannot be taken, and leases run out if this lasts; see `dflock doctor`",
 		    store_server(m->store), store_trouble(m->store), store_last_error(m->store));
 }
@@ -125,7 +127,8 @@ static void store_is_back(struct member *m)
 	int64_t ms = store_away_ms(m);
 
 	if (m->said_away)
-		event_raise(m->keeper, &(struct event){.kind = EVENT_STORE_BACK, .for_ms = ms},
+		event_raise(m->keeper,
+			    &(struct event){.kind = EVENT_STORE_BACK, .store = member_store(m), .for_ms = ms},
 			    "store %s is reachable again, after %lld ms", store_server(m->store), (long long)ms);
 	m->away_ns = 0;
 	m->said_away = false;
@@ -137,8 +140,9 @@ static void on_up(void *arg)
 
 	store_reached(m);
 	store_tried(m);
-	log_event(LINE_STORE_CONNECTED, "store %s is reachable (version %s)%s", store_server(m->store),
-		  store_version(m->store), store_in_grace(m->store) ? ", in grace" : "");
+	log_about(LINE_STORE_CONNECTED, &(struct log_about){.store = member_store(m)},
+		  "store %s is reachable (version %s)%s", store_server(m->store), store_version(m->store),
+		  store_in_grace(m->store) ? ", in grace" : "");
 	store_is_back(m);
 	grace_store_is_up(m);
 	if (member_has_leases(m)) {
@@ -160,10 +164,10 @@ static void on_down(void *arg, const char *why)
 	store_reached(m);
 	store_tried(m);
 	m->renewing = m->renewing && strcmp(why, SHARD_IS_NEW) == 0;
-	if (m == m->first)
+	if (m == m->first && !m->agreed)
 		each_shard(m, shard_unreachable);
-	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why}, "store %s %s: %s",
-		  store_server(m->store), store_trouble(m->store), why);
+	log_about(LINE_STORE_DISCONNECTED, &(struct log_about){.subject = why, .store = member_store(m)},
+		  "store %s %s: %s", store_server(m->store), store_trouble(m->store), why);
 	if (!m->away_ns)
 		m->away_ns = clock_now_ns();
 	queue_tell_store(m, QUEUE_STORE_DOWN);
@@ -404,10 +408,15 @@ int host_prepare(struct keeper *k, char *why, size_t why_size)
 
 void host_takeup(struct keeper *k)
 {
+	/* The earlier keeper may have had a longer ttl_ms: a beat gives no more time than that of now. */
+	int64_t most_ns = clock_now_ns() + deadline_ttl_ns(k) * 9 / 10;
+
 	for (unsigned i = 0; i < k->member_count; i++) {
 		struct member *m = &k->members[i];
 
 		m->deadline.at_ns = *TABLE_OF(k->table, i, deadline_ns);
+		if (m->deadline.at_ns > most_ns)
+			m->deadline.at_ns = most_ns;
 		snprintf(m->grace.taken_incarnation, sizeof(m->grace.taken_incarnation), "%s",
 			 table_incarnation(k->table, i));
 	}

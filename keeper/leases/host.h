@@ -72,8 +72,10 @@ struct member {
 	uv_timer_t sweep;
 	int64_t away_ns; /* since when the store cannot be used; 0: it is there */
 	bool said_away;
-	unsigned told;  /* queue.c: of enum queue_store */
-	unsigned shown; /* pagefile.c: how many of its leases the page shows */
+	bool fit_asked,
+		fit_awaited; /* callers/control.c: it is being asked whether jobs may start; they wait for its answer */
+	unsigned told;       /* queue.c: of enum queue_store */
+	unsigned shown;      /* pagefile.c: how many of its leases the page shows */
 	struct lease_states states;
 	struct deadline deadline;
 	struct grace grace;

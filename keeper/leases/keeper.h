@@ -135,6 +135,12 @@ static inline unsigned member_number(const struct member *m)
 	return (unsigned)(m - m->keeper->members);
 }
 
+/* The number of its store, of which it may be one shard of several: for the log. */
+static inline unsigned member_store(const struct member *m)
+{
+	return (unsigned)(m->config - m->keeper->config->stores);
+}
+
 /* The store that has the leases of the lock that it waits for, or is granted. */
 static inline struct member *waiter_member(const struct waiter *waiter)
 {

@@ -29,7 +29,8 @@ void member_want(struct member *m)
 	m->needed_ns = clock_now_ns();
 	if (m->store && m->first->agreed)
 		store_reach(m->store);
-	m->tried |= m->first->tried && !store_is_up(m->first->store);
+	else /* it waits for the first one */
+		m->tried |= m->first->tried && !store_is_up(m->first->store);
 }
 
 static struct member *member_of(struct keeper *k, size_t store, const char *name)

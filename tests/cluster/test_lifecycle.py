@@ -5,8 +5,9 @@ import signal
 import subprocess
 
 import pytest
-from harness import Job, text_of, wait_until
+from harness import Job, text_of, wait_until, write_text
 from harness.host import CLI, KEEPER
+import jobs as freezing
 from jobs import state
 from keepers import HOLD, LONG, connected, flock, identity, is_busy, kill_keeper, leases, opened, pair, socket_of, two_long, waits  # noqa: F401
 from onbehalf import Asked, fk
@@ -106,6 +107,28 @@ def test_stop(make_host, foreground):
     wait_until(lambda: not a.keeper_pids(), "no process of it is left")
     assert not os.path.exists(socket_of(a))
     assert a.cli("stop").stdout == "no keeper runs\n"
+
+
+@pytest.mark.of_redis("it is cut off from one")
+def test_the_next_one_has_a_shorter_ttl(make_host, redis, folder):
+    """What the earlier one had until when is no time of its leases: another host gets them after the ttl of now."""
+    long, short = "ttl_ms = 600000; freeze_margin_ms = 1300;", "ttl_ms = 3000; freeze_margin_ms = 1300;"
+    way = os.path.join(folder, "way.sock")
+    os.symlink(redis.socket, way)
+    a = make_host("a", lease=long, server="unix:" + way).init()
+    assert not is_busy(a)
+    a.cli("stop")
+    a.keeper.wait()
+    write_text(a.config, text_of(a.config).replace(long, short))
+    a.start()
+    wait_until(lambda: a.cli("init", "--force", check=False).returncode == 0, "the store has it, too")
+    job = freezing.Job(a, "f")
+    b = make_host("b", lease=short)
+    os.unlink(way)
+    for kind in "normal", "pubsub":
+        redis.command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+    assert b.run("flock", b.path("f"), "true").returncode == 0
+    assert state(job.pid()) in "tTXZ"
 
 
 def test_stop_refuses_while_a_program_waits(two_long):

@@ -273,6 +273,19 @@ def test_a_master_of_a_cluster_is_away(cluster, host_in):
     assert not a.status()["lost"]
 
 
+def test_a_shard_that_is_first_needed_while_the_first_one_is_away(cluster, host_in):
+    """Its master is there, and it is connected: a call that does not wait is not refused meanwhile."""
+    host_in("a").init()
+    idle = host_in("b")
+    others, (_, node) = at(cluster)[:2], at(cluster)[2]
+    assert not is_busy(idle, named(0)) and used(idle) == {0}
+    node.signal(signal.SIGSTOP)
+    wait_until(lambda: not value(idle, "stores_up", store="default/0"), "it is seen to be away", 20)
+    for shard, _ in others:
+        assert not is_busy(idle, named(shard))
+    node.signal(signal.SIGCONT)
+
+
 def test_a_cluster_of_which_one_master_stops_all(make_cluster, host_at):
     """Redis' default. doctor says so."""
     cluster = make_cluster(masters=1)
@@ -306,6 +319,15 @@ def test_what_operators_see_and_do(make, redis):
     assert a.cli("break", "--yes", a.path(named(6))).returncode == 0
     job.process.communicate(timeout=20)
     assert not is_busy(b, named(6))
+
+
+def test_status_while_no_shard_answers(make, redis):
+    """It waits for all at once."""
+    a = make("a", lease="ttl_ms = 30000;")
+    a.cli("status")
+    redis.signal(signal.SIGSTOP)
+    assert f"store   unix:{redis.socket}, " in a.cli("status", check=False).stdout
+    redis.signal(signal.SIGCONT)
 
 
 def test_a_host_that_is_off_has_nothing_in_any_shard(make):

@@ -90,6 +90,49 @@ def test_outages_end_each_for_itself(a, redis, other):
     assert not a.status()["lost"]
 
 
+def test_the_log_says_of_each_store_that_it_is_away(a, redis, other):
+    """At once: when one of them is back, nothing else would say that the other one is not."""
+    jobs = Job(a, "f"), Job(a, "other/f")
+    for server in redis, other:
+        server.signal(signal.SIGSTOP)
+    for server in redis, other:
+        wait_until(lambda: f"event=store-away: store unix:{server.socket}" in a.log(), "it is said")
+    for server in redis, other:
+        server.signal(signal.SIGCONT)
+    for server in redis, other:
+        wait_until(lambda: f"event=store-back: store unix:{server.socket}" in a.log(), "that, too")
+    for job in jobs:
+        grows(job.path)
+        job.end()
+
+
+def test_jobs_start_while_one_store_does_not_answer(make_both, redis):
+    """The other one takes locks: that is enough for each job, and not only for the first one that asks."""
+    a = make_both("a", store="connect_ms = 60000;")
+    redis.signal(signal.SIGSTOP)
+    for _ in range(3):
+        assert a.cli("run", "--require", "echo", "ran", check=False).stdout == "ran\n"
+    redis.signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("away", ["default", "other"])
+def test_a_host_is_given_up_where_the_store_is_there(make_both, redis, other, away):
+    """And where it is not, that is said."""
+    a, b = (make_both(name, lease="ttl_ms = 30000; probe_ms = 300;") for name in "ab")
+    job, name = Job(a, "f", "other/f"), a.status()["host"]
+    wait_until(a.kill_all, "a is off")
+    a.keeper.wait()
+    job.process.communicate(timeout=20)
+    assert is_busy(b, "f") and is_busy(b, "other/f")
+    server, there = (redis, "other/f") if away == "default" else (other, "f")
+    server.signal(signal.SIGSTOP)
+    wait_until(lambda: not value(b, "stores_up", store=away), "one is away", 40)
+    done = b.cli("break", "--yes", "--force", "--host", name, check=False)
+    assert done.returncode == 1 and server.socket in done.stderr, done
+    assert not is_busy(b, there)
+    server.signal(signal.SIGCONT)
+
+
 def test_a_rule_that_would_move_a_lock_to_another_store(a, make_both):
     """Where it is held, other hosts could get it in the other store meanwhile: reload refuses that as it refuses another name."""
     b, job = make_both("b"), Job(a, "other/f")

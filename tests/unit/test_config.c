@@ -298,7 +298,8 @@ TEST(stores_of_rules)
 			     "{ path = '/g/*.l'; name = 'g'; store = 'Hot-2'; },\n"
 			     "{ tree = '/g'; },\n"
 			     "{ tree = '/t'; store = 'pay_1'; },\n"
-			     "{ path = '/k'; name = 'n1'; redis_key = 'k'; },\n"
+			     "{ path = '/j'; name = 'n2'; },\n"
+			     "{ path = '/k'; name = 'n2'; redis_key = 'k'; },\n"
 			     "{ path = '/t/k'; redis_key = 'l'; } );");
 	ck_assert_uint_eq(config_rule(config, "/one")->store, 1);
 	ck_assert_uint_eq(config_rule_for(config, "/g/x.l").store, 2);
@@ -306,7 +307,7 @@ TEST(stores_of_rules)
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		ck_assert_uint_eq(config_store_of(config, names[i].name), names[i].store);
 	/* The key is of another rule with the same name. */
-	ck_assert_str_eq(config_redis_key_of(config, "n1"), "string k");
+	ck_assert_str_eq(config_redis_key_of(config, "n2"), "string k");
 	ck_assert_ptr_null(config_redis_key_of(config, "/t/x"));
 	ck_assert_ptr_null(config_redis_key_of(config, "n1/x"));
 	ck_assert_ptr_null(config_redis_key_of(config, "/t/k")); /* the rule is hidden by the tree's */

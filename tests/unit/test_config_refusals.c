@@ -12,6 +12,7 @@
 #define LEASE(text, line, wrong) "lease = { " text " };", line, "lease." wrong
 #define RULE(text, line, wrong)  "protect = ( { path = '/a'; " text " } );", line, wrong
 #define PATH(text, read, wrong)  "protect = ( { path = '" text "'; } );", 1, "path is \"" read "\": " wrong
+#define BOTH                     "stores = { b = { server = 'b'; }; }; protect = (\n"
 #define TWO(a, b, wrong)         "stores = {\n a = { " a " };\n b = { " b " }; };", 3, wrong
 
 /* Single quotes stand for double ones in what is written. */
@@ -214,6 +215,13 @@ static const struct refusal {
 	{"stores = {\nabcdefghabcdefghabcdefghabcdefghx = { server = 'x'; }; };", 2,
 	 "stores has \"abcdefghabcdefghabcdefghabcdefghx\"; expected 1 to 32"},
 	{"stores = {\na = 'x'; };", 2, "stores.a is no group; expected a group { name = value; }, as store is"},
+	/* One name, one store. */
+	{BOTH "{ path = '/a'; },\n{ path = '/b'; name = '/a'; store = 'b'; } );", 2,
+	 "/a has a lock name that line 3 gives, too, in another store; expected names of its own"},
+	{BOTH "{ tree = '/a'; name = 't'; },\n{ tree = '/b'; name = 't/x'; store = 'b'; } );", 3,
+	 "/b has a lock name that line 2 gives, too, in another store"},
+	{BOTH "{ path = '/a'; name = 't/x/y'; },\n{ tree = '/b'; name = 't/x'; store = 'b'; } );", 2,
+	 "/a has a lock name that line 3 gives, too, in another store"},
 	/* Their settings are those of `store`, and are called by their names. */
 	{"stores = {\n a = { server = 'x';\n porst = 1; };\n};", 3,
 	 "unknown setting stores.a.porst; expected one of postgresql"},

@@ -143,6 +143,20 @@ TEST(states_of_two_names_are_two_things)
 	check_due(LINE_LEASE_KEPT, "a kept 2", " (once in the last 60 s, the last 60 s ago)");
 }
 
+/* That one store is back does not say that another one is. */
+TEST(states_of_two_stores_are_two_things)
+{
+	struct log_line line = {.kind = EVENT_STORE_AWAY, .site = site, .text = "away"};
+
+	ck_assert(logcause_admit(causes, &line, false, now, more));
+	line.store = 1;
+	ck_assert(logcause_admit(causes, &line, false, now, more) && !*more);
+	ck_assert(!logcause_admit(causes, &line, false, now, more));
+	ck_assert(comes(EVENT_STORE_BACK, NULL, "back") && !*more);
+	ck_assert(is_due(true));
+	ck_assert_int_eq(due.kind, EVENT_STORE_AWAY);
+}
+
 /* Each reason is told at once. */
 TEST(reasons_for_one_state)
 {

@@ -353,6 +353,24 @@ TEST(callers)
 	ck_assert_uint_eq(parent.head->caller_count, TABLE_CALLERS);
 }
 
+TEST(callers_of_two_stores)
+{
+	const struct table_caller one = {.pid = 11, .dev = 1, .ino = 2}, two = {.pid = 12, .member = 1, .ino = 3},
+				  three = {.pid = 13, .dev = 1, .ino = 2};
+
+	begin();
+	table_renewed(&keeper, 0, 100, 200);
+	table_renewed(&keeper, 1, 150, 250);
+	table_add_caller(&keeper, &one);
+	table_add_caller(&keeper, &two);
+	ck_assert(table_has_caller(&parent, &one) && table_has_caller(&parent, &two));
+	table_renewed(&keeper, 0, 300, 400);
+	table_add_caller(&keeper, &three);
+	ck_assert(!table_has_caller(&parent, &one));
+	ck_assert(table_has_caller(&parent, &two) && table_has_caller(&parent, &three));
+	ck_assert_uint_eq(parent.head->caller_count, 2);
+}
+
 /* The parent may not have looked since the outage in which they were noted. */
 TEST(the_callers_of_an_outage_that_is_over)
 {
