@@ -38,6 +38,16 @@ static int name_check(int fd, const char *name)
 	return strcmp(name, "/") != 0 || (sys_fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) ? 0 : -ENOENT;
 }
 
+static bool name_leads_to(const char *name, const struct statx *file)
+{
+	struct statx st;
+
+	return sys(statx, AT_FDCWD, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, STATX_INO, &st) ==
+		       0 &&
+	       st.stx_ino == file->stx_ino && st.stx_dev_major == file->stx_dev_major &&
+	       st.stx_dev_minor == file->stx_dev_minor;
+}
+
 int name_read(int fd, char name[PATH_MAX])
 {
 	const size_t cut = sizeof(DELETED) - 1;
@@ -56,10 +66,14 @@ int name_read(int fd, char name[PATH_MAX])
 	ret = sys(statx, fd, "", AT_EMPTY_PATH, STATX_NLINK | STATX_INO, &st);
 	if (ret < 0)
 		return (int)ret;
-	if (st.stx_nlink > 0)
+	/* Of a file with another link, the count does not tell that this name is gone. */
+	if (st.stx_nlink > 0 && name_leads_to(name, &st))
 		return 0;
 	name[(size_t)n - cut] = '\0';
-	return name_is_temporary(fd, name, st.stx_ino) ? NAME_NONE : name_check(fd, name);
+	if (!name_is_temporary(fd, name, st.stx_ino))
+		return name_check(fd, name);
+	name[(size_t)n - cut] = *DELETED; /* it has another name by now, or none */
+	return st.stx_nlink > 0 ? 0 : NAME_NONE;
 }
 
 bool name_is_none(int fd)

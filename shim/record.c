@@ -47,35 +47,19 @@ static bool record_is_readable(const char *at)
 	return at && sys(rt_sigprocmask, -1L, at, NULL, (long)SYS_SIGNALS_BYTES) != -EFAULT;
 }
 
-/* The last page above a frame of this thread that was found to be readable. */
-static __thread uintptr_t record_tested;
-
-/* Is what stands between two addresses in the page of `mapped`, or between that page and the one above it, if that was
- * tested? It still is there: frames of this thread lie below it on the same stack. */
-static bool record_is_near(const void *mapped, const void *from, size_t size)
-{
-	const uintptr_t page = (uintptr_t)mapped / OLDEST_PAGE;
-	const uintptr_t first = (uintptr_t)from / OLDEST_PAGE, last = ((uintptr_t)from + size - 1) / OLDEST_PAGE;
-
-	return first - page <= 1 && last - page <= 1 && (last == page || record_tested == last);
-}
-
 /* Copies from memory that may not be mapped: first tries both ends, or one end if both are in one page. `mapped`: memory
  * that is, in a frame just below the program's. Most programs have their struct flock on the stack, and what is
  * there in the same page needs no system call. */
 static int record_peek(void *to, const void *from, size_t size, const void *mapped)
 {
 	const char *end = (const char *)from + size - SYS_SIGNALS_BYTES;
+	const uintptr_t there = (uintptr_t)mapped / OLDEST_PAGE, first = (uintptr_t)from / OLDEST_PAGE;
 	const uintptr_t last = ((uintptr_t)from + size - 1) / OLDEST_PAGE;
 
-	if (!record_is_near(mapped, from, size)) {
-		if (!record_is_readable(from))
-			return -EFAULT;
-		if ((uintptr_t)from / OLDEST_PAGE != last && !record_is_readable(end))
-			return -EFAULT;
-		if (last == (uintptr_t)mapped / OLDEST_PAGE + 1)
-			record_tested = last;
-	}
+	if (first != there && !record_is_readable(from))
+		return -EFAULT;
+	if (last != there && last != first && !record_is_readable(end))
+		return -EFAULT;
 	memcpy(to, from, size);
 	return 0;
 }

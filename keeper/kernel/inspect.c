@@ -80,13 +80,23 @@ static int inspect_read_name(const struct inspect_request *req, const char *link
 	return ret;
 }
 
-/* The link count tells whether that is part of the name. */
-static void inspect_cut_deleted(const struct stat *st, char *name)
+static bool inspect_path_leads_there(const struct inspect_result *r)
+{
+	struct stat st;
+
+	return stat(r->path, &st) == 0 && st.st_dev == r->st.st_dev && st.st_ino == r->st.st_ino;
+}
+
+/* If that is part of the name, the path leads to the file. The link count alone does not tell: the file may have another name. */
+static void inspect_cut_deleted(struct inspect_result *r)
 {
 	size_t before;
 
-	if (st->st_nlink == 0 && procfs_is_deleted(name, &before))
-		name[before] = '\0';
+	r->deleted = r->st.st_nlink == 0;
+	if (!procfs_is_deleted(r->path, &before) || r->named_late || (!r->deleted && inspect_path_leads_there(r)))
+		return;
+	r->deleted = true;
+	r->path[before] = '\0';
 }
 
 /* Made by O_TMPFILE, or the description opened anew from /proc: the kernel calls such a file "#INODE" and deleted, also once
@@ -161,13 +171,9 @@ static int inspect_reopen(const struct inspect_request *req)
 
 /* A user could pass /var/lock/x from a mount in a namespace of the user's own: then the keeper's path leads elsewhere.
  * If no path leads to the file any more, only the mount tells. */
-static bool inspect_path_leads_there(const struct inspect_result *r, int mount_id)
+static bool inspect_path_is_ours(const struct inspect_result *r, int mount_id)
 {
-	struct stat st;
-
-	if (r->st.st_nlink == 0)
-		return identity_mount_is_ours(mount_id);
-	return stat(r->path, &st) == 0 && st.st_dev == r->st.st_dev && st.st_ino == r->st.st_ino;
+	return r->deleted ? identity_mount_is_ours(mount_id) : inspect_path_leads_there(r);
 }
 
 /* Would another lock be in the way of this one? */
@@ -216,7 +222,7 @@ static bool inspect_path(const struct inspect_request *req, struct inspect_resul
 
 	if (!gone && !req->foreign && (!req->same_path || identity_mount_is_ours(mount_id)))
 		return true;
-	if (inspect_path_leads_there(r, mount_id))
+	if (inspect_path_is_ours(r, mount_id))
 		return true;
 	if (gone && fstatfs(req->fd, &fs) == 0)
 		r->gone_type = PAGE_COVERED_TYPE | (uint32_t)fs.f_type;
@@ -253,7 +259,7 @@ static bool inspect_name(const struct inspect_request *req, struct inspect_resul
 	}
 	if (r->nameless || *r->refused)
 		return false;
-	inspect_cut_deleted(&r->st, r->path);
+	inspect_cut_deleted(r);
 	return true;
 }
 

@@ -27,7 +27,8 @@ struct inspect_result {
 	struct stat st;
 	struct identity id;  /* the kernel's number of the file; 0, 0: not looked for, since it is known */
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
-	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if the link count is 0 */
+	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if it is no part of the name */
+	bool deleted;        /* no file, or another one, has the path now */
 	struct caller_holds holds; /* flock space, unless `unused` */
 	struct own_locks before;   /* OFD locks: what the description holds; the receiver frees it (POSIX: own_job.h) */
 	bool nameless;             /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */

@@ -2,6 +2,7 @@
  * calls WHAT FILE [DIRECTORY]: "flock": every operation on every kind of descriptor; "fcntl": commands with every kind of third argument,
  * through each of its names and syscall(); "record": record locks with arguments that the kernel turns down, or that are easily got wrong.
  */
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -9,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "tests/interpose/calls.h"
 
@@ -240,6 +242,36 @@ static void pointers(int fd)
 	munmap(pages, 8192);
 }
 
+struct above {
+	int fd;
+	struct flock *lock; /* in the page above the stack */
+};
+
+static int above_the_stack(void *arg)
+{
+	struct above *above = arg;
+
+	CALL("above the stack", fcntl(above->fd, F_GETLK, above->lock));
+	mprotect(above->lock, 4096, PROT_NONE);
+	CALL("not there any more", fcntl(above->fd, F_GETLK, above->lock));
+	return 0;
+}
+
+/* That memory could be read in an earlier call says nothing, also where it lies beside the frames of this one. */
+static void beside_the_stack(int fd)
+{
+	const size_t size = 16 * 4096;
+	char *stack = mmap(NULL, size + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct above above = {fd, (struct flock *)(stack + size)};
+	int status = -1;
+
+	*above.lock = (struct flock){.l_type = F_WRLCK};
+	waitpid(clone(above_the_stack, stack + size, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &above), &status,
+		0);
+	CALL("waited", status);
+	munmap(stack, size + 4096);
+}
+
 static void modes(const char *path)
 {
 	static const int commands[] = {F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW, F_GETLK, F_OFD_GETLK};
@@ -334,6 +366,7 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "record") == 0) {
 		pointers(fd);
+		beside_the_stack(fd);
 		modes(argv[2]);
 		tests(fd, other);
 	}

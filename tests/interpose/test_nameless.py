@@ -41,6 +41,7 @@ def chroot():
     return os.open("/file", os.O_RDWR | os.O_CREAT)
 kinds = {"deep": deep, "tmpfile": tmpfile, "linked": linked, "late": late, "chroot": chroot,
          "reopened": lambda: os.open("/proc/self/fd/%d" % tmpfile(), os.O_RDWR), "deleted": lambda: then(named(), (os.unlink, folder + "/file")),
+         "another-link": lambda: then(named(), (os.link, folder + "/file", folder + "/../other"), (os.unlink, folder + "/file")),
          "before": lambda: then(named(), (os.chroot, folder)), "outside": lambda: then(named(), (os.chroot, folder + "/../jail"))}
 fd = kinds[kind]()
 for how in (lambda: fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB), lambda: fcntl.flock(fd, fcntl.LOCK_EX), lambda: fcntl.flock(fd, fcntl.LOCK_UN),
@@ -73,10 +74,10 @@ def test_no_keeper_is_asked(world, kind, with_page):
     shutil.rmtree(world.lock.parent)
 
 
-@pytest.mark.parametrize("kind", ["deleted", "linked"])
-def test_these_had_or_have_a_name(world, kind):
-    """A lock file that was deleted stays what it was; the keeper refuses one whose name it cannot see."""
-    with world.keeper(fk.refuse_all, tree(world)) as keeper:
+@pytest.mark.parametrize("kind, rule", [("deleted", (fk.PATH, "/file")), ("another-link", (fk.PATH, "/file")), ("linked", (fk.TREE, ""))])
+def test_these_had_or_have_a_name(world, kind, rule):
+    """A lock file that was deleted stays what it was, also if another link is left; the keeper refuses one whose name it cannot see."""
+    with world.keeper(fk.refuse_all, [(rule[0], f"{world.lock.parent}{rule[1]}")]) as keeper:
         out, err = run(world, kind)
         assert out[0] == "ENOLCK" and "so it is" in err and keeper.requests > 0
 

@@ -34,6 +34,21 @@ TEST_EACH(deleted, 3)
 	good(fd, names[_i]);
 }
 
+/* Another link stays: the name by which the file was opened still is what it is locked by, also of another user's. */
+TEST(deleted_beside_a_link)
+{
+	const struct ucred user = {getpid(), USER, USER};
+	char name[PATH_MAX];
+	int fd = make("x", O_RDWR, 0666);
+
+	strcpy(name, in_folder("x"));
+	ck_assert_int_eq(link(name, in_folder("y")), 0);
+	ck_assert_int_eq(unlink(name), 0);
+	good(dup(fd), "x");
+	close(make("x", O_RDWR, 0666));
+	good_as(fd, self.uid == 0 ? &user : &self, "x");
+}
+
 TEST(renamed)
 {
 	int fd = make("x", O_RDWR, 0600);
