@@ -83,10 +83,12 @@ int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request r
 	}
 	request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
 	program_sleep(p, rng_delay(&p->rng, 20 * MS));
-	if (!p->caught)
-		lives_call(p, request.flags & WIRE_F_HAVE ? 'Q' : 'q');
-	if (sendmsg(ask->sock, &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE && errno != ECONNRESET)
+	bool sent =
+		sendmsg(ask->sock, &msg, MSG_NOSIGNAL) >= 0; /* not if its keeper died before: then nobody was asked */
+	if (!sent && errno != EPIPE && errno != ECONNRESET)
 		sim_fail("p%d cannot send: %s", p->id, strerror(errno));
+	if (sent && !p->caught)
+		lives_call(p, request.flags & WIRE_F_HAVE ? 'Q' : 'q');
 	loop_poll(p->host);
 	return 0;
 }
