@@ -83,8 +83,8 @@ int ask_send(struct ask *ask, const struct protect_by *by, struct wire_request r
 	}
 	request.sent_ns = sys_clock_ns(CLOCK_BOOTTIME);
 	program_sleep(p, rng_delay(&p->rng, 20 * MS));
-	bool sent =
-		sendmsg(ask->sock, &msg, MSG_NOSIGNAL) >= 0; /* not if its keeper died before: then nobody was asked */
+	/* It is not if its keeper died before: then nobody was asked. */
+	bool sent = sendmsg(ask->sock, &msg, MSG_NOSIGNAL) >= 0;
 	if (!sent && errno != EPIPE && errno != ECONNRESET)
 		sim_fail("p%d cannot send: %s", p->id, strerror(errno));
 	if (sent && !p->caught)
