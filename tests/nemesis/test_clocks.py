@@ -108,7 +108,7 @@ def test_wall_clocks_step(store, make_host, folder):
 def test_wall_clocks_step_and_a_host_dies(store, make_host, folder, hours):
     """Its lease is taken over after a ttl of the waiter's own clock, neither at once nor never."""
     clocks = [store.clock] + [clock_of(folder, name) for name in "ab"]
-    a, b = (make_host(name, server=store, lease=LEASE + "dead_ms = 2592000000L;", clock=clock)
+    a, b = (make_host(name, server=store, lease=LEASE + "dead_ms = 2592000000L; probe_ms = 200;", clock=clock)
             for name, clock in zip("ab", clocks[1:]))
     one, other, asker = a.opened(), b.opened(), b.opened()
     assert one.do("flock 0 ex") == "ok"
