@@ -97,7 +97,7 @@ def test_a_thread_that_waits_for_a_local_holder(two, program):
 
 @pytest.fixture
 def two(make_host):
-    """The second one asks a first one that cannot say whether it uses the lock."""
+    """Hosts a and b. Host b asks, and a cannot say whether it uses the lock: a short probe_ms."""
     return make_host("a"), make_host("b", lease="ttl_ms = 3000; probe_ms = 200;")
 
 

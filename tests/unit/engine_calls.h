@@ -19,7 +19,7 @@ static void engine_tell_time(void);
 static void engine_forget(void);
 /* What the engine says of its memory. */
 static void engine_identity(char identity[sizeof(told_identity)]);
-/* The fence before the one that the next rule gives for this name of a lock (NULL: none). */
+/* The last fence of the lock with this name, of the store if name is NULL: the next rule gives the one behind it. */
 static int64_t engine_fence(const char *name);
 /* All messages since the last call, as words: " ( CHANNEL TEXT )". */
 static void engine_listen(char *text);
