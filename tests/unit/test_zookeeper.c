@@ -171,21 +171,6 @@ TEST(texts_of_rules_go)
 	ck_assert_uint_eq(names_in("/texts"), 1);
 }
 
-static void kill_the_leader(unsigned n)
-{
-	int first = leader();
-
-	kill_server(first);
-	ck_assert_int_ne(leader(), first);
-	start_server(first);
-}
-
-TEST(a_leader_that_is_killed)
-{
-	ck_assert_uint_ge(race(1, 1, kill_the_leader), 1);
-	wait_for_all();
-}
-
 /* ---- connections ---- */
 
 TEST(a_session_that_has_expired_costs_a_connection)
@@ -219,30 +204,17 @@ TEST(a_server_that_stops_answering)
 {
 	config.connect_ms = 2500;
 	start_both();
-	pid_t stopped = servers[server_with(&a)].pid;
-	kill(stopped, SIGSTOP);
-	ck_assert_int_eq(waitpid(stopped, NULL, WUNTRACED), stopped); /* all its threads */
+	int stopped = server_with(&a);
+	stop_server(stopped);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_UNREACHABLE);
 	ck_assert_msg(strstr(answer.error, "no answer within 2500 ms") || strstr(answer.error, "timeout"), "%s",
 		      answer.error);
 	wait_longer_until(a.ups == 2);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	kill(stopped, SIGCONT);
+	kill(servers[stopped].pid, SIGCONT);
 	wait_longer_until(store_is_up(b.store));
 	ck_assert_uint_eq(a.changes, 1);
 	ck_assert_uint_eq(b.changes, 1);
-	wait_for_all();
-}
-
-TEST(a_server_that_ends_is_said_to_have_closed)
-{
-	start(&a, "host-a");
-	wait_until(a.ups == 1);
-	int ended = server_with(&a);
-	kill_server(ended);
-	wait_until(a.downs == 1);
-	ck_assert_msg(strstr(a.why, ": the server closed the connection") != NULL, "%s", a.why);
-	start_server(ended);
 	wait_for_all();
 }
 
@@ -374,123 +346,6 @@ TEST(no_look_serves_after_a_change_of_ones_own)
 
 /* ---- what was lost ---- */
 
-/* `change` is done to the folder of each server, as $0. */
-static void restart_all(const char *change)
-{
-	char command[256];
-
-	for (int i = 0; i < SERVERS; i++)
-		kill_server(i);
-	for (int i = 0; i < SERVERS; i++) {
-		snprintf(command, sizeof(command), "cd %s && sh -c '%s' %d", dir, change, i);
-		ck_assert_int_eq(system(command), 0);
-		start_server(i);
-	}
-	wait_for_all();
-}
-
-TEST(an_ensemble_that_was_killed_keeps_what_it_said)
-{
-	uint64_t fence = start_with_lock();
-	restart_all("true");
-	wait_longer_until(a.ups == 2 && b.ups == 2);
-	ck_assert_uint_eq(a.changes, 1);
-	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
-	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
-}
-
-static struct kept {
-	uint64_t seat[2], seen[2];
-} kept[2];
-
-static void start_one_kept(int i)
-{
-	struct host *h = i ? &b : &a;
-
-	start(h, i ? "host-b" : "host-a");
-	store_keep_seat(h->store, kept[i].seat);
-	store_keep_seen(h->store, kept[i].seen);
-	wait_longer_until(h->ups >= 1);
-}
-
-static void start_kept(void)
-{
-	start_one_kept(0);
-	start_one_kept(1);
-}
-
-static void copy_folders(void)
-{
-	char command[256];
-
-	snprintf(command, sizeof(command), "cd %s && for i in 0 1 2; do cp -a $i $i.before; done", dir);
-	ck_assert_int_eq(system(command), 0);
-}
-
-static void take_the_copies(void) { restart_all("rm -rf $0 && mv $0.before $0"); }
-
-/* Copied while they ran: the next leader's numbers are larger than all that was seen. The keeper finds out, or the next one does. */
-TEST_EACH(folders_from_before_are_another_memory, 2)
-{
-	start_kept();
-	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
-	copy_folders();
-	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
-	for (unsigned i = 0; i < 100; i++) /* the servers' own steps count, too */
-		ck_assert_int_eq(beat(&a), STORE_OK);
-	if (_i) {
-		stop(&a);
-		stop(&b);
-	}
-	take_the_copies();
-	if (_i)
-		start_kept();
-	else
-		wait_longer_until(a.changes == 2 && store_is_up(a.store) && b.changes == 2 && store_is_up(b.store));
-	ck_assert(store_in_grace(a.store));
-	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
-}
-
-/* The backup has no node of host-a. host-c, which has seen nothing of the ensemble, comes before host-a and makes a node. */
-TEST(a_host_that_came_after_the_backup_finds_it_out)
-{
-	start_one_kept(1);
-	assert_ok(store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &answer));
-	copy_folders();
-	start_one_kept(0);
-	ck_assert_int_eq(beat(&a), STORE_OK);
-	wait_until(kept[0].seen[STORE_SEEN_NUMBER]);
-	stop(&a);
-	stop(&b);
-	take_the_copies();
-	start(&b, "host-c");
-	wait_longer_until(b.ups == 1);
-	ck_assert_int_eq(beat(&b), STORE_OK);
-	ck_assert(!store_in_grace(b.store));
-	start_one_kept(0);
-	ck_assert(store_in_grace(a.store));
-}
-
-TEST(a_host_whose_node_was_cleaned_away_takes_that_for_no_backup)
-{
-	start_kept();
-	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
-	ck_assert_int_eq(beat(&a), STORE_OK);
-	ck_assert_int_eq(beat(&b), STORE_OK);
-	assert_ok(store_leave(b.store, on_answer, &answer));
-	stop(&b);
-	clean_all(0);
-	ck_assert_uint_eq(names_in("/hosts"), 1);
-	start_one_kept(1);
-	ck_assert(!store_in_grace(b.store));
-	/* Another id of a host has seen nothing. */
-	stop(&a);
-	start(&a, "host-c");
-	store_keep_seen(a.store, kept[0].seen);
-	wait_until(a.ups == 1);
-	ck_assert(!store_in_grace(a.store));
-}
-
 TEST(a_tree_that_somebody_removed_is_another_memory)
 {
 	uint64_t fence = start_with_lock();
@@ -613,4 +468,150 @@ TEST(a_root_that_is_there_is_not_made)
 		uv_run(&loop, UV_RUN_ONCE);
 	ck_assert_int_eq(other_call(zoo_aset_acl(other, "/", -1, &open, other_on_void, NULL)), ZOK);
 	ck_assert_msg(a.ups == 1, "%s", a.why);
+}
+
+/* ---- servers that end: the last tests, since each one after them must start these servers again ---- */
+
+static void kill_the_leader(unsigned n)
+{
+	int first = leader();
+
+	kill_server(first);
+	ck_assert_int_ne(leader(), first);
+	start_server(first);
+}
+
+TEST(a_leader_that_is_killed)
+{
+	ck_assert_uint_ge(race(1, 1, kill_the_leader), 1);
+	wait_for_all();
+}
+
+TEST(a_server_that_ends_is_said_to_have_closed)
+{
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	int ended = server_with(&a);
+	kill_server(ended);
+	wait_until(a.downs == 1);
+	ck_assert_msg(strstr(a.why, ": the server closed the connection") != NULL, "%s", a.why);
+	start_server(ended);
+	wait_for_all();
+}
+
+/* `change` is done to the folder of each server, as $0. */
+static void restart_all(const char *change)
+{
+	char command[256];
+
+	for (int i = 0; i < SERVERS; i++)
+		kill_server(i);
+	for (int i = 0; i < SERVERS; i++) {
+		snprintf(command, sizeof(command), "cd %s && sh -c '%s' %d", dir, change, i);
+		ck_assert_int_eq(system(command), 0);
+		start_server(i);
+	}
+	wait_for_all();
+}
+
+TEST(an_ensemble_that_was_killed_keeps_what_it_said)
+{
+	uint64_t fence = start_with_lock();
+	restart_all("true");
+	wait_longer_until(a.ups == 2 && b.ups == 2);
+	ck_assert_uint_eq(a.changes, 1);
+	assert_ok(store_confirm(a.store, NAME, token(1), fence, on_answer, &answer));
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_WAIT);
+}
+
+static struct kept {
+	uint64_t seat[2], seen[2];
+} kept[2];
+
+static void start_one_kept(int i)
+{
+	struct host *h = i ? &b : &a;
+
+	start(h, i ? "host-b" : "host-a");
+	store_keep_seat(h->store, kept[i].seat);
+	store_keep_seen(h->store, kept[i].seen);
+	wait_longer_until(h->ups >= 1);
+}
+
+static void start_kept(void)
+{
+	start_one_kept(0);
+	start_one_kept(1);
+}
+
+static void copy_folders(void)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "cd %s && for i in 0 1 2; do cp -a $i $i.before; done", dir);
+	ck_assert_int_eq(system(command), 0);
+}
+
+static void take_the_copies(void) { restart_all("rm -rf $0 && mv $0.before $0"); }
+
+/* Copied while they ran: the next leader's numbers are larger than all that was seen. The keeper finds out, or the next one does. */
+TEST_EACH(folders_from_before_are_another_memory, 2)
+{
+	start_kept();
+	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+	copy_folders();
+	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK);
+	for (unsigned i = 0; i < 100; i++) /* the servers' own steps count, too */
+		ck_assert_int_eq(beat(&a), STORE_OK);
+	if (_i) {
+		stop(&a);
+		stop(&b);
+	}
+	take_the_copies();
+	if (_i)
+		start_kept();
+	else
+		wait_longer_until(a.changes == 2 && store_is_up(a.store) && b.changes == 2 && store_is_up(b.store));
+	ck_assert(store_in_grace(a.store));
+	ck_assert_int_eq(acquire(&b, 2, WIRE_EXCLUSIVE), STORE_GRACE);
+}
+
+/* The backup has no node of host-a. host-c, which has seen nothing of the ensemble, comes before host-a and makes a node. */
+TEST(a_host_that_came_after_the_backup_finds_it_out)
+{
+	start_one_kept(1);
+	assert_ok(store_open(b.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+	copy_folders();
+	start_one_kept(0);
+	ck_assert_int_eq(beat(&a), STORE_OK);
+	wait_until(kept[0].seen[STORE_SEEN_NUMBER]);
+	stop(&a);
+	stop(&b);
+	take_the_copies();
+	start(&b, "host-c");
+	wait_longer_until(b.ups == 1);
+	ck_assert_int_eq(beat(&b), STORE_OK);
+	ck_assert(!store_in_grace(b.store));
+	start_one_kept(0);
+	ck_assert(store_in_grace(a.store));
+}
+
+TEST(a_host_whose_node_was_cleaned_away_takes_that_for_no_backup)
+{
+	start_kept();
+	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+	ck_assert_int_eq(beat(&a), STORE_OK);
+	ck_assert_int_eq(beat(&b), STORE_OK);
+	assert_ok(store_leave(b.store, on_answer, &answer));
+	stop(&b);
+	clean_all(0);
+	ck_assert_uint_eq(names_in("/hosts"), 1);
+	start_one_kept(1);
+	ck_assert(!store_in_grace(b.store));
+	/* Another id of a host has seen nothing. */
+	stop(&a);
+	start(&a, "host-c");
+	store_keep_seen(a.store, kept[0].seen);
+	wait_until(a.ups == 1);
+	ck_assert(!store_in_grace(a.store));
 }

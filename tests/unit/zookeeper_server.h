@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <zookeeper/zookeeper.h>
 
+#include "procfs/procfs.h"
 #include "store/zookeeper/zookeeper.h"
 #include "tests/unit/store_hosts.h"
 
@@ -148,6 +149,32 @@ static inline void kill_server(int n)
 	for (int64_t limit = server_clock_ms() + 10000; !has_ended(servers[n].pid);)
 		ck_assert(server_clock_ms() < limit);
 	servers[n].pid = 0;
+}
+
+/* Has the process stopped with all its threads? */
+static inline bool has_stopped(pid_t pid)
+{
+	char name[48];
+	struct procfs_walk walk;
+	struct procfs_stat stat = {.state = '?'};
+
+	snprintf(name, sizeof(name), "/proc/%d/task", (int)pid);
+	ck_assert_int_eq(procfs_walk(&walk, AT_FDCWD, name), 0);
+	for (int tid; (tid = procfs_next(&walk)) >= 0;) {
+		snprintf(name, sizeof(name), "%d/stat", tid);
+		if (procfs_stat_read(procfs_walk_fd(&walk), name, &stat) && stat.state != 'T')
+			break;
+	}
+	procfs_walk_end(&walk);
+	return stat.state == 'T';
+}
+
+/* It need not be a child of this process: begin() starts only those that have ended. */
+static inline void stop_server(int n)
+{
+	kill(servers[n].pid, SIGSTOP);
+	for (int64_t limit = server_clock_ms() + 10000; !has_stopped(servers[n].pid);)
+		ck_assert(server_clock_ms() < limit);
 }
 
 static inline void make_servers(void)
@@ -292,6 +319,7 @@ static inline void begin(void)
 		sprintf(ensemble + strlen(ensemble), "%s127.0.0.1:%d", i ? "," : "", servers[i].port);
 		if (has_ended(servers[i].pid)) /* it ended with a test that had started it */
 			start_server(i);
+		kill(servers[i].pid, SIGCONT); /* a test that has failed may have stopped it */
 	}
 	wait_for_all();
 	other_start();
