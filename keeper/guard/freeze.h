@@ -56,6 +56,9 @@ void freeze_process(struct freeze *freeze, pid_t pid, uint64_t stores);
  * leases end; once each. To be called when the margin begins, and at each later look.
  */
 void freeze_ask(struct freeze *freeze, int64_t now_ns);
+/* SLOTS_OF() of the stores for which processes were asked to end, and still have time to do so. They may have given up their locks, and the
+ * host its leases, and what they had started goes on. */
+uint64_t freeze_asks(const struct freeze *freeze);
 /* The leases in these stores are sure again. */
 void freeze_forget_asked(struct freeze *freeze, uint64_t stores);
 /* Sends a signal to each process of the family, but not to the caller itself. */

@@ -190,8 +190,7 @@ static int freezer_stop_holders(struct freeze *f, int64_t now_ns, int max_ms)
 {
 	size_t before = threads_count(&f->stopped.threads);
 
-	if (slots_any(f->table, SLOTS_SURE_UNTIL | f->relying.due | SLOTS_AS(ON_LOST_KILL)))
-		freeze_ask(f, now_ns);
+	freeze_ask(f, now_ns);
 	if (slots_any(f->table, SLOTS_SURE_UNTIL | f->relying.due | SLOTS_AS(ON_LOST_FREEZE)) ||
 	    underway_any(&f->table->underway))
 		freeze_holders(f);
@@ -241,7 +240,6 @@ static int freezer_others(struct freeze *f, int64_t now_ns, const struct slots_t
 	if (threads_count(threads) || signalled_continue_kin(&f->stopped.signalled))
 		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
 	f->pause_ms = FREEZER_LOOK_MS;
-	freeze_forget_asked(f, ~UINT64_C(0));
 	return next ? freezer_until_ms(next, now_ns, max_ms) : max_ms;
 }
 
@@ -261,10 +259,11 @@ int freezer_look(struct freeze *f, int max_ms)
 {
 	struct table *table = f->table;
 	int64_t now = clock_now_ns();
-	uint64_t sure = slots_stores(table, SLOTS_SURE_UNTIL), due = slots_past(table, sure, now);
+	uint64_t sure = slots_stores(table, SLOTS_SURE_UNTIL) | freeze_asks(f), due = slots_past(table, sure, now);
 	struct slots_times next;
 	bool ahead = slots_first(table, sure & ~due, now, &next), late;
 
+	freeze_forget_asked(f, ~due); /* mutant: look-asked */
 	f->relying.due = due;
 	f->orders.freeze_at_ns = ahead ? next.freeze_at_ns : INT64_MAX;
 	if (due && slots_first(table, due, now, &f->times))
