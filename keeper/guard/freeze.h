@@ -97,8 +97,9 @@ void freeze_publish(struct freeze *freeze);
  */
 int freezer_look(struct freeze *freeze, int max_ms);
 
-/* Before the parent ends in good order. A process that waits in the kernel, for a mount that does not answer, since it was to be stopped
- * cannot be let go before it has left there: the kernel kills it with its tracer. Says so. */
+/* Before the parent ends in good order, after table_unsure(): lets all processes go if no lease is left. A process that waits in the kernel,
+ * for a mount that does not answer, since it was to be stopped cannot be let go before it has left there: the kernel kills it with its tracer.
+ * Says so. */
 void freezer_leave(struct freeze *freeze);
 
 /* Kills the processes that rely on locks under TABLE_LOST slots, and frees the slots. Takes up to 100 ms for the

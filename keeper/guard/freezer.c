@@ -245,14 +245,18 @@ static int freezer_others(struct freeze *f, int64_t now_ns, const struct slots_t
 
 void freezer_leave(struct freeze *f)
 {
+	if (!slots_any(f->table, SLOTS_DUE))
+		freeze_thaw(f, 0);
 	stopped_collect(&f->stopped);
 	for (const struct thread *t = f->stopped.threads.all; t; t = t->hh.next)
 		if (t->how == THREAD_TRACED && t->pid == t->tid)
-			log_process(
-				LINE_PROCESS_KILLED, t->pid,
-				"pid %d was to be stopped, and waits in the kernel since then: it is killed, since the "
-				"keeper's parent ends",
-				(int)t->pid);
+			log_process(LINE_PROCESS_KILLED, t->pid,
+				    t->stopped
+					    ? "pid %d is stopped, since leases are not sure: it is killed, since the "
+					      "keeper's parent ends"
+					    : "pid %d was to be stopped, and waits in the kernel since then: it is "
+					      "killed, since the keeper's parent ends",
+				    (int)t->pid);
 }
 
 int freezer_look(struct freeze *f, int max_ms)
