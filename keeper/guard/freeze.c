@@ -44,7 +44,9 @@ static void freeze_end(struct freeze *f, uint64_t stores, bool ask)
 	size_t count;
 	bool again = (f->killed & stores) == stores; /* one that waits in the kernel is found again and again */
 
-	family_unmark(&f->targets, stores);
+	/* What the holders had started ends with them, also if they have obeyed and the others have not. */
+	if (!ask)
+		(void)!family_add_living(&family, &f->targets, stores); /* mutant: freeze-asked */
 	relying_find(&f->relying, &family, RELYING_UNSHOWN, which, NULL);
 	count = family_count(&family);
 	if (slots_past(f->table, stores, clock_now_ns()) !=
@@ -59,8 +61,8 @@ static void freeze_end(struct freeze *f, uint64_t stores, bool ask)
 		deeds_count(f->table, ask ? DEEDS_EXPIRED_TERM : DEEDS_EXPIRED_KILL, count);
 	farewell(f->table, &family, ask ? FAREWELL_ASK : FAREWELL_KILL, true);
 	freeze_signal(&family, ask ? SIGTERM : SIGKILL);
-	for (size_t i = 0; i < count && family_add(&f->targets, family_at(&family, i)) == 0; i++)
-		family_mark(&f->targets, family_at(&family, i), family_marks(&family, family_at(&family, i)));
+	family_unmark(&f->targets, stores);
+	(void)!family_add_living(&f->targets, &family, stores);
 	f->asked |= stores;
 	if (!ask)
 		f->killed |= stores;
@@ -83,21 +85,21 @@ static uint64_t freeze_late(struct freeze *f, uint64_t stores, int64_t now_ns)
 	return late;
 }
 
+uint64_t freeze_asks(const struct freeze *f)
+{
+	return f->asked & ~f->killed;
+}
+
 void freeze_ask(struct freeze *f, int64_t now_ns)
 {
-	uint64_t stores = slots_stores(f->table, FREEZE_ASKED_SLOTS | f->relying.due);
+	uint64_t stores =
+		slots_stores(f->table, FREEZE_ASKED_SLOTS | f->relying.due) | (freeze_asks(f) & f->relying.due);
 	uint64_t late = freeze_late(f, stores, now_ns), ask = stores & ~late & ~f->asked;
 
 	if (ask)
 		freeze_end(f, ask, true);
 	if (late)
 		freeze_end(f, late, false);
-}
-
-/* ... and is there still time for them to do so? */
-static bool freeze_asks(const struct freeze *f)
-{
-	return f->asked & ~f->killed;
 }
 
 /* Was this process, or one of its ancestors, which may have started it since, asked to end? It must not be stopped, since it could
@@ -118,7 +120,7 @@ static bool freeze_has_asked(const struct freeze *f, pid_t pid)
 
 void freeze_forget_asked(struct freeze *f, uint64_t stores)
 {
-	family_unmark(&f->targets, stores);
+	family_unmark(&f->targets, stores & f->asked);
 	f->asked &= ~stores;
 	f->killed &= ~stores;
 }
@@ -303,5 +305,4 @@ void freeze_thaw(struct freeze *f, uint64_t still)
 			  "the leases stand: %u frozen processes go on", count);
 	family_free(&family);
 	f->said &= still;
-	freeze_forget_asked(f, ~still);
 }

@@ -56,6 +56,9 @@ void freeze_process(struct freeze *freeze, pid_t pid, uint64_t stores);
  * leases end; once each. To be called when the margin begins, and at each later look.
  */
 void freeze_ask(struct freeze *freeze, int64_t now_ns);
+/* SLOTS_OF() of the stores for which processes were asked to end, and still have time to do so. They may have given up their locks, and the
+ * host its leases, and what they had started goes on. */
+uint64_t freeze_asks(const struct freeze *freeze);
 /* The leases in these stores are sure again. */
 void freeze_forget_asked(struct freeze *freeze, uint64_t stores);
 /* Sends a signal to each process of the family, but not to the caller itself. */
@@ -94,8 +97,9 @@ void freeze_publish(struct freeze *freeze);
  */
 int freezer_look(struct freeze *freeze, int max_ms);
 
-/* Before the parent ends in good order. A process that waits in the kernel, for a mount that does not answer, since it was to be stopped
- * cannot be let go before it has left there: the kernel kills it with its tracer. Says so. */
+/* Before the parent ends in good order, after table_unsure(): lets all processes go if no lease is left. A process that waits in the kernel,
+ * for a mount that does not answer, since it was to be stopped cannot be let go before it has left there: the kernel kills it with its tracer.
+ * Says so. */
 void freezer_leave(struct freeze *freeze);
 
 /* Kills the processes that rely on locks under TABLE_LOST slots, and frees the slots. Takes up to 100 ms for the

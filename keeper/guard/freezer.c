@@ -190,8 +190,7 @@ static int freezer_stop_holders(struct freeze *f, int64_t now_ns, int max_ms)
 {
 	size_t before = threads_count(&f->stopped.threads);
 
-	if (slots_any(f->table, SLOTS_SURE_UNTIL | f->relying.due | SLOTS_AS(ON_LOST_KILL)))
-		freeze_ask(f, now_ns);
+	freeze_ask(f, now_ns);
 	if (slots_any(f->table, SLOTS_SURE_UNTIL | f->relying.due | SLOTS_AS(ON_LOST_FREEZE)) ||
 	    underway_any(&f->table->underway))
 		freeze_holders(f);
@@ -241,30 +240,34 @@ static int freezer_others(struct freeze *f, int64_t now_ns, const struct slots_t
 	if (threads_count(threads) || signalled_continue_kin(&f->stopped.signalled))
 		return freezer_pause_ms(f, threads_count(threads) && !threads_processes(threads), max_ms);
 	f->pause_ms = FREEZER_LOOK_MS;
-	freeze_forget_asked(f, ~UINT64_C(0));
 	return next ? freezer_until_ms(next, now_ns, max_ms) : max_ms;
 }
 
 void freezer_leave(struct freeze *f)
 {
+	if (!slots_any(f->table, SLOTS_DUE))
+		freeze_thaw(f, 0);
 	stopped_collect(&f->stopped);
 	for (const struct thread *t = f->stopped.threads.all; t; t = t->hh.next)
 		if (t->how == THREAD_TRACED && t->pid == t->tid)
-			log_process(
-				LINE_PROCESS_KILLED, t->pid,
-				"pid %d was to be stopped, and waits in the kernel since then: it is killed, since the "
-				"keeper's parent ends",
-				(int)t->pid);
+			log_process(LINE_PROCESS_KILLED, t->pid,
+				    t->stopped
+					    ? "pid %d is stopped, since leases are not sure: it is killed, since the "
+					      "keeper's parent ends"
+					    : "pid %d was to be stopped, and waits in the kernel since then: it is "
+					      "killed, since the keeper's parent ends",
+				    (int)t->pid);
 }
 
 int freezer_look(struct freeze *f, int max_ms)
 {
 	struct table *table = f->table;
 	int64_t now = clock_now_ns();
-	uint64_t sure = slots_stores(table, SLOTS_SURE_UNTIL), due = slots_past(table, sure, now);
+	uint64_t sure = slots_stores(table, SLOTS_SURE_UNTIL) | freeze_asks(f), due = slots_past(table, sure, now);
 	struct slots_times next;
 	bool ahead = slots_first(table, sure & ~due, now, &next), late;
 
+	freeze_forget_asked(f, ~due); /* mutant: look-asked */
 	f->relying.due = due;
 	f->orders.freeze_at_ns = ahead ? next.freeze_at_ns : INT64_MAX;
 	if (due && slots_first(table, due, now, &f->times))

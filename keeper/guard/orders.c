@@ -81,9 +81,10 @@ static bool order_find(const struct orders *all, const struct order *o, struct f
 	return family_count(family) > 0;
 }
 
-static void order_add_targets(struct order_work *l, const struct family *family)
+/* The members from `first` on. */
+static void order_add_targets(struct order_work *l, const struct family *family, size_t first)
 {
-	for (size_t i = 0; i < family_count(family) && i < ORDER_TARGETS; i++) {
+	for (size_t i = first; i < family_count(family) && i < ORDER_TARGETS; i++) {
 		const struct order_target target = {.pid = family_at(family, i),
 						    .started = family_started(family_at(family, i))};
 
@@ -187,7 +188,7 @@ static void order_begin(const struct orders *all, struct order_work *l, struct o
 	l->order.word = word;
 	if (order_find(all, &l->order, &family)) {
 		(void)!family_add_descendants(&family, getpid()); /* one that is missing is found the next time */
-		order_add_targets(l, &family);
+		order_add_targets(l, &family, 0);
 		order_speak(all->table, l);
 	}
 	certain = order_find(all, &l->order, &again); /* mutant: toolong-shown */
@@ -201,6 +202,24 @@ static void order_begin(const struct orders *all, struct order_work *l, struct o
 		order_finish(l, o, ORDER_VAIN);
 	family_free(&family);
 	family_free(&again);
+}
+
+/* What the targets have started since they were asked to end. */
+static void order_add_started(struct order_work *l)
+{
+	struct family family = {0};
+	size_t known;
+
+	for (size_t i = 0; i < utarray_len(&l->targets); i++) {
+		const struct order_target *target = array_at(&l->targets, i);
+
+		if (!family_has_ended(target->pid, target->started))
+			(void)!family_add(&family, target->pid);
+	}
+	known = family_count(&family);
+	(void)!family_add_descendants(&family, getpid());
+	order_add_targets(l, &family, known);
+	family_free(&family);
 }
 
 static const struct order_target *order_left(const struct order_work *l)
@@ -226,6 +245,7 @@ static void order_step(struct table *table, struct order_work *l, struct order *
 	if (!l->killed) {
 		l->killed = true;
 		l->left_ns = ORDER_GONE_NS;
+		order_add_started(l);
 		order_signal_all(table, l, o);
 		return;
 	}

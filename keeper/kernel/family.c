@@ -20,6 +20,7 @@ struct family_member {
 	pid_t pid;
 	int fd; /* family_show(); else -1 */
 	uint64_t tag, marks;
+	uint64_t started; /* 0: not known */
 	bool added;
 	UT_hash_handle hh;
 };
@@ -115,6 +116,30 @@ void family_free(struct family *family)
 	*family = (struct family){0};
 }
 
+static int family_copy(struct family *family, const struct family_member *from, uint64_t marks)
+{
+	int ret = family_add(family, from->pid);
+
+	if (ret == 0)
+		family_find(family, from->pid)->started = from->started;
+	family_mark(family, from->pid, from->marks & marks);
+	return ret;
+}
+
+int family_add_living(struct family *family, const struct family *from, uint64_t marks)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < family_count(from); i++) {
+		const struct family_member *member = family_find(from, family_at(from, i));
+
+		if (member->marks & marks && member->started &&
+		    !family_has_ended(member->pid, member->started)) /* mutant: family-living */
+			ret = family_copy(family, member, marks);
+	}
+	return ret;
+}
+
 void family_unmark(struct family *family, uint64_t marks)
 {
 	struct family left = {0};
@@ -126,10 +151,9 @@ void family_unmark(struct family *family, uint64_t marks)
 		const struct family_member *member = family_find(family, family_at(family, i));
 
 		if (member->marks & ~marks)
-			ret = family_add(&left, member->pid);
+			ret = family_copy(&left, member, ~marks);
 		if (member->marks & ~marks && member->fd >= 0)
 			family_show(&left, member->pid, member->fd, member->tag);
-		family_mark(&left, member->pid, member->marks & ~marks);
 	}
 	family_free(ret ? &left : family);
 	if (!ret)
@@ -189,6 +213,12 @@ int family_add_descendants_of(struct family *family, pid_t except, struct procfs
 		/* Members that are added on the way have children, too. */
 		for (size_t i = 0; ret == 0 && i < family_count(family); i++)
 			ret = family_add_children(family, family_at(family, i), except, all, count, &again);
+	}
+	for (size_t i = 0; i < count; i++) {
+		struct family_member *member = family_find(family, all[i].pid);
+
+		if (member && !member->started)
+			member->started = all[i].started;
 	}
 	return ret;
 }

@@ -33,6 +33,9 @@ bool family_mark(struct family *family, pid_t pid, uint64_t marks);
 uint64_t family_marks(const struct family *family, pid_t pid); /* 0 also if it is no member */
 /* Takes these bits from all members; those that have none then are members no more. Without memory nothing is changed. */
 void family_unmark(struct family *family, uint64_t marks);
+/* Adds the members of `from` that have one of these marks, with these marks, and have not ended since family_add_descendants() saw them. 0 or
+ * -ENOMEM. */
+int family_add_living(struct family *family, const struct family *from, uint64_t marks);
 /* Adds all descendants of its members, except `except` and its descendants. They get the marks of those that they descend from. 0 or -errno. */
 int family_add_descendants(struct family *family, pid_t except);
 /* The same where `all` are the processes that there are; sorts them. Pure. */

@@ -85,3 +85,26 @@ def test_a_parent_that_dies_while_it_freezes(make_host, redis, n):
     if lives:
         grows(path)
         end(process, path)
+
+
+@pytest.mark.parametrize("ptrace", [True, False])
+def test_it_lets_go_before_it_ends(make_host, redis, ptrace):
+    """The keeper was told to end, and ends as soon as the store has its last lease back, before the parent has looked again. What the
+    holder, which was killed, had started goes on."""
+    a = make_host("a", lease=LEASE)
+    process, path = job(a, "-o")
+    if not ptrace:
+        without_ptrace(a)
+    frozen(a, redis)
+    process.kill()
+    process.wait()
+    parent, keeper = a.keeper_pids()
+    os.kill(keeper, signal.SIGTERM)
+    os.kill(parent, signal.SIGSTOP)
+    redis.signal(signal.SIGCONT)
+    wait_until(lambda: state(keeper) == "Z", "the keeper has ended", 40)
+    os.kill(parent, signal.SIGCONT)
+    wait_until(lambda: not a.keeper_pids(), "the parent has ended", 40)
+    grows(path)
+    assert "is killed" not in a.log()
+    os.kill(pid_of(path), signal.SIGKILL)

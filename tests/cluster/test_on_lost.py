@@ -11,6 +11,7 @@ from jobs import LEASE, SLOW_LEASE, end, grows, is_frozen, let_go, pid_of, size,
 RULES = """{ path = "%s/k*"; name = "k"; on_lost = "kill"; }, { path = "%s/w*"; name = "w"; },
            { tree = "%s"; name = "t"; on_lost = "freeze"; }"""
 WARN = ' on_lost = "warn";'
+IGNORES = 'trap "" INT; trap "echo >>$1.told" TERM; echo $$ >>"$1.pid"; while :; do echo >>"$1"; read -t 0.01 <> <(:); done'
 OBEYS = 'trap "" INT; trap "sleep 0.3; echo >>$1.tidied; exit" TERM; echo $$ >>"$1.pid"; while :; do echo >>"$1"; read -t 0.01 <> <(:); done'
 
 
@@ -66,6 +67,19 @@ def test_each_rule_its_own(make_host, redis):
         end(processes[i], paths[i])
     for i in (4, 5):
         processes[i].communicate(timeout=20)
+
+
+def test_what_the_holder_started_is_killed_after_its_end(make_host, redis):
+    """flock -o has the lock alone, and obeys SIGTERM. Its job does not: it is killed before the lease ends, though no process has the
+    lock any more."""
+    a = make_host("a", lease=SLOW_LEASE, rules=RULES)
+    process, path = jobs.job(a, "-o", out="k", names=("k",), script=IGNORES)
+    pid = pid_of(path)
+    redis.signal(signal.SIGSTOP)
+    process.wait(timeout=30)
+    wait_until(lambda: size(path + ".told"), "the job was asked to end", 20)
+    wait_until(lambda: state(pid) in ("gone", "Z"), "the job is killed", 20)
+    redis.signal(signal.SIGCONT)
 
 
 def test_reload_changes_it_for_leases_that_are_held(make_host, redis):

@@ -13,11 +13,11 @@ import time
 
 import harness.host
 import pytest
-from harness import Job, wait_until
+from harness import Job, text_of, wait_until
 from harness.system import Hanging
 
 from editing import read, write
-from jobs import state
+from jobs import size, state
 from keepers import held, kill_keeper
 
 KILL = 1000  # the least that there may be
@@ -25,6 +25,8 @@ LEASE = "ttl_ms = 6000; freeze_margin_ms = 600; pin_ms = 50; linger_ms = 100;"
 PAST = os.path.join(harness.host.BUILD, "tests/agents/past")
 HANG = 'exec 9>"$1"; flock 9 && echo held; while :; do sleep 1000; done'
 IGNORE = 'trap "" TERM; ' + HANG
+LATER = """trap 'bash -c "trap : TERM; sleep 1000; sleep 1000" 9>&- & echo $! >"$1.later"' TERM
+exec 9>"$1"; flock 9 && echo held; while :; do sleep 0.1 9>&-; done"""
 NOBODY = 65534
 LONG = 60
 
@@ -146,6 +148,16 @@ def test_the_job_of_flock_is_ended(make):
     for pid in pids:
         wait_until(lambda: state(pid) in ("gone", "Z"), "the job has ended", LONG)
     assert host.run("flock", "-n", host.path("daemon"), "true").returncode == 0
+
+
+def test_what_was_started_after_sigterm_is_ended(make):
+    """The job answers SIGTERM with another process, which does not have the lock: SIGKILL ends it with the job."""
+    a = make(kill=KILL, lease=LEASE.replace("margin_ms = 600", "margin_ms = 2500"))
+    job = hang(a, script=LATER)
+    wait_until(lambda: size(a.path("f.later")), "it is asked to end")
+    later = int(text_of(a.path("f.later")))
+    ended(job, signal.SIGKILL)
+    wait_until(lambda: state(later) in ("gone", "Z"), "what it has started ends")
 
 
 def test_only_the_one_that_hangs(make):

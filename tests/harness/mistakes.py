@@ -364,6 +364,7 @@ UNIT = {
     },
     "test_family": {
         "marks do not reach what was known before": [put("family-again", "family_mark(family, all[j].pid, marks) && known", "false")],
+        "another process with the number is the same": [put("family-living", "family_has_ended(member->pid, member->started)", "false")],
     },
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},
@@ -438,6 +439,8 @@ UNIT = {
         "a process that got the lock while its holders were killed goes on": [skip("break-again")],
         "a stopped holder is killed without its line": [put("farewell-again", "freezer_put_off(f)", "false")],
         "a search for one store goes on when another one is due": [condition("search-end", "false")],
+        "what a holder has started goes on when it has ended": [skip("freeze-asked")],
+        "a holder that was asked to end is not asked again": [put("look-asked", "~due", "0")],
         "holders of a lease that is lost meanwhile go on": [put("thaw", "SLOTS_DUE", "SLOTS_IN(TABLE_UNSURE)")]},
     "test_status": {"a session that ended is answered": [become("status-session", ";")]},
 }

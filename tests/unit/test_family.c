@@ -133,3 +133,21 @@ TEST(marks)
 	ck_assert_uint_eq(family_count(&family), 0);
 	family_free(&family);
 }
+
+/* A member that has ended, or whose number another process has by now, is not added; nor is one without the marks. */
+TEST_EACH(only_members_that_live_are_added, 4)
+{
+	struct procfs_stat all = {.pid = getpid(), .parent = 1, .started = family_started(getpid()) + (_i == 1)};
+	struct family from = {0}, to = {0};
+
+	ck_assert_int_eq(family_add(&from, all.pid), 0);
+	family_mark(&from, all.pid, 6);
+	if (_i != 2)
+		ck_assert_int_eq(family_add_descendants_of(&from, 0, &all, 1), 0);
+	family_unmark(&from, 4);
+	ck_assert_int_eq(family_add_living(&to, &from, _i == 3 ? 4 : 2), 0);
+	ck_assert_uint_eq(family_count(&to), _i == 0);
+	ck_assert_uint_eq(family_marks(&to, all.pid), _i == 0 ? 2 : 0);
+	family_free(&from);
+	family_free(&to);
+}

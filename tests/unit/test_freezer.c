@@ -86,6 +86,8 @@ static int file_open(int n)
 	return fd;
 }
 
+static enum on_lost on_lost; /* ON_LOST_FREEZE */
+
 static void take_slot(int n, unsigned member)
 {
 	const struct store_range all = {.space = WIRE_FLOCK, .mode = WIRE_EXCLUSIVE, .to = WIRE_EOF};
@@ -94,7 +96,7 @@ static void take_slot(int n, unsigned member)
 				    .path = "/n",
 				    .range = all,
 				    .member = member,
-				    .on_lost = ON_LOST_FREEZE};
+				    .on_lost = on_lost};
 	int fd = file_open(n);
 	struct stat st;
 
@@ -414,4 +416,86 @@ TEST_EACH(holders_of_lost_leases_are_killed_while_they_are_stopped, 2)
 		table_lose(&table, slots[i], TABLE_WHY_TAKEN);
 	for (int i = 0; i < FILES; i++)
 		ck_assert(!runs_before_it_is_killed(i));
+}
+
+/* --- on_lost = "kill" --- */
+
+static void on_told(int number) { shared->ran[0]++; }
+
+/* It was asked to end. */
+static void wait_until_told(uint64_t times) { wait_until((freezer_look(&freeze, 1000), shared->ran[0] == times)); }
+
+static pid_t obstinate(void)
+{
+	pid_t pid;
+
+	on_lost = ON_LOST_KILL;
+	pid = start();
+	if (pid == 0) {
+		signal(SIGTERM, on_told);
+		locked(0);
+		suite_rest();
+	}
+	take_slot(0, 0);
+	return pid;
+}
+
+static void be_due(unsigned member, int64_t since_ms, int64_t left_ms)
+{
+	int64_t now = clock_now_ns();
+
+	table_renewed(&table, member, now - since_ms * NS_PER_MS, now + left_ms * NS_PER_MS);
+}
+
+/* Another store is away for all that time. */
+TEST(a_holder_is_asked_to_end_in_each_outage)
+{
+	pid_t holder = obstinate();
+
+	on_lost = ON_LOST_FREEZE;
+	take_slot(1, 1);
+	be_due(1, 1000, 100000);
+	for (uint64_t times = 1; times <= 2; times++) {
+		be_due(0, 0, 100000);
+		wait_until_told(times);
+		be_due(0, -100000, 200000);
+		freezer_look(&freeze, 1000);
+	}
+	ck_assert(runs_on(holder));
+}
+
+/* A job whose holder has obeyed. The keeper may have given the lease back meanwhile, since no process has the lock. */
+TEST_EACH(what_an_ended_holder_has_started_is_killed, 2)
+{
+	int way[2];
+	pid_t job;
+
+	ck_assert_int_eq(pipe2(way, O_CLOEXEC), 0);
+	on_lost = ON_LOST_KILL;
+	if (start() == 0) {
+		signal(SIGTERM, SIG_DFL); /* Check's own */
+		job = fork();
+		if (job == 0) {
+			signal(SIGTERM, on_told);
+			alarm(60); /* also if the test fails */
+			for (;;)
+				pause();
+		}
+		locked(0);
+		if (write(way[1], &job, sizeof(job)) != sizeof(job))
+			_exit(1);
+		suite_rest();
+	}
+	ck_assert_int_eq(read(way[0], &job, sizeof(job)), sizeof(job));
+	take_slot(0, 0);
+	be_due(0, 0, 100000);
+	wait_until_told(1);
+	wait_until(!runs_on(started[0]));
+	if (_i) {
+		table_return(&table, slots[0]);
+		freezer_look(&freeze, 1000);
+	}
+	ck_assert(runs_on(job));
+	be_due(0, 1000, 500);
+	wait_until((freezer_look(&freeze, 1000), !runs_on(job)));
 }
