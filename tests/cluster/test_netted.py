@@ -2,6 +2,7 @@
 import errno
 import os
 import re
+import resource
 import select
 import signal
 import struct
@@ -14,7 +15,7 @@ from harness import text_of, wait_until
 from harness.host import BUILD, CLI
 from harness.metrics import value
 from harness.netted import NET, STATIC, Netted, both, netted, opened, run, stat, supervisors
-from harness.processes import files_of, waits_for_lock
+from harness.processes import files_of, wait_channel, waits_for_lock
 
 from keepers import LONG, held, wanted_elsewhere
 
@@ -408,6 +409,37 @@ def test_memory_that_only_the_program_can_read(two, folder, command):
     assert done.stdout == f"-1 {errno.ENOLCK}\n-1 {errno.EFAULT}\n" and "cannot be found out" in done.stderr, done
     done = lock(os.path.join(folder, "unprotected"))
     assert done.stdout == f"0 0\n-1 {errno.EFAULT}\n" and not done.stderr, done
+
+
+ALL_WAIT = """
+import fcntl, os, sys
+sys.stdin.readline()
+for _ in range(12):
+    if os.fork() == 0:
+        fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)
+        os._exit(0)
+fcntl.flock(os.open(sys.argv[2], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+print("locked", flush=True)
+"""
+
+
+def test_no_thread_can_be_started_for_a_while(two):
+    """All threads of the supervisor have calls that wait for another host; the next call is received when there may be more threads."""
+    a, path = opened(two[0]), two[1].path("f")
+    open(path, "w").close()
+    assert a.do("flock 0 ex") == "ok"
+    job = netted(two[1], "env", "-u", "LD_PRELOAD", "/usr/bin/python3", "-c", ALL_WAIT, path, two[1].path("other"), stdin=subprocess.PIPE,
+                 stdout=subprocess.PIPE, text=True)
+    first = both(two[1])[0]
+    size = int(re.search(r"VmSize:\s*(\d+)", text_of(f"/proc/{first}/status"))[1]) * 1024
+    before = resource.prlimit(first, resource.RLIMIT_AS, (size + 200 * 1024, resource.RLIM_INFINITY))  # less than a stack
+    job.stdin.write("\n")
+    job.stdin.flush()
+    wait_until(lambda: "ep_poll" not in map(wait_channel, os.listdir(f"/proc/{first}/task")), "no thread waits for a call")
+    resource.prlimit(first, resource.RLIMIT_AS, before)
+    assert select.select([job.stdout], [], [], 20)[0], "the call hangs"
+    assert a.do("flock 0 un") == "ok"
+    assert job.communicate(timeout=20)[0] == "locked\n"
 
 
 CONVERTS = """
