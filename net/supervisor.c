@@ -152,10 +152,10 @@ static struct caught *supervisor_next(void)
 {
 	struct caught *caught;
 
-	if (__atomic_fetch_add(&idle, 1, __ATOMIC_RELAXED) >= IDLE_MAX) {
-		__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED);
-		return NULL;
-	}
+	/* Between the two steps, all others may have received a call: then this thread is the one that waits. */
+	while (__atomic_fetch_add(&idle, 1, __ATOMIC_RELAXED) >= IDLE_MAX)
+		if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) > 0)
+			return NULL;
 	caught = supervisor_receive();
 	if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) == 0 && !supervisor_start_thread(NULL))
 		eventfd_write(shortage, 1);
