@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "keeper/kernel/family.h"
 #include "keeper/kernel/overflowuid.h"
@@ -156,6 +157,23 @@ TEST(in_another_pid_namespace)
 	close(ready[0]);
 	close(ready[1]);
 	end(maker);
+}
+
+/* That says nothing of the peer, and is over when descriptors are closed. */
+TEST(without_a_free_descriptor)
+{
+	struct rlimit limit;
+	struct onbehalf who;
+	rlim_t before;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	before = limit.rlim_cur;
+	limit.rlim_cur = 0;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	ck_assert_int_eq(look(getuid(), getpid(), &who), -EMFILE);
+	limit.rlim_cur = before;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	ck_assert_int_eq(look(getuid(), getpid(), &who), 0);
 }
 
 TEST(which_maps_are_whole)
