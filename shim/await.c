@@ -58,7 +58,7 @@ static int await_open(struct ask *ask, struct itimerspec *timer, int64_t ns)
 	int ret;
 
 	if (start_is_restricted())
-		return netted_is_on() ? ASK_NETTED : -EPERM;
+		return netted_is_caught() ? ASK_NETTED : -EPERM;
 	ask->sock = sys_above_stdio((int)sys(timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC));
 	if (ask->sock < 0)
 		return ask->sock;

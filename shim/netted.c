@@ -14,6 +14,7 @@
  * with EINTR though it does not wait (docs/net.md, finding 6).
  */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -97,6 +98,17 @@ bool netted_is_on(void)
 	return netted_key_is_set;
 }
 
+/* ENOSYS: both supervisors have been killed. */
+bool netted_is_caught(void)
+{
+	long ret;
+
+	do
+		ret = netted_key_is_set ? sys(fcntl, -1L, F_OFD_GETLK, NETTED_HELLO_ADDRESS, 0L) : -EBADF;
+	while (ret == -EINTR);
+	return ret == 0 || ret == -EEXIST || ret == -ENOSYS;
+}
+
 void netted_init(void)
 {
 	const char *text = secure_getenv(NETTED_VARIABLE);
@@ -123,6 +135,11 @@ void netted_init(void)
 }
 
 bool netted_is_on(void)
+{
+	return false;
+}
+
+bool netted_is_caught(void)
 {
 	return false;
 }

@@ -50,7 +50,13 @@ void real_init(void);
 /* After real_init(), once, from the constructor: the real functions for lock calls carry the key from now on. Does nothing without
  * one, or where the calls are not inline (wire/sys.h). */
 void netted_init(void);
-/* Do they? Then this process is under the net, and must start no keeper, which would be, too. */
+/* Do they? */
 bool netted_is_on(void);
+/* Is this process under a net? Then it must start no keeper, which would be, too, and a call without the key is the supervisor's. The key alone
+ * proves nothing: the environment may come to a program outside (at, files of variables). */
+bool netted_is_caught(void);
+
+/* fcntl(-1, F_OFD_GETLK, this): net/lockcall.h. */
+#define NETTED_HELLO_ADDRESS UINT64_C(0x6466656e)
 
 #endif

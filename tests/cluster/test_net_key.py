@@ -112,3 +112,18 @@ def test_without_a_keeper(redis, make_host, take, answer):
         assert "\nSeccomp:\t0\n" in text_of(f"/proc/{pid}/status")
     assert answer == "un" or len(c.keeper_pids()) == 2
     assert agent.do("getlk 0 ex 100 10") == "un" and agent.do("lockf 0 test 0") == "ok"
+
+
+@pytest.mark.parametrize("take", ["flock 0 ex nb", "flock 0 ex", "setlk 0 ex 0 10 w"])
+def test_a_key_that_was_left(redis, make_host, take):
+    """The environment of a job under the net may come to programs outside of it (at, env files): no supervisor catches their calls."""
+    holder = make_host("opener").opened("f", take)
+    c = make_host("c", foreground=False)
+    before, c.env = c.env(), lambda: {**before, "DFLOCK_NET": "0123456789abcdef"}
+    agent = c.agent()
+    assert agent.do(f"open 0 {c.path('f')} rwc") == "ok"
+    agent.say(take)
+    if "nb" in take:
+        assert agent.heard()[0] == "EAGAIN"
+    assert agent.silent() and holder.do("close 0") == "ok"
+    wait_until(lambda: (agent.do(take) if "nb" in take else agent.heard()[0]) == "ok", "it has the lock")
