@@ -104,7 +104,7 @@ bool netted_is_caught(void)
 	long ret;
 
 	do
-		ret = netted_key_is_set ? sys(fcntl, -1L, F_OFD_GETLK, NETTED_HELLO_ADDRESS, 0L) : -EBADF;
+		ret = sys(fcntl, -1L, F_OFD_GETLK, NETTED_HELLO_ADDRESS, 0L);
 	while (ret == -EINTR);
 	return ret == 0 || ret == -EEXIST || ret == -ENOSYS;
 }

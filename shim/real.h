@@ -52,8 +52,8 @@ void real_init(void);
 void netted_init(void);
 /* Do they? */
 bool netted_is_on(void);
-/* Is this process under a net? Then it must start no keeper, which would be, too, and a call without the key is the supervisor's. The key alone
- * proves nothing: the environment may come to a program outside (at, files of variables). */
+/* Is this process, which is restricted by seccomp, under a net? Then it must start no keeper, which would be, too, and a call without the key is
+ * the supervisor's. The key proves nothing: the environment may come to a program outside (at, files of variables), or be cleaned inside. */
 bool netted_is_caught(void);
 
 /* fcntl(-1, F_OFD_GETLK, this): net/lockcall.h. */

@@ -102,11 +102,12 @@ def test_the_register_is_clear_afterwards(two, still, how):
 
 
 @pytest.mark.parametrize("take, answer", [("flock 0 ex", "ok"), ("flock 0 ex nb", "ok"), ("setlk 0 ex 0 10 w", "ok"), ("getlk 0 ex 0 10", "un")])
-def test_without_a_keeper(redis, make_host, take, answer):
+@pytest.mark.parametrize("key", [[], ["env", "-u", "DFLOCK_NET"]], ids=["key", "no key"])
+def test_without_a_keeper(redis, make_host, take, answer, key):
     """One that the program started would be under the net, too: so the supervisor starts it. A test alone finds nothing without one."""
     make_host("opener")
     c = make_host("c", foreground=False)
-    agent = opened(c, AGENT)
+    agent = opened(c, *key, AGENT)
     assert agent.do(take) == answer
     for pid in c.keeper_pids():
         assert "\nSeccomp:\t0\n" in text_of(f"/proc/{pid}/status")
