@@ -269,7 +269,7 @@ int decide(struct caught *caught, int listener, int64_t *until_ns)
 	if (call.kind == LOCKCALL_OTHER)
 		return DECIDE_CONTINUE;
 	if (call.kind == LOCKCALL_HELLO)
-		return caught->notif.data.args[3] == ground_hash() ? 0 : -EEXIST;
+		return caught->notif.data.args[3] == netted_ground() ? 0 : -EEXIST;
 	ret = thread_open(&t, listener, &caught->notif);
 	note_out_for(&t);
 	ret = ret == 0 ? decide_for(caught, &t, &call, until_ns) : decide_error(-1, ret);

@@ -23,7 +23,7 @@ enum lockcall_kind {
 };
 
 /*
- * fcntl(-1, F_OFD_GETLK, LOCKCALL_HELLO_ADDRESS, ground_hash()) gives 0 under a net that goes by the same configuration, EEXIST under
+ * fcntl(-1, F_OFD_GETLK, LOCKCALL_HELLO_ADDRESS, netted_ground()) gives 0 under a net that goes by the same configuration, EEXIST under
  * another net, and EBADF elsewhere, whatever listener there is.
  */
 #define LOCKCALL_HELLO_ADDRESS NETTED_HELLO_ADDRESS

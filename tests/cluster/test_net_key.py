@@ -128,3 +128,14 @@ def test_a_key_that_was_left(redis, make_host, take):
         assert agent.heard()[0] == "EAGAIN"
     assert agent.silent() and holder.do("close 0") == "ok"
     wait_until(lambda: (agent.do(take) if "nb" in take else agent.heard()[0]) == "ok", "it has the lock")
+
+
+def test_under_the_net_of_another_configuration(make_host):
+    """Its supervisor knows other files, or another keeper: it would let the call go on without a lease."""
+    a = make_host("a")
+    c = make_host("c", foreground=False)
+    agent = opened(a, "env", f"DFLOCK_CONFIG={c.config}", f"DFLOCK_RUNTIME_DIR={c.runtime}", AGENT)
+    assert agent.do(f"open 1 {c.path('f')} rwc") == "ok"
+    assert [agent.do(f"{call}") for call in ("flock 1 ex nb", "flock 1 ex", "setlk 1 ex 0 10 w")] == ["ENOLCK"] * 3
+    c.start()
+    assert agent.do("flock 1 ex nb") == "ok"
