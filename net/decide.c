@@ -120,11 +120,15 @@ struct decision {
 	int64_t until_ns;
 };
 
-/* As the kernel does in a conversion that waits or fails. A record lock that is converted stays. */
+/* As the kernel does in a conversion that waits or fails. A record lock that is converted stays. For a thread that was killed meanwhile,
+ * nothing is unlocked: another process may have locked the description since. */
 static int decide_let_go(struct call *c)
 {
-	if (c->want->space == WIRE_FLOCK)
-		flock(c->fd, LOCK_UN);
+	if (c->want->space != WIRE_FLOCK)
+		return 0;
+	if (!thread_is_in_call(((struct decision *)c)->of))
+		return -ESRCH;
+	flock(c->fd, LOCK_UN);
 	return 0;
 }
 
@@ -265,7 +269,7 @@ int decide(struct caught *caught, int listener, int64_t *until_ns)
 	if (call.kind == LOCKCALL_OTHER)
 		return DECIDE_CONTINUE;
 	if (call.kind == LOCKCALL_HELLO)
-		return caught->notif.data.args[3] == ground_hash() ? 0 : -EEXIST;
+		return caught->notif.data.args[3] == netted_ground() ? 0 : -EEXIST;
 	ret = thread_open(&t, listener, &caught->notif);
 	note_out_for(&t);
 	ret = ret == 0 ? decide_for(caught, &t, &call, until_ns) : decide_error(-1, ret);

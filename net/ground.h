@@ -6,7 +6,6 @@
 #define DFLOCK_NET_GROUND_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "shim/protect.h"
 
@@ -15,8 +14,5 @@
 
 /* protect_look() for such a thread: protect_ask() then asks as it must. 0: it may be protected; GROUND_KERNEL; or -ENOLCK. */
 int ground_look(int fd, struct protect_look *look, bool elsewhere);
-
-/* Which configuration file and which runtime directory this process goes by: the same number for processes that go by the same ones. */
-uint64_t ground_hash(void);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shim/real.h"
 #include "wire/msg.h"
 
 enum lockcall_kind {
@@ -22,10 +23,10 @@ enum lockcall_kind {
 };
 
 /*
- * fcntl(-1, F_OFD_GETLK, LOCKCALL_HELLO_ADDRESS, ground_hash()) gives 0 under a net that goes by the same configuration, EEXIST under
+ * fcntl(-1, F_OFD_GETLK, LOCKCALL_HELLO_ADDRESS, netted_ground()) gives 0 under a net that goes by the same configuration, EEXIST under
  * another net, and EBADF elsewhere, whatever listener there is.
  */
-#define LOCKCALL_HELLO_ADDRESS UINT64_C(0x6466656e)
+#define LOCKCALL_HELLO_ADDRESS NETTED_HELLO_ADDRESS
 
 enum lockcall_form {
 	LOCKCALL_WIDE,   /* struct flock of a program of this machine's own width */

@@ -20,7 +20,6 @@
 #include "net/abi.h"
 #include "net/chain.h"
 #include "net/filter.h"
-#include "net/ground.h"
 #include "net/lockcall.h"
 #include "net/shared.h"
 #include "net/supervisor.h"
@@ -293,7 +292,7 @@ static int main_launch(char *program, const char *preload, char *const job[])
 	int ret = 0, err;
 
 	main_fill_stdio();
-	hello = sys(fcntl, -1L, ABI_OFD_GETLK, LOCKCALL_HELLO_ADDRESS, ground_hash());
+	hello = sys(fcntl, -1L, ABI_OFD_GETLK, LOCKCALL_HELLO_ADDRESS, netted_ground());
 	if (hello == -EEXIST)
 		return main_refuse(
 			"the net that this job is under goes by another configuration or runtime directory, and a process "

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -47,8 +48,9 @@
 /* The kernel's own limit of RLIMIT_NOFILE (fs.nr_open), unless that was changed. */
 #define FILES_MAX (1 << 20)
 
-static int events = -1; /* the epoll */
-static int idle;        /* threads that wait for a call */
+static int events = -1;   /* the epoll */
+static int shortage = -1; /* an eventfd for the main thread: no thread waits for a call, and none could be started */
+static int idle;          /* threads that wait for a call */
 
 /* Of poll(): what is the matter with the listener? */
 static short supervisor_state(void)
@@ -150,14 +152,13 @@ static struct caught *supervisor_next(void)
 {
 	struct caught *caught;
 
-	if (__atomic_fetch_add(&idle, 1, __ATOMIC_RELAXED) >= IDLE_MAX) {
-		__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED);
-		return NULL;
-	}
+	/* Between the two steps, all others may have received a call: then this thread is the one that waits. */
+	while (__atomic_fetch_add(&idle, 1, __ATOMIC_RELAXED) >= IDLE_MAX)
+		if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) > 0)
+			return NULL;
 	caught = supervisor_receive();
-	/* Without memory for a thread, the others receive when they have done their calls. */
-	if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) == 0)
-		supervisor_start_thread(NULL);
+	if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) == 0 && !supervisor_start_thread(NULL))
+		eventfd_write(shortage, 1);
 	return caught;
 }
 
@@ -204,6 +205,8 @@ static int supervisor_start(void)
 {
 	struct epoll_event in = {.events = EPOLLIN | EPOLLET};
 
+	if (shortage < 0 && (shortage = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+		return -errno;
 	if (events < 0) {
 		events = epoll_create1(EPOLL_CLOEXEC);
 		if (events < 0 || epoll_ctl(events, EPOLL_CTL_ADD, SUPERVISOR_LISTENER, &in) < 0)
@@ -294,15 +297,31 @@ static _Noreturn void supervisor_fail(int ready, const char *why)
 	_exit(0);
 }
 
+/* Threads or memory may have been short for a moment, and the calls that the threads have may wait for weeks. */
+static void supervisor_mend(void)
+{
+	eventfd_t times;
+
+	eventfd_read(shortage, &times);
+	if (__atomic_load_n(&idle, __ATOMIC_RELAXED) || supervisor_start_thread(NULL))
+		return;
+	supervisor_pause(LOOK_AGAIN_NS);
+	eventfd_write(shortage, 1);
+}
+
 /* Until the second one ends. The process ends when no process is left under the filter. */
 static void supervisor_watch(pid_t second)
 {
 	const int pidfd = (int)sys(pidfd_open, second, 0L);
-	struct pollfd ends[] = {{.fd = SUPERVISOR_LISTENER}, {.fd = pidfd, .events = POLLIN}};
+	struct pollfd ends[] = {
+		{.fd = SUPERVISOR_LISTENER}, {.fd = pidfd, .events = POLLIN}, {.fd = shortage, .events = POLLIN}};
 
 	/* Without a pidfd, the threads that receive calls notice the end of the processes. */
-	while (pidfd >= 0 && !ends[0].revents && !ends[1].revents)
-		poll(ends, 2, -1);
+	while (pidfd >= 0 && !ends[0].revents && !ends[1].revents) {
+		poll(ends, 3, -1);
+		if (ends[2].revents)
+			supervisor_mend();
+	}
 	if (ends[0].revents)
 		_exit(0);
 	if (pidfd >= 0)

@@ -31,13 +31,14 @@ bool thread_is_in_call(const struct thread *t)
 	return ret == 0;
 }
 
-/* Before Linux 6.9 a pidfd is that of a process; thread_copy() says when it will do. */
+/* Before Linux 6.9 a pidfd is that of a process; thread_copy() says when it will do. -EIO: T's status cannot be read, perhaps for want of a
+ * descriptor, or since T has ended: the caller finds that out. */
 static long thread_open_process(struct thread *t)
 {
 	struct procfs_status status;
 
 	t->process = procfs_status_read(t->tid, &status) ? status.process : -1;
-	return t->process < 0 ? -ESRCH : sys_raw(SYS_pidfd_open, t->process, 0);
+	return t->process < 0 ? -EIO : sys_raw(SYS_pidfd_open, t->process, 0);
 }
 
 int thread_open(struct thread *t, int listener, const struct seccomp_notif *notif)

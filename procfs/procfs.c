@@ -332,14 +332,11 @@ static unsigned procfs_status_line(const char *status, const char *name, unsigne
 	return count;
 }
 
-bool procfs_status_read(pid_t tid, struct procfs_status *out)
+static bool procfs_status(const char *text, struct procfs_status *out)
 {
-	char path[32], text[4096];
 	unsigned long process, tracer, uids[4], number;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-	if (procfs_head(AT_FDCWD, path, text, sizeof(text)) <= 0 ||
-	    procfs_status_line(text, "\nTgid:", &process, 1) != 1 ||
+	if (procfs_status_line(text, "\nTgid:", &process, 1) != 1 ||
 	    procfs_status_line(text, "\nTracerPid:", &tracer, 1) != 1 ||
 	    procfs_status_line(text, "\nUid:", uids, 4) != 4)
 		return false;
@@ -348,6 +345,23 @@ bool procfs_status_read(pid_t tid, struct procfs_status *out)
 		out->uids[i] = (uid_t)uids[i];
 	out->numbers = procfs_status_line(text, "\nNSpid:", &number, 1);
 	return true;
+}
+
+bool procfs_status_read(pid_t tid, struct procfs_status *out)
+{
+	struct procfs_text whole = {0};
+	char path[32], head[4096];
+	ssize_t n;
+	bool known;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	n = procfs_head(AT_FDCWD, path, head, sizeof(head));
+	if (n < (ssize_t)sizeof(head) - 1)
+		return n > 0 && procfs_status(head, out);
+	/* A process may have 65,536 groups, and "NSpid:" stands behind them. */
+	known = procfs_read(AT_FDCWD, path, &whole) == 0 && procfs_status(whole.text, out);
+	procfs_free(&whole);
+	return known;
 }
 
 int64_t procfs_ran_ns(pid_t tid)

@@ -189,7 +189,7 @@ static int ask_start_and_connect(struct ask *ask, const struct protect_by *by, i
 
 	if (ask->fd != NOTE_JOB && protect_kernel_refuses(ask->fd))
 		return -EBADF;
-	if (ask->fd != NOTE_JOB && netted_is_on())
+	if (ask->fd != NOTE_JOB && start_is_restricted() && netted_is_caught())
 		return ASK_NETTED;
 	started = start_keeper(by, ask->nonblock, why, sizeof(why));
 	/* A keeper ran here, and this process cannot start another one: the keeper's parent will. */

@@ -6,8 +6,8 @@
  * -ECONNRESET  the keeper ended; ask the next one
  * -ENOLCK      refused, and the reason was written
  * -EBADF       the kernel refuses a lock on the descriptor (protect_kernel_refuses())
- * ASK_NETTED   no keeper listens, and this process must not start one, since it would be under the net, too. The net's supervisor can:
- *              the caller makes its call without a key (netted.c)
+ * ASK_NETTED   no keeper listens, and this process must not start one, since it would be under the net, too; or it would have to wait for
+ *              one, and is restricted by the net's filter. The net's supervisor can: the caller makes its call without a key (netted.c)
  * ASK_LATER    no keeper can answer now, and the file's rule says that the caller waits: await_keeper(), and ask anew. The
  *              reason was written, once for each call
  * Callable wherever flock() is; errno changes. No cancellation points, except ask_receive() if `cancellable`.
@@ -116,7 +116,7 @@ void ask_hang_up(int sock, uint64_t identity);
  * the program may try to start one again, which takes longer each time (1, 2, 4, ... 32 s). If there is one that cannot
  * serve the call now: after 1, 2, 4, 8, 8, ... s. `tries`: how often this call has waited here.
  *
- * 0; -EINTR as in ask.h; -ENOLCK after a line: this process cannot wait. Callable wherever flock() is; errno changes. A
+ * 0; -EINTR and ASK_NETTED as in ask.h; -ENOLCK after a line: this process cannot wait. Callable wherever flock() is; errno changes. A
  * cancellation point where ask_receive() is one; a cancelled thread leaves `ask` open. Wakes up once a second.
  */
 int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries);

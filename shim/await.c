@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "shim/note.h"
+#include "shim/real.h"
 #include "wire/sys.h"
 
 #define ABSENT_DOUBLED 5 /* 32 s */
@@ -57,7 +58,7 @@ static int await_open(struct ask *ask, struct itimerspec *timer, int64_t ns)
 	int ret;
 
 	if (start_is_restricted())
-		return -EPERM;
+		return netted_is_caught() ? ASK_NETTED : -EPERM;
 	ask->sock = sys_above_stdio((int)sys(timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC));
 	if (ask->sock < 0)
 		return ask->sock;
@@ -112,7 +113,7 @@ int await_keeper(struct ask *ask, const struct protect_by *by, unsigned tries)
 			ret = found = await_look(by->dir);
 	}
 	ask_close(ask);
-	if (ret < 0 && ret != -EINTR) {
+	if (ret < 0 && ret != -EINTR && ret != ASK_NETTED) {
 		errno = -ret;
 		note_refused(ask->fd, "this process cannot wait for a keeper: %m");
 		return -ENOLCK;

@@ -14,14 +14,43 @@
  * with EINTR though it does not wait (docs/net.md, finding 6).
  */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "shim/real.h"
+#include "shim/root.h"
+#include "shim/settings.h"
+#include "wire/leases.h"
+#include "wire/rundir.h"
 #include "wire/sys.h"
+#include "wire/text.h"
+
+/* What the path leads to; while that is missing, the path. */
+static uint64_t netted_ground_of(const char *path)
+{
+	char text[64];
+	struct stat st;
+
+	if (sys_stat(path, &st) < 0)
+		return leases_hash(path);
+	text_print(text, sizeof(text), "%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+	return leases_hash(text);
+}
+
+uint64_t netted_ground(void)
+{
+	const struct settings *s = settings_get();
+	char dir[PLACE_DIR_BYTES], why[WIRE_REASON_BYTES];
+
+	if (rundir_find(&s->place, sys_geteuid(), dir, why, sizeof(why)) < 0)
+		dir[0] = '\0';
+	return netted_ground_of(s->place.config) ^ netted_ground_of(dir) << 1;
+}
 
 #ifdef SYS_INLINE
 
@@ -97,6 +126,17 @@ bool netted_is_on(void)
 	return netted_key_is_set;
 }
 
+/* ENOSYS: both supervisors have been killed. */
+bool netted_is_caught(void)
+{
+	long ret;
+
+	do
+		ret = sys(fcntl, -1L, F_OFD_GETLK, NETTED_HELLO_ADDRESS, netted_ground());
+	while (ret == -EINTR);
+	return ret == 0 || (ret == -EEXIST && root_was_left(settings_get())) || ret == -ENOSYS;
+}
+
 void netted_init(void)
 {
 	const char *text = secure_getenv(NETTED_VARIABLE);
@@ -123,6 +163,11 @@ void netted_init(void)
 }
 
 bool netted_is_on(void)
+{
+	return false;
+}
+
+bool netted_is_caught(void)
 {
 	return false;
 }

@@ -10,6 +10,7 @@
 #define DFLOCK_SHIM_REAL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 typedef int real_fcntl_fn(int fd, int cmd, ...);
@@ -50,7 +51,16 @@ void real_init(void);
 /* After real_init(), once, from the constructor: the real functions for lock calls carry the key from now on. Does nothing without
  * one, or where the calls are not inline (wire/sys.h). */
 void netted_init(void);
-/* Do they? Then this process is under the net, and must start no keeper, which would be, too. */
+/* Do they? */
 bool netted_is_on(void);
+/* Is this process, which is restricted by seccomp, under a net that goes by the same configuration, or by one that it left with its root directory? Then it must start no keeper, which would be, too, and a call without the key is
+ * the supervisor's. The key proves nothing: the environment may come to a program outside (at, files of variables), or be cleaned inside. */
+bool netted_is_caught(void);
+
+/* Which configuration file and which runtime directory this process goes by: the same number for processes that go by the same ones. */
+uint64_t netted_ground(void);
+
+/* fcntl(-1, F_OFD_GETLK, this): net/lockcall.h. */
+#define NETTED_HELLO_ADDRESS UINT64_C(0x6466656e)
 
 #endif

@@ -95,7 +95,8 @@ static bool dispatch_believes(struct session *s, const struct wire_request *r)
 		ret = onbehalf_look(&peer, r->thread, &who);
 	session_ask_for(s, &who);
 	if (ret < 0) {
-		session_refuse_call(s, REFUSAL_PROGRAM, false, "%s", onbehalf_why(ret));
+		session_refuse_call(s, ret == -EMFILE ? REFUSAL_ROOM : REFUSAL_PROGRAM, ret == -EMFILE, "%s",
+				    onbehalf_why(ret));
 		return false;
 	}
 	/* A question from the past: its peer has died, or does not wait for the answer. */

@@ -11,10 +11,11 @@ int onbehalf_look(const struct ucred *peer, pid_t thread, struct onbehalf *out)
 	struct procfs_status status;
 
 	*out = (struct onbehalf){.thread = thread};
+	errno = 0;
 	/* The peer's own pid namespace must be ours. What cannot be told is not taken for ours: the entry would be of another thread, and
 	 * nothing would keep the lease for the one that was meant. */
 	if (!procfs_status_read(peer->pid, &status) || status.numbers > 1) /* mutant: onbehalf-numbers */
-		return -EXDEV;
+		return errno == EMFILE ? -EMFILE : -EXDEV;
 	out->started = family_started(thread);
 	if (!out->started || !procfs_status_read(thread, &status))
 		return -ESRCH;
@@ -33,6 +34,8 @@ const char *onbehalf_why(int ret)
 		return "the thread for which it was asked has ended";
 	case -EPERM:
 		return "the net of one user cannot ask for another user's process: run the job under root's net";
+	case -EMFILE:
+		return "the keeper has no descriptor left: raise its RLIMIT_NOFILE";
 	case -EXDEV:
 		return "the net and the keeper are in different pid namespaces: run `dflock run --net` where the keeper runs";
 	default:

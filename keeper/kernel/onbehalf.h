@@ -18,7 +18,7 @@ struct onbehalf {
 };
 
 /* 0; or -ESRCH: there is no such thread, -EPERM: the peer may not ask for it, -EXDEV: the peer's numbers of processes are
- * others than this process's (pid namespace). */
+ * others than this process's (pid namespace), -EMFILE: there is no descriptor to look with. */
 int onbehalf_look(const struct ucred *peer, pid_t thread, struct onbehalf *out);
 /* For people: why the keeper does not believe the peer. ret: as above, negative. */
 const char *onbehalf_why(int ret);

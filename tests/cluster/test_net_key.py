@@ -102,13 +102,40 @@ def test_the_register_is_clear_afterwards(two, still, how):
 
 
 @pytest.mark.parametrize("take, answer", [("flock 0 ex", "ok"), ("flock 0 ex nb", "ok"), ("setlk 0 ex 0 10 w", "ok"), ("getlk 0 ex 0 10", "un")])
-def test_without_a_keeper(redis, make_host, take, answer):
+@pytest.mark.parametrize("key", [[], ["env", "-u", "DFLOCK_NET"]], ids=["key", "no key"])
+def test_without_a_keeper(redis, make_host, take, answer, key):
     """One that the program started would be under the net, too: so the supervisor starts it. A test alone finds nothing without one."""
     make_host("opener")
     c = make_host("c", foreground=False)
-    agent = opened(c, AGENT)
+    agent = opened(c, *key, AGENT)
     assert agent.do(take) == answer
     for pid in c.keeper_pids():
         assert "\nSeccomp:\t0\n" in text_of(f"/proc/{pid}/status")
     assert answer == "un" or len(c.keeper_pids()) == 2
     assert agent.do("getlk 0 ex 100 10") == "un" and agent.do("lockf 0 test 0") == "ok"
+
+
+@pytest.mark.parametrize("take", ["flock 0 ex nb", "flock 0 ex", "setlk 0 ex 0 10 w"])
+def test_a_key_that_was_left(redis, make_host, take):
+    """The environment of a job under the net may come to programs outside of it (at, env files): no supervisor catches their calls."""
+    holder = make_host("opener").opened("f", take)
+    c = make_host("c", foreground=False)
+    before, c.env = c.env(), lambda: {**before, "DFLOCK_NET": "0123456789abcdef"}
+    agent = c.agent()
+    assert agent.do(f"open 0 {c.path('f')} rwc") == "ok"
+    agent.say(take)
+    if "nb" in take:
+        assert agent.heard()[0] == "EAGAIN"
+    assert agent.silent() and holder.do("close 0") == "ok"
+    wait_until(lambda: (agent.do(take) if "nb" in take else agent.heard()[0]) == "ok", "it has the lock")
+
+
+def test_under_the_net_of_another_configuration(make_host):
+    """Its supervisor knows other files, or another keeper: it would let the call go on without a lease."""
+    a = make_host("a")
+    c = make_host("c", foreground=False)
+    agent = opened(a, "env", f"DFLOCK_CONFIG={c.config}", f"DFLOCK_RUNTIME_DIR={c.runtime}", AGENT)
+    assert agent.do(f"open 1 {c.path('f')} rwc") == "ok"
+    assert [agent.do(f"{call}") for call in ("flock 1 ex nb", "flock 1 ex", "setlk 1 ex 0 10 w")] == ["ENOLCK"] * 3
+    c.start()
+    assert agent.do("flock 1 ex nb") == "ok"

@@ -2,6 +2,7 @@
 import errno
 import os
 import re
+import resource
 import select
 import signal
 import struct
@@ -14,9 +15,9 @@ from harness import text_of, wait_until
 from harness.host import BUILD, CLI
 from harness.metrics import value
 from harness.netted import NET, STATIC, Netted, both, netted, opened, run, stat, supervisors
-from harness.processes import waits_for_lock
+from harness.processes import files_of, wait_channel, waits_for_lock
 
-from keepers import held, wanted_elsewhere
+from keepers import LONG, held, wanted_elsewhere
 
 
 def told(agent):
@@ -408,6 +409,75 @@ def test_memory_that_only_the_program_can_read(two, folder, command):
     assert done.stdout == f"-1 {errno.ENOLCK}\n-1 {errno.EFAULT}\n" and "cannot be found out" in done.stderr, done
     done = lock(os.path.join(folder, "unprotected"))
     assert done.stdout == f"0 0\n-1 {errno.EFAULT}\n" and not done.stderr, done
+
+
+ALL_WAIT = """
+import fcntl, os, sys
+sys.stdin.readline()
+for _ in range(12):
+    if os.fork() == 0:
+        fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX)
+        os._exit(0)
+fcntl.flock(os.open(sys.argv[2], os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+print("locked", flush=True)
+"""
+
+
+def test_no_thread_can_be_started_for_a_while(two):
+    """All threads of the supervisor have calls that wait for another host; the next call is received when there may be more threads."""
+    a, path = opened(two[0]), two[1].path("f")
+    open(path, "w").close()
+    assert a.do("flock 0 ex") == "ok"
+    job = netted(two[1], "env", "-u", "LD_PRELOAD", "/usr/bin/python3", "-c", ALL_WAIT, path, two[1].path("other"), stdin=subprocess.PIPE,
+                 stdout=subprocess.PIPE, text=True)
+    first = both(two[1])[0]
+    size = int(re.search(r"VmSize:\s*(\d+)", text_of(f"/proc/{first}/status"))[1]) * 1024
+    before = resource.prlimit(first, resource.RLIMIT_AS, (size + 200 * 1024, resource.RLIM_INFINITY))  # less than a stack
+    job.stdin.write("\n")
+    job.stdin.flush()
+    waits = lambda tid: re.search("epoll|ep_poll", wait_channel(tid))
+    wait_until(lambda: not any(map(waits, os.listdir(f"/proc/{first}/task"))), "no thread waits for a call")
+    resource.prlimit(first, resource.RLIMIT_AS, before)
+    assert select.select([job.stdout], [], [], 20)[0], "the call hangs"
+    assert a.do("flock 0 un") == "ok"
+    assert job.communicate(timeout=20)[0] == "locked\n"
+
+
+CONVERTS = """
+import fcntl, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+fcntl.flock(fd, fcntl.LOCK_SH)
+child = os.fork()
+if child == 0:
+    print(os.getpid(), flush=True)
+    sys.stdin.readline()
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os._exit(0)
+os.waitpid(child, 0)
+fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.readline()
+with open(f"/proc/self/fdinfo/{fd}") as f:
+    print(f.read().count("lock:"))
+"""
+
+
+def test_a_call_that_was_killed_unlocks_nothing(make_host, proxy):
+    """It fails because of another host, when its process is dead and another one has locked the description that both had."""
+    a, b = make_host("a", lease=LONG), make_host("b", lease=LONG, server=proxy.address).wait_up()
+    other, path = opened(a), b.path("f")
+    assert other.do("flock 0 sh") == "ok"
+    job = netted(b, "env", "-u", "LD_PRELOAD", "/usr/bin/python3", "-c", CONVERTS, path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    child = int(job.stdout.readline())
+    proxy.hold_messages()
+    job.stdin.write("\n")
+    job.stdin.flush()
+    wait_until(lambda: held(b, state="asking"), "the child's call is at the store")
+    os.kill(child, signal.SIGKILL)
+    assert job.stdout.readline() == "locked\n"
+    proxy.pass_messages()
+    wait_until(lambda: not any(path in files_of(pid) for pid in supervisors(b)), "no supervisor has a call")
+    assert job.communicate("\n", timeout=20)[0] == "1\n"
 
 
 # --- cycles, over hosts and with calls that wait in a kernel ---

@@ -70,8 +70,11 @@ def wait_channel(pid):
 
 
 def files_of(pid):
-    links = (f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd"))
-    return [os.readlink(link) for link in links if os.path.lexists(link)]
+    links = []
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/{pid}/fd/{fd}"))
+    return links
 
 
 def waits_for_lock(pid):

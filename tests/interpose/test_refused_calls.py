@@ -11,7 +11,7 @@ import fake_keeper as fk
 from fake_keeper import BUSY, REFUSE, WAIT
 from harness import wait_until
 from harness.processes import children, comm
-from world import RECVFROM, has_timer, is_free, numbers_of, result
+from world import BUILD, RECVFROM, has_timer, is_free, numbers_of, result
 
 
 @pytest.fixture
@@ -154,6 +154,17 @@ def test_a_keeper_of_another_version(world, script, lockers):
         script.next().grant()
         one.hears()
         assert ": waiting: the keeper is of another version" in one.said()
+
+
+@pytest.mark.parametrize("command", ["flock 0 ex", "setlk 0 ex 0 10 w", "setlk 0 ex 0 10 w ofd"])
+def test_under_the_net(world, script, lockers, command):
+    """There the program is restricted by seccomp, and waits in its call to the kernel: the net's supervisor asks again."""
+    with serves(world, script):
+        one = lockers(preload=False, wrap=[str(BUILD / "dflock"), "run", "--net=on", "--"]).say(command)
+        for _ in range(2):
+            script.next().refuse(may_mend=True)
+        script.next().grant()
+        one.hears()
 
 
 # --- signals ---

@@ -112,9 +112,9 @@ class World:
 class Locker(Agent):
     """An agent that has the world's file open."""
 
-    def __init__(self, world, flags="rwc", preload=True, path=None, **env):
+    def __init__(self, world, flags="rwc", preload=True, path=None, wrap=(), **env):
         self.says = world.folder / f"says-{os.urandom(4).hex()}"
-        self.env, self.inside = lambda: world.environment(preload=preload, **env), ["sh", "-c", 'exec "$@" 2>"$0"', self.says]
+        self.env, self.inside = lambda: world.environment(preload=preload, **env), ["sh", "-c", 'exec "$@" 2>"$0"', self.says, *wrap]
         super().__init__(self)
         self.path = str(path or world.lock)
         assert self.do(f"open 0 {self.path} {flags}") == "ok"

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 /* dflock-net is no part of the library that unit tests are linked with. */
@@ -95,3 +96,15 @@ TEST(shared_descriptors)
 TEST(the_first_thread_leaves_them) { ck_assert_int_eq(copy_after(leaves, FD), -EXDEV); }
 
 TEST(the_first_thread_has_ended) { ck_assert_int_eq(copy_after(ends, FD), -EXDEV); }
+
+/* -ESRCH would mean that the thread has ended: its call would get no answer. */
+TEST(without_a_free_descriptor)
+{
+	struct thread t = {.tid = getpid(), .memory = -1};
+	struct rlimit limit;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = 0;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	ck_assert_int_eq(thread_open_process(&t), -EIO);
+}

@@ -1,9 +1,11 @@
 /* For which threads a peer may ask, and as which user. */
 #include "keeper/kernel/onbehalf.h"
 
+#include <grp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "keeper/kernel/family.h"
 #include "keeper/kernel/overflowuid.h"
@@ -115,11 +117,12 @@ TEST(a_name_that_lies)
 
 /*
  * The peer's numbers are others: whom it means cannot be known. The keeper may also be an ordinary user's that may not look into the
- * peer, another user's.
+ * peer, another user's. The line that tells follows that of the groups, which may be long.
  */
 TEST(in_another_pid_namespace)
 {
 	struct ucred there = {.uid = 0};
+	gid_t groups[1000];
 	struct onbehalf who;
 	int ready[2], status;
 	pid_t maker, looker;
@@ -129,7 +132,11 @@ TEST(in_another_pid_namespace)
 	ck_assert_int_eq(pipe(ready), 0);
 	maker = fork();
 	if (maker == 0) {
-		pid_t pid = unshare(CLONE_NEWPID) == 0 ? fork() : -1;
+		pid_t pid;
+
+		for (int i = 0; i < ROWS(groups); i++)
+			groups[i] = 4000000000u + (gid_t)i;
+		pid = setgroups(ROWS(groups), groups) == 0 && unshare(CLONE_NEWPID) == 0 ? fork() : -1;
 
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -150,6 +157,23 @@ TEST(in_another_pid_namespace)
 	close(ready[0]);
 	close(ready[1]);
 	end(maker);
+}
+
+/* That says nothing of the peer, and is over when descriptors are closed. */
+TEST(without_a_free_descriptor)
+{
+	struct rlimit limit;
+	struct onbehalf who;
+	rlim_t before;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	before = limit.rlim_cur;
+	limit.rlim_cur = 0;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	ck_assert_int_eq(look(getuid(), getpid(), &who), -EMFILE);
+	limit.rlim_cur = before;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	ck_assert_int_eq(look(getuid(), getpid(), &who), 0);
 }
 
 TEST(which_maps_are_whole)
