@@ -281,6 +281,7 @@ enum procfs_kind procfs_kind(int fds, int number)
 #define STATE       3
 #define PARENT      4
 #define GROUP       5
+#define THREADS     20
 #define STARTED     22
 #define STOP_SIGNAL 52 /* exit_code: while the process is stopped, what stopped it */
 
@@ -303,6 +304,7 @@ bool procfs_stat(const char *text, struct procfs_stat *out)
 	}
 	out->parent = (pid_t)fields[PARENT];
 	out->group = (pid_t)fields[GROUP];
+	out->threads = (unsigned)fields[THREADS];
 	out->started = fields[STARTED];
 	out->stop_signal = out->state == 'T' ? (int)fields[STOP_SIGNAL] : 0;
 	return true;

@@ -53,8 +53,11 @@ void real_init(void);
 void netted_init(void);
 /* Do they? */
 bool netted_is_on(void);
-/* Is this process, which is restricted by seccomp, under a net that goes by the same configuration, or by one that it left with its root directory? Then it must start no keeper, which would be, too, and a call without the key is
- * the supervisor's. The key proves nothing: the environment may come to a program outside (at, files of variables), or be cleaned inside. */
+/*
+ * Is this process, which is restricted by seccomp, under a net that goes by the same configuration, or by one that it left with its root
+ * directory? Then it must start no keeper, which would be, too, and a call without the key is the supervisor's. The key proves nothing: the
+ * environment may come to a program outside (at, files of variables), or be cleaned inside.
+ */
 bool netted_is_caught(void);
 
 /* Which configuration file and which runtime directory this process goes by: the same number for processes that go by the same ones. */

@@ -114,7 +114,7 @@ static int order_signal(const struct order_work *l, const struct order_target *t
 
 	if (fd < 0)
 		return -errno;
-	if (family_has_ended(target->pid, target->started) || !family_owner(target->pid, &owner))
+	if (family_process_has_ended(target->pid, target->started) || !family_owner(target->pid, &owner))
 		ret = -ESRCH;
 	else if (geteuid() == 0 && l->order.uid != 0 && l->order.uid != owner)
 		ret = -EPERM;
@@ -213,7 +213,7 @@ static void order_add_started(struct order_work *l)
 	for (size_t i = 0; i < utarray_len(&l->targets); i++) {
 		const struct order_target *target = array_at(&l->targets, i);
 
-		if (!family_has_ended(target->pid, target->started))
+		if (!family_process_has_ended(target->pid, target->started))
 			(void)!family_add(&family, target->pid);
 	}
 	known = family_count(&family);
@@ -227,7 +227,7 @@ static const struct order_target *order_left(const struct order_work *l)
 	for (size_t i = 0; i < utarray_len(&l->targets); i++) {
 		const struct order_target *target = array_at(&l->targets, i);
 
-		if (!family_has_ended(target->pid, target->started))
+		if (!family_process_has_ended(target->pid, target->started))
 			return target;
 	}
 	return NULL;

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,7 +135,7 @@ int family_add_living(struct family *family, const struct family *from, uint64_t
 		const struct family_member *member = family_find(from, family_at(from, i));
 
 		if (member->marks & marks && member->started &&
-		    !family_has_ended(member->pid, member->started)) /* mutant: family-living */
+		    !family_process_has_ended(member->pid, member->started)) /* mutant: family-living */
 			ret = family_copy(family, member, marks);
 	}
 	return ret;
@@ -283,7 +284,8 @@ pid_t family_tracer(pid_t tid)
 	return status.process;
 }
 
-bool family_has_ended(pid_t tid, uint64_t started)
+/* A thread that was the first one of a process still has its number while others run: at most `threads` may be left of it. */
+static bool family_is_over(pid_t tid, uint64_t started, unsigned threads)
 {
 	struct procfs_stat stat;
 	char path[32], text[1024]; /* as procfs_stat_read() */
@@ -293,7 +295,18 @@ bool family_has_ended(pid_t tid, uint64_t started)
 	n = procfs_head(AT_FDCWD, path, text, sizeof(text));
 	if (n <= 0)
 		return n == -ENOENT || n == -ESRCH; /* mutant: family-ended */
-	return procfs_stat(text, &stat) && (stat.started != started || stat.state == 'Z' || stat.state == 'X');
+	return procfs_stat(text, &stat) &&
+	       (stat.started != started || (strchr("ZX", stat.state) && stat.threads <= threads));
+}
+
+bool family_has_ended(pid_t tid, uint64_t started)
+{
+	return family_is_over(tid, started, UINT_MAX);
+}
+
+bool family_process_has_ended(pid_t pid, uint64_t started)
+{
+	return family_is_over(pid, started, 1);
 }
 
 int family_all(struct procfs_stat **all, size_t *count)

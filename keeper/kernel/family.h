@@ -60,6 +60,8 @@ pid_t family_tracer(pid_t tid);
 /* Has the thread that had this number and was started then ended? A thread that nobody waits for (Z) has ended, too. False also if it
  * cannot be told, for want of a descriptor or memory. */
 bool family_has_ended(pid_t tid, uint64_t started);
+/* Has the process ended, with all its threads? The first one may end before others. */
+bool family_process_has_ended(pid_t pid, uint64_t started);
 /* Does none of its threads run: is each stopped (T, t) or at its end? True also if it is gone. */
 bool family_is_stopped(pid_t pid);
 /* The same, but a thread may also wait in the kernel where no signal wakes it (D). */

@@ -151,3 +151,32 @@ TEST_EACH(only_members_that_live_are_added, 4)
 	family_free(&from);
 	family_free(&to);
 }
+
+static void *wait_for_ever(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
+TEST(a_process_whose_first_thread_has_ended_runs)
+{
+	pid_t pid = fork();
+
+	ck_assert_int_ge(pid, 0);
+	if (pid == 0) {
+		pthread_t other;
+
+		if (pthread_create(&other, NULL, wait_for_ever, NULL) != 0)
+			_exit(1);
+		pthread_exit(NULL);
+	}
+	uint64_t started = family_started(pid);
+	wait_until(family_state(pid) == 'Z');
+	ck_assert(family_has_ended(pid, started));
+	ck_assert(!family_process_has_ended(pid, started));
+	ck_assert(family_process_has_ended(pid, started + 1));
+	kill(pid, SIGKILL);
+	wait_until(family_process_has_ended(pid, started));
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
