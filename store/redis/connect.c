@@ -279,8 +279,6 @@ static void connect_on_check(void *arg, const redisReply *reply)
 
 void connect_check(struct store *s)
 {
-	if (s->config->replicas == 0 && !s->config->cluster)
-		return;
 	int ret =
 		link_send(redis_of(s)->commands, 2, (const char *const[]){"INFO", "replication"}, connect_on_check, s);
 	if (ret)

@@ -125,9 +125,7 @@ enum round_verdict round_heard(struct round *round, size_t count, bool up, bool 
 {
 	if (!up && named)
 		return ROUND_BELIEVE;
-	if (up && named && here)
-		return ROUND_OVER;
-	if (up && named && ++round->elsewhere > count / 2)
+	if (up && named && !here && ++round->elsewhere > count / 2)
 		return ROUND_BELIEVE;
 	return round->asked < count && (!up || round->elsewhere > 0) ? ROUND_ASK : ROUND_OVER;
 }

@@ -85,7 +85,7 @@ static void engine_on_pong(void *arg, const redisReply *reply)
 	store_reject(s, "%s", line);
 }
 
-/* Every beat tries the connection for commands; the one for messages could be dead for hours unnoticed. */
+/* Of both connections: a keeper that has nothing to renew sends no beat, and a firewall forgets a connection that is idle. */
 static void engine_check(struct store *s)
 {
 	struct redis *r = redis_of(s);

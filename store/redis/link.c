@@ -28,6 +28,7 @@ struct link {
 	enum link_state state;
 	uint64_t limit_ms, started_ms;
 	bool last_look;   /* the limit has passed; what has arrived meanwhile is read first */
+	size_t taken;     /* bytes of the answer that comes */
 	redisReply *told; /* the reply whose callback runs */
 	int failed;       /* why it could not be opened */
 	struct link_events events;
@@ -151,17 +152,19 @@ static void link_on_bytes(void *arg, const char *bytes, size_t len)
 	if (link->state != LINK_OPEN)
 		return;
 	int failed = redisReaderFeed(link->reader, bytes, len);
+	link->taken += len;
 	while (link->state == LINK_OPEN && !failed) {
 		failed = redisReaderGetReply(link->reader, &reply);
 		if (failed || !reply)
 			break;
+		link->taken = 0;
 		link->told = reply;
 		link_take_reply(link, reply);
 		freeReplyObject(link->told);
 	}
 	if (failed)
 		link_break(link, "what the server sends is not Redis's protocol (%s)", link->reader->errstr);
-	else if (link->reader->len > MAX_REPLY_BYTES)
+	else if (link->taken > MAX_REPLY_BYTES)
 		link_break(link, "the server sends an answer of more than %u bytes", MAX_REPLY_BYTES);
 }
 

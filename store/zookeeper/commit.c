@@ -58,8 +58,8 @@ void zk_commit_needs(struct zookeeper *zk, struct zk_query *zq)
 
 static void zk_mark(const struct zookeeper *zk, struct zk_query *zq)
 {
+	struct zk_node *node, *more, *store = zk_find(zk, zq, ZK_STORE, "");
 	struct replay_cell *cell, *next;
-	struct zk_node *node, *more;
 
 	HASH_ITER (hh, zq->run->cells, cell, next) {
 		struct zk_place place = zk_place_of(zq, cell);
@@ -77,6 +77,9 @@ static void zk_mark(const struct zookeeper *zk, struct zk_query *zq)
 	HASH_ITER (hh, zq->nodes, node, more) {
 		bool listed = zq->lists[node->kind].asked;
 
+		/* Another host may have listed all hosts without this one. (Not their parent: start.c looks at when that was written.) */
+		if (node->kind == ZK_HOST && node->written && !node->there) /* mutant: zk-host */
+			store->written = true;
 		/* Of all locks there may be too many: the list's own version stands for them (zk_add_written). All rules are for people. */
 		if (listed && node->kind != ZK_HOST)
 			node->read = false;

@@ -142,7 +142,7 @@ static void zk_on_committed(struct zk_call *call, int rc, int at, const struct S
 	if (stat)
 		zk_saw(zk, stat);
 	if (rc == ZOK && own && own->written)
-		zk_see_own(zk, own, stat);
+		zk_see_own(zk, own, own->there ? stat : NULL);
 	if (rc == ZOK)
 		zk_answer(zk);
 	else if (rc == ZNONODE && !is_message && at >= 0 && call->ops[at].type == ZOO_CREATE_OP)

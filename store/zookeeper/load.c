@@ -392,8 +392,7 @@ static void zk_need_hash(struct zookeeper *zk, struct zk_query *zq, const char *
 {
 	if (strcmp(key, STORE_KEYS "store") == 0) {
 		zk_need(zk, zq, ZK_STORE, "");
-		if (zq->q.script != SCRIPT_GIVE_UP) /* it looks for marks alone */
-			zk_need_all(zk, zq, ZK_LOCK, 0, INT32_MAX);
+		zk_need_all(zk, zq, ZK_LOCK, 0, INT32_MAX);
 	}
 	if (strcmp(key, STORE_KEYS "rules") == 0)
 		zk_need_all(zk, zq, ZK_RULE, some ? zq->lists[ZK_RULE].start : 0, some ? SOME : INT32_MAX);

@@ -244,6 +244,8 @@ UNIT = {
         "a host's first change is not remembered": [become("zk-own", "zk_call_free(call);")]},
     "test_zookeeper::a_host_whose_node_was_cleaned_away_takes_that_for_no_backup": {
         "a clean-up of hosts leaves no trace": [condition("zk-clean-host", "false")]},
+    "test_zookeeper_trouble::a_change_of_ttl_that_is_stopped_at_each_step": {
+        "a host that comes changes nothing that a change of ttl_ms looks at": [condition("zk-host", "false")]},
     "test_zookeeper::nodes_that_have_nothing_go": {"a clean-up forgets fences": [become("zk-clean-fence", ";")]},
     "test_zookeeper::a_lock_that_somebody_removed_is_found_out": {
         "a lock that somebody removed is a new one": [become("zk-removed", ";")]},

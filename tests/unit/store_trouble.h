@@ -114,6 +114,25 @@ TEST_EACH(a_host_that_is_stopped_at_each_step, 2 * STEPS)
 	proxy_end(&proxy);
 }
 
+/* A host that changes ttl_ms is stopped at each step. Another one has a lock meanwhile, for the first time: of the two, one is refused. */
+TEST_EACH(a_change_of_ttl_that_is_stopped_at_each_step, 2 * STEPS)
+{
+	struct asked of_a = {.answers = 0};
+
+	start_proxied();
+	stop(&a);
+	start_ttl(&a, "host-c", 2 * TTL_MS);
+	wait_until(a.downs == 1);
+	proxy_tell(&proxy, PROXY_COUNT, _i);
+	store_open(a.store, STORE_OPEN_FORCED, "", on_other, &of_a);
+	wait_until(proxy.way == PROXY_HOLD || of_a.answers);
+	bool had = acquire(&b, 2, WIRE_EXCLUSIVE) == STORE_OK;
+	proxy_tell(&proxy, PROXY_PASS, 0);
+	wait_until(of_a.answers > 0);
+	ck_assert_msg(had != (of_a.reply.status == STORE_OK), "%d %d %s", had, of_a.reply.status, a.why);
+	proxy_end(&proxy);
+}
+
 /* The connection breaks at the nth piece, also of connecting, or before an answer that grants: each time what was asked is asked again. */
 TEST(a_connection_that_breaks_at_each_step)
 {

@@ -79,12 +79,14 @@ static const struct {
 	enum round_verdict last;
 } checks[] = {
 	{false, 3, "nne", ROUND_BELIEVE}, /* the first one that names a master */
-	{false, 3, "nnn", ROUND_OVER},    {false, 1, "n", ROUND_OVER},
-	{true, 1, "e", ROUND_BELIEVE},    {true, 3, "h", ROUND_OVER}, /* no doubt, no further question */
-	{true, 3, "n", ROUND_OVER},       {true, 3, "eh", ROUND_OVER},
-	{true, 3, "ee", ROUND_BELIEVE},   {true, 3, "ene", ROUND_BELIEVE},
-	{true, 3, "enn", ROUND_OVER},     {true, 4, "eee", ROUND_BELIEVE}, /* two of four are not most */
-	{true, 4, "eenn", ROUND_OVER},    {true, 5, "enene", ROUND_BELIEVE},
+	{false, 3, "nnn", ROUND_OVER},     {false, 1, "n", ROUND_OVER},
+	{true, 1, "e", ROUND_BELIEVE},     {true, 3, "h", ROUND_OVER}, /* no doubt, no further question */
+	{true, 3, "n", ROUND_OVER},        {true, 3, "ehn", ROUND_OVER},
+	{true, 3, "ee", ROUND_BELIEVE},    {true, 3, "ene", ROUND_BELIEVE},
+	{true, 3, "enn", ROUND_OVER},      {true, 4, "eee", ROUND_BELIEVE}, /* two of four are not most */
+	{true, 4, "eenn", ROUND_OVER},     {true, 5, "enene", ROUND_BELIEVE},
+	{true, 5, "ehee", ROUND_BELIEVE}, /* one that is old does not hide the others */
+	{true, 5, "ehhee", ROUND_BELIEVE}, {true, 5, "ehhne", ROUND_OVER},
 };
 
 TEST_EACH(until_it_is_over, ROWS(checks))

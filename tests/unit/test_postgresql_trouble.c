@@ -148,16 +148,30 @@ TEST(a_statement_that_is_cancelled_is_no_end_of_the_server)
 		      answer.error);
 }
 
-/* More than the server has room for locks of. */
+static void beat_on(void *arg, const struct store_reply *reply)
+{
+	struct host *h = arg;
+
+	if (reply->status == STORE_OK)
+		store_beat(h->store, 0, 0, beat_on, h);
+}
+
+/* More than the server has room for locks of; and another host goes on. */
 TEST(a_host_is_given_up_where_there_are_very_many_locks)
 {
+	struct host c;
+
 	start_both();
 	ck_assert_int_eq(beat(&b), STORE_OK);
 	ck_assert_int_eq(ask(store_hosts(a.store, on_hosts, &answer)), STORE_OK);
 	ck_assert_uint_eq(host_rows, 1);
 	sql("insert into dflock.cell (key, name, value, version) select 'dflock:{0}:store', convert_to('=dflock:{0}:lock:' || n, 'UTF8'), "
 	    "'x', 1 from generate_series(1, 30000) n");
+	start(&c, "host-c");
+	wait_until(c.ups == 1);
+	beat_on(&c, &(struct store_reply){.status = STORE_OK}); /* all the time */
 	assert_ok(store_give_up(a.store, &host_row[0], on_answer, &answer));
+	stop(&c);
 	ck_assert_int_eq(beat(&b), STORE_GIVEN_UP);
 	ck_assert_uint_eq(a.ups, 1);
 }

@@ -130,6 +130,19 @@ TEST(a_stopped_server)
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* again, with the same token */
 }
 
+/* Nobody asks for anything. */
+TEST(a_server_that_becomes_a_replica)
+{
+	start(&a, "host-a");
+	wait_until(a.ups == 1);
+	command("REPLICAOF 127.0.0.1 1");
+	wait_until(a.downs == 1);
+	ck_assert_msg(strstr(a.why, "it is a replica (role:slave): set the address of the master") != NULL, "%s",
+		      a.why);
+	command("REPLICAOF NO ONE");
+	wait_until(a.ups == 2);
+}
+
 TEST_EACH(a_memory_that_is_lost, 2)
 {
 	char old[STORE_INC_BYTES];

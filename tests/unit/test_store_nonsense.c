@@ -107,6 +107,31 @@ TEST(garbage)
 	uv_close((uv_handle_t *)&fake, NULL);
 }
 
+/* As much of it as there is room for. */
+static void fake_go_on(void)
+{
+	static char row[65536];
+	static size_t at;
+	size_t len = sizeof(row) - 1;
+
+	if (!*row)
+		sprintf(row, "$%zu\r\n%0*d\r\n", len - 10, (int)len - 10, 0);
+	for (int n = 1; fake_clients && n > 0; at = (at + (size_t)(n > 0 ? n : 0)) % len)
+		n = uv_try_write((uv_stream_t *)&fake_client[0], &(uv_buf_t){.base = row + at, .len = len - at}, 1);
+}
+
+/* Each part of it is small. */
+TEST(an_answer_without_end)
+{
+	start_fake();
+	config.connect_ms = LIMIT_MS;
+	fake_says = "*1000000\r\n";
+	each_tick = fake_go_on;
+	refused(&a, "an answer of more than 67108864 bytes");
+	each_tick = NULL;
+	uv_close((uv_handle_t *)&fake, NULL);
+}
+
 static struct proxy proxy;
 static struct redis_server second;
 

@@ -90,8 +90,14 @@ TEST(nothing_else_of_a_host_that_was_given_up_renews)
 TEST(marks_of_hosts_that_never_came_back_go)
 {
 	assert_granted(acquire("A", 'a', 'x'));
+	assert_says(call(SCRIPT_GIVE_UP, "gone", "0", NULL), "OK");
+	assert_says(call(SCRIPT_GIVE_UP, "late", "0", NULL), "OK");
 	command("HSET dflock:{0}:store given:gone 1000");
 	assert_says(call(SCRIPT_GIVE_UP, "A", beat_of("A"), NULL), "OK");
 	assert_says(command("HGET dflock:{0}:store given:gone"), "(nil)");
+	assert_says(command("HGET dflock:{0}:store given"), "A late");
+	assert_starts(beat_with("0"), "GIVENUP ");
+	assert_says(call(SCRIPT_GIVE_UP, "late", "0", NULL), "OK");
+	assert_says(command("HGET dflock:{0}:store given"), "late A");
 	assert_starts(beat_with("0"), "GIVENUP ");
 }

@@ -608,6 +608,10 @@ TEST(a_host_whose_node_was_cleaned_away_takes_that_for_no_backup)
 	ck_assert_uint_eq(names_in("/hosts"), 1);
 	start_one_kept(1);
 	ck_assert(!store_in_grace(b.store));
+	assert_ok(store_leave(b.store, on_answer, &answer)); /* it has none, and makes none */
+	stop(&b);
+	start_one_kept(1);
+	ck_assert(!store_in_grace(b.store));
 	/* Another id of a host has seen nothing. */
 	stop(&a);
 	start(&a, "host-c");
