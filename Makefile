@@ -305,6 +305,15 @@ check-rights: all agents ## run tests of hosts as a user with the rights that `d
 check-postgresql check-zookeeper: check-%: all agents ## run tests/cluster with such a store (T="..." runs these), but what is about Redis alone: Sentinel, Cluster, replicas, TLS, redis_key, the early release, its commands, and the proxy, which speaks its protocol
 	export DFLOCK_TEST_STORE=$*; cd tests && $(BESIDE) $(or $(T),cluster) && \
 	  $(if $(T),:,$(LIMITED) -m "alone or punctual" cluster)
+# Of the tests above, what scripts/test.sh runs: each depends on what the variant changes.
+SOME_musl       := interpose/test_interpose.py interpose/test_asking.py interpose/test_record_calls.py interpose/test_record_undo.py interpose/test_starting.py
+SOME_postgresql := cluster/test_flock.py cluster/test_recall.py cluster/test_keeper_dies.py cluster/test_store_loss.py cluster/test_break.py cluster/test_once.py
+SOME_zookeeper  := $(if $(wildcard /usr/share/java/zookeeper.jar),cluster/test_zookeeper.py cluster/test_recall.py cluster/test_once.py)
+SOME_san        := cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_parent_dies.py cluster/test_freeze.py faults/test_room.py
+.PHONY: check-some
+check-some: check-some-musl check-some-postgresql check-some-zookeeper check-some-san
+check-some-%:
+	$(if $(SOME_$*),$(MAKE) -s check-$* JOBS=$(or $(JOBS),$(shell expr $$(nproc) \* 3)) T="$(SOME_$*)",@echo "skipped: tests of hosts with a store that is not installed: $*")
 calls-postgresql calls-zookeeper: calls-%: $(BUILD)/unit/test_%_calls ## compare CALLS (100000) random calls of the rules in such a store and in Redis
 	RANDOM_CALLS=$(or $(CALLS),100000) CK_DEFAULT_TIMEOUT=3600 $<
 speed-postgresql speed-zookeeper: speed-%: $(BUILD)/bench/speed_% ## what a lock in such a store costs beside a plain client's transaction; PG_PLACE (/dev/shm): where the PostgreSQL lies

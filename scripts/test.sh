@@ -92,23 +92,12 @@ stage build-san "sanitizers" "${build[@]}" SAN=1 BUILD=build-san || { summary; e
 stage sanitized "unit tests under the address and undefined-behaviour sanitizers" make -k -s -j$suites SAN=1 BUILD=build-san unit
 stage docs "what the documentation and the sources must agree on" make -s check-docs
 stage fuzz "what is read from outside" make -s fuzz
-stage processes "tests with processes, several at a time" make -s check-beside
-stage musl "the shim in programs of musl" make -s check-musl \
-	T="interpose/test_interpose.py interpose/test_asking.py interpose/test_record_calls.py interpose/test_record_undo.py interpose/test_starting.py"
-stage postgresql "some of the tests of hosts, with a PostgreSQL" make -s check-postgresql \
-	T="cluster/test_flock.py cluster/test_recall.py cluster/test_keeper_dies.py cluster/test_store_loss.py cluster/test_break.py cluster/test_once.py"
-if [ -e /usr/share/java/zookeeper.jar ]; then
-	stage zookeeper "some of the tests of hosts, with a ZooKeeper" make -s check-zookeeper \
-		T="cluster/test_zookeeper.py cluster/test_recall.py cluster/test_once.py"
-else
-	echo "skipped: tests of hosts with a ZooKeeper, which is not installed"
-fi
+# These wait a third of the time, and the models compute: with next to no right to the processors.
+stage processes "tests with processes, several at a time, and beside them the models with their mutants" \
+	make -k -s -j2 check-beside model-check NICE="nice -n 19"
+stage variants "some of them with programs of musl, with PostgreSQL, with ZooKeeper, and with sanitized programs" make -k -s -j2 check-some
 stage punctual "tests of being in time" make -s check-punctual
 stage alone "tests that need the machine for themselves" make -s check-alone
-# Fault runs wait most of the time, and the others compute: with less right to the processors.
-stage faults "fault runs in networks of their own; beside them the models with their mutants, and the simulator: several hosts in one process" \
-	make -k -s -j3 check-faults model-check sim NICE="nice -n 10"
-stage processes-sanitized "tests with processes, of sanitized programs" make -s check-san \
-	T="cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_parent_dies.py cluster/test_freeze.py faults/test_room.py"
+stage faults "fault runs in networks of their own, and beside them the simulator: several hosts in one process" make -k -s -j2 check-faults sim
 stage demo "the demo" scripts/demo.sh
 summary

@@ -40,7 +40,7 @@ def program():
 
 
 SLEEPS = "import sys; print('here', flush=True); sys.stdin.read()"
-RUNS = "print('here', flush=True)\nwhile True: pass"
+RUNS = "import os\nos.nice(19)\nprint('here', flush=True)\nwhile True: pass"
 WAITS = """
 import fcntl, sys
 f = open(sys.argv[1], "r+")
