@@ -311,7 +311,7 @@ SOME_postgresql := cluster/test_flock.py cluster/test_recall.py cluster/test_kee
 SOME_zookeeper  := $(if $(wildcard /usr/share/java/zookeeper.jar),cluster/test_zookeeper.py cluster/test_recall.py cluster/test_once.py)
 SOME_san        := cluster/test_flock.py cluster/test_record.py cluster/test_keeper_dies.py cluster/test_parent_dies.py cluster/test_freeze.py faults/test_room.py
 .PHONY: check-some
-check-some: check-some-musl check-some-postgresql check-some-zookeeper check-some-san
+check-some: check-some-postgresql check-some-san check-some-zookeeper check-some-musl
 check-some-%:
 	$(if $(SOME_$*),$(MAKE) -s check-$* JOBS=$(or $(JOBS),$(shell expr $$(nproc) \* 3)) T="$(SOME_$*)",@echo "skipped: tests of hosts with a store that is not installed: $*")
 calls-postgresql calls-zookeeper: calls-%: $(BUILD)/unit/test_%_calls ## compare CALLS (100000) random calls of the rules in such a store and in Redis
