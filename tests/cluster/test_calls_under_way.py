@@ -130,7 +130,7 @@ def test_status_and_who_name_it(two, stuck):
     assert (call["pid"], call["thread"], call["from"], call["to"]) == (p.pid, p.pid, 0, None)
     assert f"kept by pid {p.pid} (thread {p.pid}, python3" in two[0].cli("status").stdout
     for host in two:
-        assert f"pid {p.pid} (python3" in host.cli("who", host.path("f")).stdout
+        wait_until(lambda: f"pid {p.pid} (python3" in host.cli("who", host.path("f")).stdout, "each host says who")
     wait_until(lambda: f"pid {p.pid} (thread {p.pid}) has not been seen out of its lock call" in two[0].log(), "the log says it")
     assert "dflock_calls_under_way 1" in two[0].cli("metrics").stdout
     tracer.let_go()

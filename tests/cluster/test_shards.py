@@ -301,7 +301,7 @@ def test_what_operators_see_and_do(make, redis):
     lease = "ttl_ms = 12000;"  # which is the time of a grace: doctor is to look meanwhile
     a, b = make("a", lease=lease).init(), make("b", lease=lease)
     job = Job(a, named(6))
-    assert f"pid {job.pid()}" in b.cli("who", b.path(named(6))).stdout
+    wait_until(lambda: f"pid {job.pid()}" in b.cli("who", b.path(named(6))).stdout, "the other host says who")
     shown = b.cli("status", "--all").stdout
     assert re.search(rf"t/{named(6)}\n +held +a-", shown) and "default/" not in shown
     done = a.cli("doctor", check=False)
