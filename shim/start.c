@@ -299,6 +299,16 @@ bool start_is_restricted(void)
 	return at[sizeof(key) - 1] != '0';
 }
 
+/* Are children of this thread in another pid namespace? The starter could be the first process there: it ends soon, and the program could
+ * fork no more. While there is no first process, the link leads nowhere. */
+static bool start_is_elsewhere(void)
+{
+	struct stat here, there;
+
+	return sys_stat("/proc/thread-self/ns/pid", &here) == 0 &&
+	       (sys_stat("/proc/thread-self/ns/pid_for_children", &there) < 0 || here.st_ino != there.st_ino);
+}
+
 /* Why this process must not start a keeper, or NULL. */
 static const char *start_obstacle(void)
 {
@@ -306,6 +316,8 @@ static const char *start_obstacle(void)
 
 	if (getpid() == 1)
 		return "it is the first process of its pid namespace";
+	if (start_is_elsewhere())
+		return "its children are in another pid namespace";
 	if (start_is_restricted())
 		return "it is restricted by seccomp";
 	if (prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper)

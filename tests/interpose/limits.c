@@ -2,8 +2,10 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include "tests/interpose/calls.h"
 
@@ -97,6 +99,20 @@ static void seccomp(void)
 	CALL("seccomp", flock(fd, LOCK_EX));
 }
 
+/* The first child of this process is the first process of a pid namespace, which ends with it. */
+static void children_elsewhere(void)
+{
+	pid_t child;
+
+	if (unshare(CLONE_NEWPID) < 0)
+		perror("unshare");
+	CALL("children elsewhere", flock(fd, LOCK_EX));
+	child = fork();
+	if (child == 0)
+		_exit(0);
+	CALL("its first child", child > 0 && waitpid(child, NULL, 0) == child ? 0 : -1);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void), (*then)(void);
@@ -109,6 +125,7 @@ static const struct {
 	{"small-stack", small_stack, print_descriptors},
 	{"subreaper", subreaper, NULL},
 	{"seccomp", seccomp, NULL},
+	{"children-elsewhere", children_elsewhere, NULL},
 };
 
 int main(int argc, char **argv)

@@ -61,17 +61,19 @@ def test_many_at_once(world, wrap):
 @pytest.mark.parametrize("words, wrap, says", [
     ("limits subreaper", [], "subreaper; start it first: dflockd --config {folder}/dflock.conf --runtime-dir {folder}/run"),
     ("limits seccomp", [], "restricted by seccomp"),
+    pytest.param("limits children-elsewhere", [], "its children are in another pid namespace",
+                 marks=pytest.mark.root("only root may make a pid namespace")),
     pytest.param("waits restart x", ["unshare", "--pid", "--fork", "--mount-proc", "--"], "first process of its pid namespace",
                  marks=pytest.mark.root("only root may make a pid namespace")),
     ("waits restart x", "no dflockd", "cannot run {folder}/lib/dflockd: No such file or directory"),
     ("waits restart x", "fails", "dflock.conf:1: a store is missing; to see more: dflockd --config"),
-], ids=["subreaper", "seccomp", "first process", "no dflockd", "it fails"])
+], ids=["subreaper", "seccomp", "children elsewhere", "first process", "no dflockd", "it fails"])
 def test_none_is_started(world, words, wrap, says):
     world.own_shim(beside="something-else" if wrap == "no dflockd" else "dflockd")
     if wrap == "fails":
         world.order(fail="dflock.conf:1: a store is missing")
     done = world.run(*words.split(), world.lock, wrap=wrap if isinstance(wrap, list) else ())
-    assert ": -1 ENOLCK\n" in done.stdout and says.format(folder=world.folder) in done.stderr
+    assert ": -1 ENOLCK\n" in done.stdout and "child: -1" not in done.stdout and says.format(folder=world.folder) in done.stderr
     assert len(world.started()) == (wrap == "fails") and (words != "waits restart x" or done.stdout == "flock: -1 ENOLCK\n" + QUIET)
 
 

@@ -318,6 +318,33 @@ TEST(stores_of_rules)
 	ck_assert(config->stores[0].keys && config->stores[1].keys);
 }
 
+/* In reasonable time, which is Check's: a keeper that starts has ten seconds, and whoever reloads waits. */
+TEST(many_rules_and_two_stores)
+{
+	static const struct {
+		const char *name, *last;
+		int count;
+	} many[] = {{"name = 'one';", "{ tree = '/e'; store = 'a'; }", 3000},
+		    {"", "{ tree = '/d'; store = 'a'; }", 6000}};
+	char *text;
+	size_t len;
+
+	for (int row = 0; row < ROWS(many); row++) {
+		FILE *f = open_memstream(&text, &len);
+
+		fputs("store = { }; stores = { a = { server = 'x'; }; };\nprotect = ( ", f);
+		for (int i = 0; i < many[row].count; i++)
+			fprintf(f, "{ path = '/d/%d'; %s },\n", i, many[row].name);
+		fprintf(f, "%s );", many[row].last);
+		ck_assert_int_eq(fclose(f), 0);
+		read_ok(text);
+		free(text);
+		ck_assert_int_eq(config->rule_count, many[row].count + 1);
+		ck_assert_uint_eq(config_store_of(config, row ? "/d/x" : "/e/x"), 1);
+		ck_assert_uint_eq(config_store_of(config, row ? "/d/7" : "one"), 0);
+	}
+}
+
 static const struct {
 	const char *file, *name;
 	int64_t at_least_ms;
