@@ -267,7 +267,8 @@ static void freeze_kill_rest(struct freeze *f)
 	deeds_count(f->table, DEEDS_STUCK_KILL, family_count(&killed));
 	if (family_count(&killed))
 		deeds_add(f->table, EVENT_HOLDERS_KILLED, FREEZE_SLOTS, &killed, family_count(&killed),
-			  "%zu processes could not be stopped in time: they are killed", family_count(&killed));
+			  "%zu processes could not be stopped in time, or were started by one that could not: they are killed",
+			  family_count(&killed));
 	family_free(&killed);
 }
 
