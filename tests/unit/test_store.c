@@ -87,6 +87,25 @@ TEST(a_lease_with_a_key)
 	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE, w.key = "list jobs"), STORE_ERROR);
 }
 
+/* redis_key_format was changed: both formats of a key have one channel of the server's. */
+TEST(a_key_of_another_format)
+{
+	start_both();
+	command("CONFIG SET notify-keyspace-events Kgx");
+	store_watch_key(a.store, "string jobs");
+	wait_until(a.keys == 1);
+	store_watch_key(a.store, "redisson jobs");
+	wait_until(a.keys == 3);
+	store_unwatch_key(a.store, "string jobs");
+	for (unsigned keys = 4; keys <= 5; keys++) {
+		command("SET jobs x");
+		command("DEL jobs");
+		wait_until(a.keys == keys);
+		ck_assert_str_eq(a.key, "redisson jobs");
+		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* the first connection is a round trip on */
+	}
+}
+
 TEST(a_connection_for_messages_that_is_lost)
 {
 	start_both();
