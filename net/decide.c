@@ -15,6 +15,7 @@
 #include "net/lockcall.h"
 #include "net/shared.h"
 #include "net/thread.h"
+#include "procfs/procfs.h"
 #include "shim/ask.h"
 #include "shim/call.h"
 #include "shim/name.h"
@@ -258,6 +259,23 @@ static int decide_for(struct caught *caught, struct thread *t, const struct lock
 	return ret;
 }
 
+/*
+ * Nothing that is done before waits for a user's memory or file. A user whose calls waited in all places would keep those of the others
+ * from being received.
+ */
+static int decide_admit(struct caught *caught, const struct thread *t)
+{
+	struct procfs_status status;
+	const bool known = geteuid() == 0 && procfs_status_read(t->tid, &status);
+
+	if (!thread_is_in_call(t))
+		return -ESRCH;
+	if (!known || !status.uids[0] || shared_count(caught, status.uids[0]))
+		return 0;
+	note_line(-1, "lock refused: this user has more than its share of the lock calls that may wait below this net");
+	return -ENOLCK;
+}
+
 int decide(struct caught *caught, int listener, int64_t *until_ns)
 {
 	struct lockcall call;
@@ -272,6 +290,8 @@ int decide(struct caught *caught, int listener, int64_t *until_ns)
 		return caught->notif.data.args[3] == netted_ground() ? 0 : -EEXIST;
 	ret = thread_open(&t, listener, &caught->notif);
 	note_out_for(&t);
+	if (ret == 0)
+		ret = decide_admit(caught, &t);
 	ret = ret == 0 ? decide_for(caught, &t, &call, until_ns) : decide_error(-1, ret);
 	note_out_for(NULL);
 	thread_close(&t);

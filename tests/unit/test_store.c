@@ -106,7 +106,8 @@ TEST(a_key_of_another_format)
 		command("DEL jobs");
 		wait_until(a.keys == keys);
 		ck_assert_str_eq(a.key, "redisson jobs");
-		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE), STORE_OK); /* the first connection is a round trip on */
+		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE),
+				 STORE_OK); /* the first connection is a round trip on */
 	}
 }
 
