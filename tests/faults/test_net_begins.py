@@ -94,6 +94,22 @@ def test_a_folder_that_does_not_answer(host, make_view, folder):
     wait_until(lambda: not supervisors(host), "no supervisor stays")
 
 
+def test_a_second_supervisor_that_does_not_begin(host, make_view, folder):
+    """The dynamic linker waits for a folder of LD_LIBRARY_PATH that does not answer. The one that takes over serves meanwhile."""
+    view, library = make_view(os.path.join(folder, "view"), hanging.LOOKUP, valid=0), os.path.join(folder, "lib")
+    os.mkdir(library)
+    agent = opened(host, before=["env", f"LD_LIBRARY_PATH={library}"])
+    first, second = both(host)
+    view.do("hold")
+    os.rmdir(library)
+    os.symlink(view.path, library)
+    os.kill(first, signal.SIGKILL)
+    assert agent.do("flock 0 ex nb") == "ok"
+    os.unlink(library)
+    view.do("let")
+    assert both(host, [first])[0] == second
+
+
 def test_a_terminal_that_goes_away(make_host):
     """As with ssh -tt, when the connection is lost: the job hears SIGHUP and ends, and its lock is free."""
     a, b = make_host("a", shim=False, lease=LEASE), make_host("b", shim=False, lease=LEASE)
