@@ -32,7 +32,7 @@
 void freeze_signal(const struct family *family, int number)
 {
 	for (size_t i = 0; i < family_count(family); i++)
-		if (family_at(family, i) != getpid())
+		if (family_at(family, i) != getpid() && !family_member_has_ended(family, family_at(family, i)))
 			kill(family_at(family, i), number);
 }
 
