@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include "net/ground.h"
 #include "net/lockcall.h"
@@ -113,6 +114,10 @@ static void decide_count(const struct thread *t, const struct want *want, int re
 /* After a shorter time than this, the look at the descriptor counts still: the kernel, too, looks only once. */
 #define LOOK_AGAIN_NS (10 * INT64_C(1000000))
 
+/* Of the supervisor's: of a call that asks the keeper, with a share of one that does not; and of all others. */
+#define DESCRIPTORS_EACH   5
+#define DESCRIPTORS_OTHERS 16
+
 struct decision {
 	struct call call; /* first: it is what the operations get */
 	const struct thread *of;
@@ -177,6 +182,24 @@ static int decide_error(int fd, int ret)
 	return -ENOLCK;
 }
 
+/* Calls that ask the keeper may wait for long. They leave descriptors to those that need not wait, as to unlock: else these would fail. */
+static int decide_acquire(struct call *c)
+{
+	static unsigned asking;
+	struct rlimit limit;
+	const unsigned now = __atomic_add_fetch(&asking, 1, __ATOMIC_RELAXED);
+	int ret = -ENOLCK;
+
+	if (now == 1 || getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+	    now * DESCRIPTORS_EACH + DESCRIPTORS_OTHERS <= limit.rlim_cur)
+		ret = acquire(c);
+	else
+		note_refused(c->fd,
+			     "too many lock calls wait below this net: raise the limit of descriptors (ulimit -Hn)");
+	__atomic_fetch_sub(&asking, 1, __ATOMIC_RELAXED);
+	return ret;
+}
+
 static int decide_call(struct thread *t, const struct lockcall *call, struct want *want, struct protect_look *look,
 		       int64_t *until_ns)
 {
@@ -196,7 +219,7 @@ static int decide_call(struct thread *t, const struct lockcall *call, struct wan
 	int ret = behalf_begin(&behalf, t, &d.call.ask);
 
 	if (ret == 0)
-		ret = acquire(&d.call);
+		ret = decide_acquire(&d.call);
 	else
 		ret = decide_error(want->fd, ret);
 	behalf_end(&behalf);
