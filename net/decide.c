@@ -10,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 #include "net/ground.h"
 #include "net/lockcall.h"
 #include "net/shared.h"
 #include "net/thread.h"
+#include "procfs/procfs.h"
 #include "shim/ask.h"
 #include "shim/call.h"
 #include "shim/name.h"
@@ -112,6 +114,10 @@ static void decide_count(const struct thread *t, const struct want *want, int re
 /* After a shorter time than this, the look at the descriptor counts still: the kernel, too, looks only once. */
 #define LOOK_AGAIN_NS (10 * INT64_C(1000000))
 
+/* Of the supervisor's: of a call that asks the keeper, with a share of one that does not; and of all others. */
+#define DESCRIPTORS_EACH   5
+#define DESCRIPTORS_OTHERS 16
+
 struct decision {
 	struct call call; /* first: it is what the operations get */
 	const struct thread *of;
@@ -176,6 +182,24 @@ static int decide_error(int fd, int ret)
 	return -ENOLCK;
 }
 
+/* Calls that ask the keeper may wait for long. They leave descriptors to those that need not wait, as to unlock: else these would fail. */
+static int decide_acquire(struct call *c)
+{
+	static unsigned asking;
+	struct rlimit limit;
+	const unsigned now = __atomic_add_fetch(&asking, 1, __ATOMIC_RELAXED);
+	int ret = -ENOLCK;
+
+	if (now == 1 || getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+	    now * DESCRIPTORS_EACH + DESCRIPTORS_OTHERS <= limit.rlim_cur)
+		ret = acquire(c);
+	else
+		note_refused(c->fd,
+			     "too many lock calls wait below this net: raise the limit of descriptors (ulimit -Hn)");
+	__atomic_fetch_sub(&asking, 1, __ATOMIC_RELAXED);
+	return ret;
+}
+
 static int decide_call(struct thread *t, const struct lockcall *call, struct want *want, struct protect_look *look,
 		       int64_t *until_ns)
 {
@@ -195,7 +219,7 @@ static int decide_call(struct thread *t, const struct lockcall *call, struct wan
 	int ret = behalf_begin(&behalf, t, &d.call.ask);
 
 	if (ret == 0)
-		ret = acquire(&d.call);
+		ret = decide_acquire(&d.call);
 	else
 		ret = decide_error(want->fd, ret);
 	behalf_end(&behalf);
@@ -258,6 +282,23 @@ static int decide_for(struct caught *caught, struct thread *t, const struct lock
 	return ret;
 }
 
+/*
+ * Nothing that is done before waits for a user's memory or file. A user whose calls waited in all places would keep those of the others
+ * from being received.
+ */
+static int decide_admit(struct caught *caught, const struct thread *t)
+{
+	struct procfs_status status;
+	const bool known = geteuid() == 0 && procfs_status_read(t->tid, &status);
+
+	if (!thread_is_in_call(t))
+		return -ESRCH;
+	if (!known || !status.uids[0] || shared_count(caught, status.uids[0]))
+		return 0;
+	note_line(-1, "lock refused: this user has more than its share of the lock calls that may wait below this net");
+	return -ENOLCK;
+}
+
 int decide(struct caught *caught, int listener, int64_t *until_ns)
 {
 	struct lockcall call;
@@ -272,6 +313,8 @@ int decide(struct caught *caught, int listener, int64_t *until_ns)
 		return caught->notif.data.args[3] == netted_ground() ? 0 : -EEXIST;
 	ret = thread_open(&t, listener, &caught->notif);
 	note_out_for(&t);
+	if (ret == 0)
+		ret = decide_admit(caught, &t);
 	ret = ret == 0 ? decide_for(caught, &t, &call, until_ns) : decide_error(-1, ret);
 	note_out_for(NULL);
 	thread_close(&t);

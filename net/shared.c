@@ -121,8 +121,22 @@ struct caught *shared_find(void)
 	if (caught) {
 		memset(&caught->notif, 0, sizeof(caught->notif));
 		caught->has_question = false;
+		__atomic_store_n(&caught->uid, 0, __ATOMIC_RELAXED);
 	}
 	return caught;
+}
+
+bool shared_count(struct caught *caught, uid_t uid)
+{
+	unsigned count = 0;
+
+	__atomic_store_n(&caught->uid, uid, __ATOMIC_RELAXED);
+	shared_lock(&shared->places);
+	for (unsigned i = 0; i < shared->used; i++)
+		count += !shared_is_free(&shared->calls[i]) &&
+			 __atomic_load_n(&shared->calls[i].uid, __ATOMIC_RELAXED) == uid;
+	pthread_mutex_unlock(&shared->places);
+	return count <= SHARED_EACH;
 }
 
 void shared_free(struct caught *caught)

@@ -17,6 +17,8 @@
 
 /* More calls than this wait unreceived, in the order in which they came. */
 #define SHARED_CALLS 16384
+/* Of one user, where root's supervisors serve several. */
+#define SHARED_EACH (SHARED_CALLS / 4)
 
 /* A call that was received. */
 struct caught {
@@ -26,6 +28,7 @@ struct caught {
 	/* Of F_GETLK: the question, before its place in the program's memory gets the answer. */
 	struct flock64 question;
 	bool has_question;
+	uid_t uid; /* shared_count() */
 };
 
 struct shared {
@@ -54,6 +57,8 @@ void shared_lock(pthread_mutex_t *mutex);
 
 /* A free place, filled with zeros, whose mutex this thread has from now on; NULL: there is none, or no memory for it. */
 struct caught *shared_find(void);
+/* Counts a call that was received as this user's. False: the user has more than its share. */
+bool shared_count(struct caught *caught, uid_t uid);
 /* The call has its answer, or has ended, or there is none: its place is free, and the mutex is given up. */
 void shared_free(struct caught *caught);
 /* The next place from *at on with a call that a thread left when it ended, or, if `busy`, that a thread has; NULL: no more. Begin with 0.

@@ -333,10 +333,10 @@ static void supervisor_watch(pid_t second)
 /* With shared->first. */
 static _Noreturn void supervisor_be_first(char *program, int ready)
 {
-	pid_t second = supervisor_start_second(program);
+	pid_t second = -1;
 
-	/* The job has not begun so far. */
-	if (second < 0 && ready >= 0)
+	/* The job has not begun so far. Later, calls wait for an answer, and the second one perhaps for a file system. */
+	if (ready >= 0 && (second = supervisor_start_second(program)) < 0)
 		supervisor_fail(ready, "no process for the net");
 	while (supervisor_start() < 0) {
 		if (ready >= 0)
@@ -351,11 +351,11 @@ static _Noreturn void supervisor_be_first(char *program, int ready)
 	}
 	supervisor_pause(LOOK_AGAIN_NS);
 	supervisor_take_over(false); /* what the other one has received after all */
-	for (;;) {
+	for (;; supervisor_pause(LOOK_AGAIN_NS), second = -1) {
+		if (second < 0)
+			second = supervisor_start_second(program);
 		if (second >= 0)
 			supervisor_watch(second);
-		supervisor_pause(LOOK_AGAIN_NS);
-		second = supervisor_start_second(program);
 	}
 }
 

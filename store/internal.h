@@ -6,7 +6,7 @@
  *   histogram.c                    how long things took, counted (pure)
  *   scripts.c                      the texts of the rules (rules/)
  *   query.c                        one question to the store and its answer; the way up for bad news; memory that must be
- *                                  there
+ *                                  there; which address of a name
  *   load.c                         which engine, and its object
  *   life.c                         life: up and down, the incarnation record, messages
  *   operations.c, walk.c, posted.c the calls of store.h
@@ -17,6 +17,7 @@
 #ifndef DFLOCK_STORE_INTERNAL_H
 #define DFLOCK_STORE_INTERNAL_H
 
+#include <netdb.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
@@ -168,6 +169,10 @@ struct store {
 /* For memory without which a caller would wait for its answer for ever. Returns `memory`; if that is NULL, ends the
  * process with a line (the keeper's parent starts it again). */
 void *store_need(void *memory);
+
+/* Of the addresses of a name (at least one): the first for attempt 0, which the machine prefers, and then one after the other. Goes by what they
+ * are, since DNS may say them in another order at each look-up. Pure. */
+const struct addrinfo *store_address(const struct addrinfo *list, unsigned attempt);
 
 /* This connection, or this attempt to connect, is of no use: the engine closes (all pending queries
  * end, before this returns), reports the reason, and starts the retry timer. Nothing happens while the store is

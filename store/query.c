@@ -19,6 +19,37 @@ void *store_need(void *memory)
 	abort();
 }
 
+static bool store_comes_before(const struct addrinfo *a, const struct addrinfo *b)
+{
+	return a->ai_addrlen != b->ai_addrlen ? a->ai_addrlen < b->ai_addrlen
+					      : memcmp(a->ai_addr, b->ai_addr, a->ai_addrlen) < 0;
+}
+
+/* The next one after `from`; NULL: the first of all. NULL: there is none. */
+static const struct addrinfo *store_next_address(const struct addrinfo *list, const struct addrinfo *from)
+{
+	const struct addrinfo *next = NULL;
+
+	for (const struct addrinfo *a = list; a; a = a->ai_next)
+		if ((!from || store_comes_before(from, a)) && (!next || store_comes_before(a, next)))
+			next = a;
+	return next;
+}
+
+const struct addrinfo *store_address(const struct addrinfo *list, unsigned attempt)
+{
+	const struct addrinfo *a = NULL;
+	unsigned count = 0;
+
+	if (!attempt)
+		return list;
+	while ((a = store_next_address(list, a)))
+		count++;
+	for (unsigned i = 0; i <= attempt % count; i++)
+		a = store_next_address(list, a);
+	return a;
+}
+
 static void __attribute__((format(printf, 3, 0)))
 store_tell_failed(struct store *s, bool rejected, const char *format, va_list args)
 {

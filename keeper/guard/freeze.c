@@ -32,7 +32,7 @@
 void freeze_signal(const struct family *family, int number)
 {
 	for (size_t i = 0; i < family_count(family); i++)
-		if (family_at(family, i) != getpid())
+		if (family_at(family, i) != getpid() && !family_member_has_ended(family, family_at(family, i)))
 			kill(family_at(family, i), number);
 }
 
@@ -266,8 +266,10 @@ static void freeze_kill_rest(struct freeze *f)
 	threads_kill_others(&f->stopped.threads, &killed);
 	deeds_count(f->table, DEEDS_STUCK_KILL, family_count(&killed));
 	if (family_count(&killed))
-		deeds_add(f->table, EVENT_HOLDERS_KILLED, FREEZE_SLOTS, &killed, family_count(&killed),
-			  "%zu processes could not be stopped in time: they are killed", family_count(&killed));
+		deeds_add(
+			f->table, EVENT_HOLDERS_KILLED, FREEZE_SLOTS, &killed, family_count(&killed),
+			"%zu processes could not be stopped in time, or were started by one that could not: they are killed",
+			family_count(&killed));
 	family_free(&killed);
 }
 

@@ -61,7 +61,7 @@ void freeze_ask(struct freeze *freeze, int64_t now_ns);
 uint64_t freeze_asks(const struct freeze *freeze);
 /* The leases in these stores are sure again. */
 void freeze_forget_asked(struct freeze *freeze, uint64_t stores);
-/* Sends a signal to each process of the family, but not to the caller itself. */
+/* Sends a signal to each process of the family that has not ended since the search, but not to the caller itself. */
 void freeze_signal(const struct family *family, int number);
 /* Freezes the holders of locks under leases whose on_lost is "freeze". */
 void freeze_holders(struct freeze *freeze);

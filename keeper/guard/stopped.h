@@ -91,7 +91,8 @@ bool threads_all_inert(const struct threads *threads);
 /*
  * threads_watch() notes how long each of the other threads has been on a processor. threads_kill_others() kills, once each,
  * those that are still not inert and have run since, or can be continued by a tracer that is not stopped. It does not kill
- * a thread whose stop is pending and that only waits for a processor. It adds those that it kills to `killed`.
+ * a thread whose stop is pending and that only waits for a processor. What they have started is killed with them: where the lock ends with
+ * its holder (`flock -o`), no lease would lead to it any more. It adds those that it kills to `killed`, which begins with {0}.
  */
 void threads_watch(struct threads *threads);
 void threads_kill_others(struct threads *threads, struct family *killed);

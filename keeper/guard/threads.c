@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "keeper/clock.h"
 #include "keeper/log.h"
@@ -184,12 +185,16 @@ static bool thread_waits_for_processor(const struct threads *threads, const stru
 void threads_kill_others(struct threads *threads, struct family *killed)
 {
 	for (struct thread *t = threads->all; t; t = t->hh.next) {
-		if (t->killed || thread_is_inert(threads, t) || thread_waits_for_processor(threads, t))
+		if (t->killed || thread_is_inert(threads, t) || thread_waits_for_processor(threads, t) ||
+		    family_has(killed, t->pid))
 			continue;
 		log_process(LINE_PROCESS_KILLED, t->pid, "pid %d could not be stopped in time: it is killed",
 			    (int)t->pid);
-		kill(t->pid, SIGKILL);
-		t->killed = true;
-		(void)!family_add(killed, t->pid); /* it is only for people */
+		if (family_add(killed, t->pid) < 0)
+			kill(t->pid, SIGKILL);
 	}
+	(void)!family_add_descendants(killed, getpid()); /* without memory: those that were found so far */
+	for (size_t i = 0; i < family_count(killed); i++)
+		kill(family_at(killed, i), SIGKILL);
+	threads_note_killed(threads, killed);
 }

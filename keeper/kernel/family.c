@@ -127,6 +127,13 @@ static int family_copy(struct family *family, const struct family_member *from, 
 	return ret;
 }
 
+bool family_member_has_ended(const struct family *family, pid_t pid)
+{
+	const struct family_member *member = family_find(family, pid);
+
+	return member && member->started && family_process_has_ended(pid, member->started);
+}
+
 int family_add_living(struct family *family, const struct family *from, uint64_t marks)
 {
 	int ret = 0;

@@ -36,6 +36,8 @@ void family_unmark(struct family *family, uint64_t marks);
 /* Adds the members of `from` that have one of these marks, with these marks, and have not ended since family_add_descendants() saw them. 0 or
  * -ENOMEM. */
 int family_add_living(struct family *family, const struct family *from, uint64_t marks);
+/* Has this member ended since family_add_descendants() saw it? Another process may have its number. False if that has not seen it. */
+bool family_member_has_ended(const struct family *family, pid_t pid);
 /* Adds all descendants of its members, except `except` and its descendants. They get the marks of those that they descend from. 0 or -errno. */
 int family_add_descendants(struct family *family, pid_t except);
 /* The same where `all` are the processes that there are; sorts them. Pure. */

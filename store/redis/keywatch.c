@@ -75,13 +75,24 @@ static void keywatch_on_answer(void *arg, const redisReply *reply)
 	redis_of(s)->key_noted = true;
 }
 
+/* A key whose redis_key_format was changed has two watches. */
+static bool keywatch_is_alone(const struct keywatch *w, int channel)
+{
+	const struct keywatch *other;
+
+	DL_FOREACH (redis_of(w->store)->keywatches, other)
+		if (other != w && other->wanted && strcmp(other->channels[channel], w->channels[channel]) == 0)
+			return false;
+	return true;
+}
+
 static void keywatch_send(struct keywatch *w, const char *command)
 {
 	struct store *s = w->store;
 	int ret = 0;
 
 	for (int i = 0; i < CHANNELS && s->state == STORE_UP && ret == 0; i++)
-		if (*w->channels[i])
+		if (*w->channels[i] && (w->wanted || keywatch_is_alone(w, i)))
 			ret = link_send(redis_of(s)->messages, 2, (const char *const[]){command, w->channels[i]},
 					keywatch_on_answer, w);
 	if (ret)
@@ -134,6 +145,7 @@ static bool keywatch_is_end(const char *event)
 bool keywatch_message(struct store *s, const char *channel, const char *text)
 {
 	struct keywatch *w;
+	bool known = false;
 
 	DL_FOREACH (redis_of(s)->keywatches, w) {
 		bool by_client = strcmp(channel, w->channels[1]) == 0;
@@ -142,9 +154,9 @@ bool keywatch_message(struct store *s, const char *channel, const char *text)
 			continue;
 		if (w->wanted && (by_client || keywatch_is_end(text)))
 			s->callbacks.on_key(s->arg, w->key);
-		return true;
+		known = true;
 	}
-	return false;
+	return known;
 }
 
 void keywatch_free(struct store *s)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/internal.h"
 #include "store/redis/address.h"
 
 #define MAX_REPLY_BYTES (64u << 20)
@@ -247,17 +248,13 @@ static void link_open_channel(struct link *link)
 static void link_on_addresses(void *arg, const struct addrinfo *list, const char *why)
 {
 	struct link *link = arg;
-	unsigned count = 0;
 
 	link->lookup = NULL;
 	if (!list) {
 		link_break(link, "cannot look up the address of %s: %s", link->target->host, why);
 		return;
 	}
-	for (const struct addrinfo *a = list; a; a = a->ai_next)
-		count++;
-	for (unsigned i = link->target->attempt % count; i > 0; i--)
-		list = list->ai_next;
+	list = store_address(list, link->target->attempt);
 	memcpy(&link->target->address, list->ai_addr, list->ai_addrlen);
 	link_open_channel(link);
 }

@@ -245,13 +245,12 @@ static void zk_on_looked_up(uv_getaddrinfo_t *request, int status, struct addrin
 	struct zk_lookup *lookup = request->data;
 	struct zookeeper *zk = lookup->zk;
 	char numeric[128] = "", address[160];
-	struct addrinfo *one = found;
+	const struct addrinfo *one;
 
 	if (zk) {
 		zk->lookup = NULL;
-		for (unsigned n = lookup->turn; status == 0 && n--;)
-			one = one->ai_next ? one->ai_next : found;
-		if (status == 0)
+		one = status == 0 ? store_address(found, lookup->turn) : NULL;
+		if (one)
 			getnameinfo(one->ai_addr, one->ai_addrlen, numeric, sizeof(numeric), NULL, 0, NI_NUMERICHOST);
 		snprintf(address, sizeof(address), "%s:%s", numeric, lookup->port);
 		if (*numeric) {
@@ -308,7 +307,7 @@ static void zk_next_server(struct zookeeper *zk)
 	uv_timer_start(&zk->store->retry, zk_on_connect_limit, (uint64_t)config->connect_ms / count + 1, 0);
 	lookup->request.data = lookup;
 	lookup->zk = zk;
-	lookup->turn = zk->server / count % 64;
+	lookup->turn = zk->server / count;
 	zk->lookup = lookup;
 	if (uv_getaddrinfo(zk->store->loop, &lookup->request, zk_on_looked_up, lookup->name, lookup->port, &hints) != 0)
 		store_need(NULL);

@@ -81,6 +81,42 @@ def test_surroundings(host, folder):
             125, None, REFUSED + "/proc is not that of this pid namespace: mount it there (unshare --mount-proc)\n")
 
 
+CROWD = """
+import fcntl, os, signal, sys
+protected, other, crowd = open(sys.argv[1], "w"), open(sys.argv[2], "w"), []
+for _ in range(40):
+    crowd.append(os.fork())
+    if crowd[-1] == 0:
+        try:
+            fcntl.lockf(protected, fcntl.LOCK_EX)
+        finally:
+            os._exit(0)
+late = list(crowd)
+while late:
+    late = [pid for pid in late if "seccomp" not in open(f"/proc/{pid}/wchan").read() and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)]
+try:
+    for _ in range(1000):
+        fcntl.lockf(other, fcntl.LOCK_EX)
+        fcntl.lockf(other, fcntl.LOCK_UN)
+    print("ok")
+finally:
+    for pid in crowd:
+        os.kill(pid, signal.SIGKILL)
+"""
+
+
+@pytest.mark.root("takes the right from root to exceed hard limits")
+def test_few_descriptors(host, make_host, folder):
+    """Calls that ask the keeper have most of them, and more are refused, with a line. Unlocking, and locks of other files, go on."""
+    other = opened(make_host("b", lease=LEASE))
+    assert other.do("setlk 0 ex 0 10") == "ok"
+    limited = ["setpriv", "--bounding-set=-sys_resource", "prlimit", "--nofile=64:64"]
+    done = netted(host, "env", "-u", "LD_PRELOAD", "/usr/bin/python3", "-c", CROWD, host.path("f"), os.path.join(folder, "other"),
+                  before=limited, start=subprocess.run, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "ok\n", done.stderr
+    assert "raise the limit of descriptors (ulimit -Hn)" in done.stderr
+
+
 def test_a_folder_that_does_not_answer(host, make_view, folder):
     """No supervisor looks at it, or keeps it in use."""
     view = make_view(os.path.join(folder, "view"), f"{hanging.LOOKUP} {hanging.GETATTR} {hanging.OPEN} {hanging.FLUSH}", valid=0)
@@ -92,6 +128,22 @@ def test_a_folder_that_does_not_answer(host, make_view, folder):
     said = job.communicate(f"\nopen 0 {host.path('f')} rwc\nflock 0 ex\n", timeout=60)
     assert job.returncode == 0 and [line.split()[0] for line in said[0].splitlines()] == ["ok", "ok"] and said[1] == ""
     wait_until(lambda: not supervisors(host), "no supervisor stays")
+
+
+def test_a_second_supervisor_that_does_not_begin(host, make_view, folder):
+    """The dynamic linker waits for a folder of LD_LIBRARY_PATH that does not answer. The one that takes over serves meanwhile."""
+    view, library = make_view(os.path.join(folder, "view"), hanging.LOOKUP, valid=0), os.path.join(folder, "lib")
+    os.mkdir(library)
+    agent = opened(host, before=["env", f"LD_LIBRARY_PATH={library}"])
+    first, second = both(host)
+    view.do("hold")
+    os.rmdir(library)
+    os.symlink(view.path, library)
+    os.kill(first, signal.SIGKILL)
+    assert agent.do("flock 0 ex nb") == "ok"
+    os.unlink(library)
+    view.do("let")
+    assert both(host, [first])[0] == second
 
 
 def test_a_terminal_that_goes_away(make_host):

@@ -418,6 +418,29 @@ TEST_EACH(holders_of_lost_leases_are_killed_while_they_are_stopped, 2)
 		ck_assert(!runs_before_it_is_killed(i));
 }
 
+/* Lines were written since the search, and a number may be another process's by now. */
+TEST_EACH(a_number_of_another_process, 2)
+{
+	struct procfs_stat stat;
+	struct family family = {0};
+	int status;
+
+	if (start() == 0) {
+		signal(SIGTERM, SIG_DFL); /* Check's own */
+		suite_rest();
+	}
+	ck_assert(family_stat(started[0], &stat));
+	stat.started -= (unsigned)_i;
+	family_add(&family, started[0]);
+	family_add_descendants_of(&family, 0, &stat, 1);
+	freeze_signal(&family, SIGTERM);
+	if (_i)
+		ck_assert_int_eq(kill(started[0], SIGUSR1), 0);
+	ck_assert_int_eq(waitpid(started[0], &status, 0), started[0]);
+	ck_assert_int_eq(WTERMSIG(status), _i ? SIGUSR1 : SIGTERM);
+	family_free(&family);
+}
+
 /* --- on_lost = "kill" --- */
 
 static void on_told(int number) { shared->ran[0]++; }

@@ -60,3 +60,27 @@ TEST(no_memory_for_a_place)
 	ck_assert_int_eq(umount(base), 0);
 	base_remove();
 }
+
+/* What one user's calls leave to the others. A call that has its answer counts no more. */
+TEST(a_users_share)
+{
+	struct caught *caught = NULL;
+	int fd = shared_make();
+
+	ck_assert_int_ge(fd, 0);
+	for (unsigned i = 0; i <= SHARED_EACH; i++) {
+		caught = shared_find();
+		ck_assert_ptr_nonnull(caught);
+		caught->notif.data.arch = 1;
+		ck_assert_int_eq(shared_count(caught, 1000), i < SHARED_EACH);
+	}
+	shared_free(caught);
+	shared_free(&shared->calls[0]);
+	for (uid_t uid = 1001; uid >= 1000; uid--) {
+		caught = shared_find();
+		caught->notif.data.arch = 1;
+		ck_assert(shared_count(caught, uid));
+	}
+	close(fd);
+	munmap(shared, sizeof(*shared));
+}

@@ -6,18 +6,22 @@
 #include <dlfcn.h>
 #include <netdb.h>
 
+static bool in_turn; /* the two addresses change their places with each look-up */
+
 /* In place of libc's: a name with two addresses, at the first of which no server listens. */
 int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints, struct addrinfo **out)
 {
 	static __typeof__(&getaddrinfo) next;
+	static unsigned asked;
 	int ret;
 
 	if (!next)
 		next = (__typeof__(next))(uintptr_t)dlsym(RTLD_NEXT, "getaddrinfo");
 	if (!host || strcmp(host, "two.invalid") != 0)
 		return next(host, service, hints, out);
-	ret = next("127.0.0.2", service, hints, out);
-	return ret ? ret : next("127.0.0.1", service, hints, &(*out)->ai_next);
+	bool turned = in_turn && asked++ % 2;
+	ret = next(turned ? "127.0.0.1" : "127.0.0.2", service, hints, out);
+	return ret ? ret : next(turned ? "127.0.0.2" : "127.0.0.1", service, hints, &(*out)->ai_next);
 }
 
 TEST(coming_up)
@@ -85,6 +89,26 @@ TEST(a_lease_with_a_key)
 	ck_assert_uint_eq(answer.reply.key_count, 0);
 	ck_assert_int_eq(acquire(&a, 3, WIRE_SHARED, w.key = "string jobs"), STORE_ERROR);
 	ck_assert_int_eq(acquire(&a, 3, WIRE_EXCLUSIVE, w.key = "list jobs"), STORE_ERROR);
+}
+
+/* redis_key_format was changed: both formats of a key have one channel of the server's. */
+TEST(a_key_of_another_format)
+{
+	start_both();
+	command("CONFIG SET notify-keyspace-events Kgx");
+	store_watch_key(a.store, "string jobs");
+	wait_until(a.keys == 1);
+	store_watch_key(a.store, "redisson jobs");
+	wait_until(a.keys == 3);
+	store_unwatch_key(a.store, "string jobs");
+	for (unsigned keys = 4; keys <= 5; keys++) {
+		command("SET jobs x");
+		command("DEL jobs");
+		wait_until(a.keys == keys);
+		ck_assert_str_eq(a.key, "redisson jobs");
+		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE),
+				 STORE_OK); /* the first connection is a round trip on */
+	}
 }
 
 TEST(a_connection_for_messages_that_is_lost)
@@ -203,13 +227,14 @@ static int silent_port(void)
 	return ntohs(address.sin_port);
 }
 
-/* Of a server, and of a sentinel. */
-TEST_EACH(a_name_with_two_addresses, 2)
+/* Of a server, and of a sentinel. Each address gets its turn, in whichever order DNS says them. */
+TEST_EACH(a_name_with_two_addresses, 4)
 {
 	struct config_address two = {.host = (char *)"two.invalid", .port = silent_port()};
 
 	config = (struct config_store){.shards = 1, .connect_ms = 300};
-	if (_i) {
+	in_turn = _i & 2;
+	if (_i & 1) {
 		config.sentinels[0] = two;
 		config.sentinel_count = 1;
 		config.master = "m";
