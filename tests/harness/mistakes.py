@@ -366,7 +366,7 @@ UNIT = {
     },
     "test_family": {
         "marks do not reach what was known before": [put("family-again", "family_mark(family, all[j].pid, marks) && known", "false")],
-        "another process with the number is the same": [put("family-living", "family_has_ended(member->pid, member->started)", "false")],
+        "another process with the number is the same": [put("family-living", "family_process_has_ended(member->pid, member->started)", "false")],
     },
     "test_signalled": {"what a script started goes on although its operator has stopped it": [
         put("signalled-group", "signalled_has(s, &all[i], TABLE_STOPPED_KIN)", "signalled_has_kin(s, &all[i])")]},

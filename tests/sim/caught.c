@@ -264,6 +264,7 @@ uint64_t family_started(pid_t pid)
 }
 
 bool family_has_ended(pid_t tid, uint64_t started) { return family_started(tid) != started; }
+bool family_process_has_ended(pid_t pid, uint64_t started) { return family_has_ended(pid, started); }
 
 /* In the window a stop is pending, and no more. */
 bool family_is_stopped(pid_t pid)

@@ -164,6 +164,23 @@ void family_unmark(struct family *family, uint64_t marks)
 	}
 }
 
+/* No number is used twice here. */
+bool family_member_has_ended(const struct family *family, pid_t pid) { return !family_state(pid); }
+
+int family_add_living(struct family *family, const struct family *from, uint64_t marks)
+{
+	for (size_t i = 0; i < family_count(from); i++) {
+		const struct member_of_family *member = family_entry(from, i);
+
+		if (!(member->marks & marks) || family_member_has_ended(from, member->pid))
+			continue;
+		if (family_add(family, member->pid) < 0)
+			return -ENOMEM;
+		family_mark(family, member->pid, member->marks & marks);
+	}
+	return 0;
+}
+
 void family_show(struct family *family, pid_t pid, int fd, uint64_t tag) {}
 int family_add_descendants(struct family *family, pid_t except) { return 0; }
 
