@@ -75,6 +75,22 @@ TEST(nodes_that_have_nothing_go)
 	ck_assert_uint_gt(answer.reply.fence, fence);
 }
 
+/* Nobody locks these names again, so no rule looks at their rests. */
+TEST(rests_that_are_over_keep_no_node)
+{
+	char name[32];
+
+	start_both();
+	for (unsigned i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "lock %u", i);
+		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = name, w.rest_ms = i ? 1 : 600000), STORE_OK);
+		assert_ok(store_release(a.store, name, token(1), false, on_answer, &answer));
+	}
+	wait_until((clean_all(0), names_in("/locks")) == 1);
+	acquire(&a, 2, WIRE_EXCLUSIVE, w.name = "lock 0");
+	ck_assert_int_gt(answer.reply.rest_ms, 0);
+}
+
 /* More than goes into one multi: a server closes the connection at one that is too large. */
 TEST(full_mailboxes_of_many_hosts_go)
 {
