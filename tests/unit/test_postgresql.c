@@ -36,11 +36,16 @@ static void cancel_wait(void)
 	sql("alter system set synchronous_standby_names = 'nobody'");
 	sql("select pg_reload_conf()");
 	struct store_acquire once = want(7, WIRE_EXCLUSIVE);
-	once.name = "cancelled";
-	answer = (struct asked){.answers = 0};
-	store_acquire(a.store, &once, on_answer, &answer);
-	wait_until((sql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"),
-		    answer.answers > 0));
+	char name[32];
+	once.name = name;
+	unsigned n = 0;
+	do { /* the server may not have read its settings so far */
+		snprintf(name, sizeof(name), "cancelled %u", n++);
+		answer = (struct asked){.answers = 0};
+		store_acquire(a.store, &once, on_answer, &answer);
+		wait_until((sql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"),
+			    answer.answers > 0));
+	} while (answer.reply.status == STORE_OK);
 	ck_assert_int_eq(answer.reply.status, STORE_UNREACHABLE);
 	ck_assert_msg(strstr(answer.error, "a wait for a standby was cancelled") != NULL, "%s", answer.error);
 	sql("alter system reset all");
