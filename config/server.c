@@ -327,6 +327,18 @@ static bool has_password(const char *info)
 	return false;
 }
 
+/* ZooKeeper's client frees what is not its own if it is given such a path. */
+static bool has_bad_path(const char *servers)
+{
+	for (const char *at = strchr(servers, '/'); at; at = strchr(at + 1, '/')) {
+		size_t len = strcspn(at + 1, "/");
+
+		if (len <= 2 && strspn(at + 1, ".") == len)
+			return true;
+	}
+	return false;
+}
+
 /* What the server is and how it is reached is said in the string; nearly all else that the group knows is Redis'. */
 static int read_engine(const struct config_reading *r, config_setting_t *group, const char *engine, const char *text)
 {
@@ -346,6 +358,11 @@ static int read_engine(const struct config_reading *r, config_setting_t *group, 
 		return reading_fail(r, settings_line(group, engine),
 				    "%spostgresql contains a password; expected it in the first line of a file that "
 				    "password_file names",
+				    r->store);
+	if (zookeeper && has_bad_path(text))
+		return reading_fail(r, settings_line(group, engine),
+				    "%szookeeper names a path with an empty part, \".\" or \"..\"; expected "
+				    "h1:2181,h2:2181,h3:2181/dflock",
 				    r->store);
 	return 0;
 }

@@ -122,7 +122,7 @@ static void postgresql_again(struct postgresql *p)
 static bool postgresql_on_moment(struct postgresql *p, const PGresult *result)
 {
 	struct postgresql_query *pq = p->first;
-	char was[sizeof(pq->was)];
+	char was[sizeof(pq->was)], known[sizeof(p->identity)];
 
 	if (PQntuples(result) == 0 || PQgetlength(result, 0, 1) != 0) {
 		store_reject(p->store, "its table dflock.about has not one row: stop all hosts, and make it anew");
@@ -131,7 +131,13 @@ static bool postgresql_on_moment(struct postgresql *p, const PGresult *result)
 	snprintf(was, sizeof(was), "%s", PQgetvalue(result, 0, 2));
 	if (!*pq->was)
 		strcpy(pq->was, was);
+	strcpy(known, p->identity);
 	postgresql_remember(p, was);
+	/* Of its table the number, which has 8 digits: the channels of a schema that was made anew have other names. */
+	if (strncmp(known, p->identity, strlen(p->system) + 8) != 0) {
+		store_fail(p->store, "its schema was made anew");
+		return false;
+	}
 	strcpy(pq->run->identity, p->identity);
 	pq->run->now_us = postgresql_number(result, 0, 3);
 	return true;

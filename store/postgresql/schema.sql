@@ -45,6 +45,11 @@ create function dflock.channel(secret text, name text) returns text language sql
 	select 'dflock_' || left(encode(sha256(convert_to(secret || name, 'SQL_ASCII')), 'hex'), 40)
 $$;
 
+-- Which memory this is. A table that was made anew, from a dump perhaps, is another one: what a host committed since may not be in it.
+create function dflock.memory(text text) returns text language sql stable as $$
+	select lpad(to_hex('dflock.about'::regclass::oid::bigint), 8, '0') || text
+$$;
+
 -- A new session: hears its messages, and learns what the server is. xids: a number above that of each transaction that was ever
 -- committed.
 create function dflock.hello(own_channel text, out recovery boolean, out fsync text, out pid int, out system text, out timeline text,
@@ -59,7 +64,7 @@ begin
 	pid := pg_backend_pid();
 	system := (select to_hex(s.system_identifier) from pg_control_system() s);
 	timeline := lower(substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8));
-	memory := (select a.memory from dflock.about a);
+	memory := (select dflock.memory(a.memory) from dflock.about a);
 	xids := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
 end
 $$;
@@ -78,7 +83,7 @@ begin
 	end if;
 	return query
 	with want as (select * from unnest(keys, names) as w(k, n))
-	select ''::bytea, ''::bytea, convert_to(a.memory || ' ' || a.cleaned, 'SQL_ASCII'),
+	select ''::bytea, ''::bytea, convert_to(dflock.memory(a.memory) || ' ' || a.cleaned, 'SQL_ASCII'),
 		(extract(epoch from clock_timestamp()) * 1000000)::bigint
 	from dflock.about a
 	union all
@@ -149,7 +154,7 @@ begin
 		return null;
 	end if;
 	select * into strict a from dflock.about;
-	if was <> a.memory || ' ' || a.cleaned then
+	if was <> dflock.memory(a.memory) || ' ' || a.cleaned then
 		return null;
 	end if;
 	update dflock.cell d set value = x, version = d.version + 1
@@ -200,7 +205,7 @@ $$;
 
 -- A host has found that this memory is not what it was; or an operator has restored the database from a backup, and says so.
 create function dflock.forget() returns text language sql as $$
-	update dflock.about set memory = replace(gen_random_uuid()::text, '-', '') returning memory
+	update dflock.about set memory = replace(gen_random_uuid()::text, '-', '') returning dflock.memory(memory)
 $$;
 
 grant usage on schema dflock to :role;

@@ -132,14 +132,15 @@ static bool zk_is_empty(const struct zookeeper *zk, enum zk_kind kind, const cha
 	int more = -1;
 
 	for (bool good = zk_read_begin(&r, data, len); good && (more = zk_read(&r)) > 0;) {
-		bool is_fence = kind == ZK_LOCK && strcmp(r.tag, "fence") == 0;
+		bool is_fence = kind == ZK_LOCK && strcmp(r.tag, "fence") == 0,
+		     is_rest = kind == ZK_LOCK && strncmp(r.tag, "rest-", 5) == 0;
 
-		if (!is_fence && kind != ZK_TEXT && (kind != ZK_LOCK || strcmp(r.tag, "mark") != 0))
+		if (!is_fence && !is_rest && kind != ZK_TEXT && (kind != ZK_LOCK || strcmp(r.tag, "mark") != 0))
 			return false;
 		if (is_fence)
 			fence = strtoull(r.value, NULL, 10);
-		if (kind == ZK_TEXT && strcmp(r.tag, "till") == 0)
-			till_ms = strtoll(r.value, NULL, 10);
+		if ((is_rest && strtoll(r.value, NULL, 10) > till_ms) || strcmp(r.tag, "till") == 0)
+			till_ms = strtoll(r.value, NULL, 10); /* a rest: "END MS FENCE" */
 	}
 	if (more == 0 && fence > zk->clean->fence)
 		zk->clean->fence = fence; /* mutant: zk-clean-fence */

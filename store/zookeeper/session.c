@@ -56,8 +56,10 @@ static void zk_drop(struct zookeeper *zk)
 
 void zk_disconnect(struct zookeeper *zk)
 {
-	if (zk->lookup)
+	if (zk->lookup) {
 		zk->lookup->zk = NULL;
+		uv_cancel((uv_req_t *)&zk->lookup->request); /* unless a thread has begun it */
+	}
 	zk->lookup = NULL;
 	zk_drop(zk);
 }

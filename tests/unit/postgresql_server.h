@@ -173,6 +173,8 @@ static inline void pg_begin(void)
 {
 	if (PQping(pg.admin) != PQPING_OK) /* it ended with a test that had one of its own */
 		pg_start(&pg);
+	sql("alter system reset all"); /* a test that has failed may have left one, for which this would wait */
+	sql("select pg_reload_conf()");
 	pg_schema(&pg);
 	hosts_begin((struct config_store){.postgresql = pg.info, .connect_ms = 5000});
 }

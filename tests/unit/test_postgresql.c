@@ -36,11 +36,16 @@ static void cancel_wait(void)
 	sql("alter system set synchronous_standby_names = 'nobody'");
 	sql("select pg_reload_conf()");
 	struct store_acquire once = want(7, WIRE_EXCLUSIVE);
-	once.name = "cancelled";
-	answer = (struct asked){.answers = 0};
-	store_acquire(a.store, &once, on_answer, &answer);
-	wait_until((sql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"),
-		    answer.answers > 0));
+	char name[32];
+	once.name = name;
+	unsigned n = 0;
+	do { /* the server may not have read its settings so far */
+		snprintf(name, sizeof(name), "cancelled %u", n++);
+		answer = (struct asked){.answers = 0};
+		store_acquire(a.store, &once, on_answer, &answer);
+		wait_until((sql("select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep'"),
+			    answer.answers > 0));
+	} while (answer.reply.status == STORE_OK);
 	ck_assert_int_eq(answer.reply.status, STORE_UNREACHABLE);
 	ck_assert_msg(strstr(answer.error, "a wait for a standby was cancelled") != NULL, "%s", answer.error);
 	sql("alter system reset all");
@@ -239,6 +244,39 @@ TEST(a_folder_from_before_is_another_memory)
 		status = acquire(&b, 2, WIRE_EXCLUSIVE);
 	}
 	ck_assert_int_eq(status, STORE_GRACE);
+}
+
+/* As an operator may do while a host runs that was forgotten: $0 is a file, $1 the server. */
+static const struct {
+	const char *before, *anew;
+} schemas[] = {
+	{"true", "psql -q -1 -v ON_ERROR_STOP=1 -v role=dflock -c \"drop schema dflock cascade\" "
+		 "-f store/postgresql/schema.sql \"$1\""},
+	{"pg_dump -n dflock -f \"$0\" \"$1\"",
+	 "psql -q -1 -v ON_ERROR_STOP=1 -c \"drop schema dflock cascade\" -f \"$0\" \"$1\" >/dev/null"},
+};
+
+static void schema_shell(const char *command)
+{
+	char whole[1024];
+
+	snprintf(whole, sizeof(whole), "PGOPTIONS='-c client_min_messages=error' sh -c '%s' %s/dump '%s'", command,
+		 pg.dir, pg.admin);
+	ck_assert_int_eq(system(whole), 0);
+}
+
+/* Nobody's connection ends by it. Messages come to other channels from then on. */
+TEST_EACH(a_schema_that_was_made_anew_is_another_memory, ROWS(schemas))
+{
+	start_both();
+	schema_shell(schemas[_i].before);
+	ck_assert_int_eq(acquire(&a, 5, WIRE_EXCLUSIVE), STORE_OK);
+	schema_shell(schemas[_i].anew);
+	ck_assert_int_ne(acquire(&b, 6, WIRE_EXCLUSIVE), STORE_OK);
+	beat(&a);
+	wait_until(a.changes == 2 && b.changes == 2 && store_is_up(a.store) && store_is_up(b.store));
+	assert_ok(store_open(a.store, STORE_OPEN_FORCED, "", on_answer, &answer));
+	change_hands();
 }
 
 /* It lacks one lock only, and no keeper that saw it lives: what one kept for the next one counts. */

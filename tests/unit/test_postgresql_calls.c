@@ -128,7 +128,8 @@ static void hears_elsewhere(char *text)
 /* What the engine says of itself: cluster, timeline, and memory. */
 static void engine_identity(char identity[sizeof(told_identity)])
 {
-	told(identity, "select (dflock.hello('x')).system || (dflock.hello('x')).timeline || memory from dflock.about");
+	told(identity,
+	     "select (dflock.hello('x')).system || (dflock.hello('x')).timeline || left((dflock.hello('x')).memory, 32)");
 }
 
 static void engine_forget(void)

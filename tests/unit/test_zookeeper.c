@@ -1,4 +1,8 @@
 /* store/zookeeper/: store.h against an ensemble of three ZooKeepers. */
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "tests/unit/zookeeper_server.h"
 /* In front of the tests that these have. */
 #include "tests/unit/store_course.h"
@@ -73,6 +77,22 @@ TEST(nodes_that_have_nothing_go)
 	ck_assert_uint_eq(names_in("/messages"), 1);
 	ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = "lock 7"), STORE_OK);
 	ck_assert_uint_gt(answer.reply.fence, fence);
+}
+
+/* Nobody locks these names again, so no rule looks at their rests. */
+TEST(rests_that_are_over_keep_no_node)
+{
+	char name[32];
+
+	start_both();
+	for (unsigned i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "lock %u", i);
+		ck_assert_int_eq(acquire(&a, 1, WIRE_EXCLUSIVE, w.name = name, w.rest_ms = i ? 1 : 600000), STORE_OK);
+		assert_ok(store_release(a.store, name, token(1), false, on_answer, &answer));
+	}
+	wait_until((clean_all(0), names_in("/locks")) == 1);
+	acquire(&a, 2, WIRE_EXCLUSIVE, w.name = "lock 0");
+	ck_assert_int_gt(answer.reply.rest_ms, 0);
 }
 
 /* More than goes into one multi: a server closes the connection at one that is too large. */
@@ -231,6 +251,40 @@ TEST(servers_that_are_not_there)
 	stop(&a);
 	config.zookeeper = "127.0.0.1:1/dflock";
 	refused(&a, "cannot connect to 127.0.0.1:1: Connection refused");
+}
+
+/* ---- a name server that is silent ---- */
+
+static atomic_uint look_ups;
+static atomic_bool names_answer;
+
+/* In place of libc's. */
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **found)
+{
+	static __typeof__(&getaddrinfo) next;
+
+	if (!next)
+		next = (__typeof__(next))(uintptr_t)dlsym(RTLD_NEXT, "getaddrinfo");
+	if (name && strcmp(name, "silent.example") == 0) {
+		atomic_fetch_add(&look_ups, 1);
+		while (!atomic_load(&names_answer))
+			sched_yield();
+		return EAI_AGAIN;
+	}
+	return next(name, service, hints, found);
+}
+
+/* libuv has two threads for them. Those of other stores wait behind whatever waits for these. */
+TEST(look_ups_that_hang_do_not_queue)
+{
+	config.zookeeper = "silent.example:1/dflock";
+	config.connect_ms = 100;
+	start(&a, "host-a");
+	wait_until(a.store->retry_ms >= 2000);
+	stop(&a);
+	atomic_store(&names_answer, true);
+	wait_until(loop.active_reqs.count == 0);
+	ck_assert_uint_le(atomic_load(&look_ups), 2);
 }
 
 /* ---- messages ---- */
