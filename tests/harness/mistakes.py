@@ -244,7 +244,7 @@ UNIT = {
         "a host's first change is not remembered": [become("zk-own", "zk_call_free(call);")]},
     "test_zookeeper::a_host_whose_node_was_cleaned_away_takes_that_for_no_backup": {
         "a clean-up of hosts leaves no trace": [condition("zk-clean-host", "false")]},
-    "test_zookeeper_trouble::a_change_of_ttl_that_is_stopped_at_each_step": {
+    "test_zookeeper_trouble::a_host_that_comes_when_the_others_are_listed_for_a_change_of_ttl": {
         "a host that comes changes nothing that a change of ttl_ms looks at": [condition("zk-host", "false")]},
     "test_zookeeper::nodes_that_have_nothing_go": {"a clean-up forgets fences": [become("zk-clean-fence", ";")]},
     "test_zookeeper::a_lock_that_somebody_removed_is_found_out": {

@@ -114,15 +114,20 @@ TEST_EACH(a_host_that_is_stopped_at_each_step, 2 * STEPS)
 	proxy_end(&proxy);
 }
 
+static void start_with_another_ttl(void)
+{
+	start_proxied();
+	stop(&a);
+	start_ttl(&a, "host-c", 2 * TTL_MS);
+	wait_until(a.downs == 1);
+}
+
 /* A host that changes ttl_ms is stopped at each step. Another one has a lock meanwhile, for the first time: of the two, one is refused. */
 TEST_EACH(a_change_of_ttl_that_is_stopped_at_each_step, 2 * STEPS)
 {
 	struct asked of_a = {.answers = 0};
 
-	start_proxied();
-	stop(&a);
-	start_ttl(&a, "host-c", 2 * TTL_MS);
-	wait_until(a.downs == 1);
+	start_with_another_ttl();
 	proxy_tell(&proxy, PROXY_COUNT, _i);
 	store_open(a.store, STORE_OPEN_FORCED, "", on_other, &of_a);
 	wait_until(proxy.way == PROXY_HOLD || of_a.answers);
