@@ -17,7 +17,10 @@ from keepers import wait_for_another
 HAMMER = """
 import collections, errno, fcntl, json, select, sys, time
 seen = collections.Counter()
-while not select.select([0], [], [], 0.005)[0]:
+print("begun", flush=True)
+ends = False
+while not ends:  # once at least
+    ends = select.select([0], [], [], 0.005)[0]
     for name in sys.argv[1:]:
         with open(name, "a") as file:
             try:
@@ -39,6 +42,7 @@ class Hammer:
     def __init__(self, host):
         self.host = host
         self.running = host.popen("/usr/bin/python3", "-c", HAMMER, *map(host.path, "fgu"), stdin=subprocess.PIPE)
+        assert self.running.stdout.readline() == "begun\n"
         self.starter = threading.Thread(target=self.start_programs)
         self.seen, self.ends = collections.Counter(), threading.Event()
         self.starter.start()
