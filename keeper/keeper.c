@@ -285,7 +285,7 @@ static int start_parts(struct keeper *k)
 	for (size_t i = 0; ret == 0 && i < sizeof(starts) / sizeof(*starts); i++)
 		ret = starts[i](k);
 	if (ret == 0)
-		ret = hostid_make(k->config->host, k->host);
+		ret = hostid_make(k->config->host, hostid_machine(), k->host);
 	return ret;
 }
 

@@ -22,14 +22,13 @@ unsigned hostid_machine(void)
 	return (unsigned)(leases_hash(boot) & 0xffff);
 }
 
-int hostid_make(const char *name, char out[STORE_HOST_BYTES])
+int hostid_make(const char *name, unsigned machine, char out[STORE_HOST_BYTES])
 {
 	uint64_t number;
 
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return -EIO;
-	snprintf(out, STORE_HOST_BYTES, "%.64s-%04x%012llx", name, hostid_machine(),
-		 (unsigned long long)(number >> 16));
+	snprintf(out, STORE_HOST_BYTES, "%.64s-%04x%012llx", name, machine, (unsigned long long)(number >> 16));
 	for (char *p = out; *p; p++)
 		if ((unsigned char)*p <= ' ' || *p == 0x7f)
 			*p = '_';

@@ -13,8 +13,8 @@
 /* The number of this machine's start, 16 bits. */
 unsigned hostid_machine(void);
 
-/* A new one. 0 or -errno. */
-int hostid_make(const char *name, char out[STORE_HOST_BYTES]);
+/* A new one, with the number of this machine's start. 0 or -errno. */
+int hostid_make(const char *name, unsigned machine, char out[STORE_HOST_BYTES]);
 
 /* Are these keepers of one machine? True also for one in 65,536 of other machines. Pure. */
 bool hostid_same_machine(const char *a, const char *b);

@@ -79,9 +79,10 @@ TEST(hosts)
 {
 	char a[STORE_HOST_BYTES], b[STORE_HOST_BYTES];
 
-	ck_assert_int_eq(hostid_make("one host", a), 0);
-	ck_assert_int_eq(
-		hostid_make("a name that is much longer than the 64 letters that the id of a host may have", b), 0);
+	ck_assert_int_eq(hostid_make("one host", hostid_machine(), a), 0);
+	ck_assert_int_eq(hostid_make("a name that is much longer than the 64 letters that the id of a host may have",
+				     hostid_machine(), b),
+			 0);
 	ck_assert(strncmp(a, "one_host-", 9) == 0 && strlen(a) == 9 + 16 && strlen(b) == 65 + 16);
 	ck_assert_str_ne(a + 9, b + 65);
 	ck_assert(hostid_same_machine(a, b));
