@@ -12,7 +12,7 @@ CPPFLAGS += -I. -D_GNU_SOURCE -DDFLOCK_VERSION='"$(VERSION)"' -DDFLOCKD_INSTALLE
             -DDOCTOR_INSTALLED='"$(PREFIX)/libexec/dflock-doctor"' -DNET_INSTALLED='"$(PREFIX)/libexec/dflock-net"' \
             -DENGINES_INSTALLED='"$(PREFIX)/libexec"' -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
 WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
-CFLAGS  ?= -O2 -g
+CFLAGS  ?= $(if $(SAN),-O1,-O2) -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
 PKG_CFLAGS := $(subst -I,-isystem ,$(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null))
@@ -252,7 +252,7 @@ PYTEST := PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath
 # networks of its own. No test may take longer than TEST_SECONDS.
 TEST_SECONDS ?= 600
 LIMITED  := DFLOCK_TEST_SECONDS=$(TEST_SECONDS) $(PYTEST)
-BESIDE    = $(LIMITED) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 5)) -m "not alone and not punctual"
+BESIDE    = $(LIMITED) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 6)) -m "not alone and not punctual"
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
 	$(if $(T),cd tests && $(PYTEST) $(T),for part in beside punctual alone faults; do $(MAKE) -s check-$$part || exit 1; done)
 # The tests of the shim, with programs of musl, in a folder that has these and links to the rest. Kernel headers are not musl's.
@@ -341,7 +341,7 @@ model-check: ## check the models in docs/model with spin, and that their mutants
 model-check-long: ## the same with larger bounds: hours, and 20 GB
 	docs/model/check.sh long
 fuzz: ## fuzz configuration, messages, table of leases, replies and TLS for FUZZ_SECONDS each
-	scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
+	$(NICE) scripts/fuzz.sh $(or $(FUZZ_SECONDS),10)
 bench: all $(BENCH) ## measure, ten minutes; prints a table and writes $(BUILD)/bench.json; B=quick: two minutes, B="NAME ...": these
 	PYTHONDONTWRITEBYTECODE=1 DFLOCK_BUILD=$(abspath $(BUILD)) bench/run.py $(B)
 plot: ## draw the pictures of docs/performance.md from what `make bench` has measured (gnuplot)

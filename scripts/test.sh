@@ -91,13 +91,14 @@ stage build-clang "clang" "${build[@]}" CC=clang BUILD=build-clang || { summary;
 stage build-san "sanitizers" "${build[@]}" SAN=1 BUILD=build-san || { summary; exit 1; }
 stage sanitized "unit tests under the address and undefined-behaviour sanitizers" make -k -s -j$suites SAN=1 BUILD=build-san unit
 stage docs "what the documentation and the sources must agree on" make -s check-docs
-stage fuzz "what is read from outside" make -s fuzz
 # These wait a third of the time, and the models compute: with next to no right to the processors.
 stage processes "tests with processes, several at a time, and beside them the models with their mutants" \
 	make -k -s -j2 check-beside model-check NICE="nice -n 19"
 stage variants "some of them with programs of musl, with PostgreSQL, with ZooKeeper, and with sanitized programs" make -k -s -j2 check-some
 stage punctual "tests of being in time" make -s check-punctual
 stage alone "tests that need the machine for themselves" make -s check-alone
-stage faults "fault runs in networks of their own, and beside them the simulator: several hosts in one process" make -k -s -j2 check-faults sim
+# Fault runs wait most of the time, and the others compute: with less right to the processors.
+stage faults "fault runs in networks of their own; beside them several hosts in one process, and what is read from outside" \
+	make -k -s -j3 check-faults sim fuzz NICE="nice -n 10"
 stage demo "the demo" scripts/demo.sh
 summary
