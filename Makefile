@@ -252,7 +252,7 @@ PYTEST := PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath
 # networks of its own. No test may take longer than TEST_SECONDS.
 TEST_SECONDS ?= 600
 LIMITED  := DFLOCK_TEST_SECONDS=$(TEST_SECONDS) $(PYTEST)
-BESIDE    = $(LIMITED) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 6)) -m "not alone and not punctual"
+BESIDE    = $(LIMITED) --durations=25 -n $(or $(JOBS),$(shell expr $$(nproc) \* 5)) -m "not alone and not punctual"
 check: all agents ## run the tests with processes (pytest), JOBS at a time; T="..." runs these, one after the other
 	$(if $(T),cd tests && $(PYTEST) $(T),for part in beside punctual alone faults; do $(MAKE) -s check-$$part || exit 1; done)
 # The tests of the shim, with programs of musl, in a folder that has these and links to the rest. Kernel headers are not musl's.

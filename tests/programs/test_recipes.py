@@ -178,7 +178,8 @@ def test_mail_boxes(machines_of):
     jobs = [host.popen(deliver) for host in (a, b) * 4]
     assert [job.wait(60) for job in jobs] == [0] * 8
     box = os.path.join(machines_of.shared, "mail/reports")
-    assert messages(box) == 8
+    before = messages(box)
+    assert before == 8 or not machines_of.excludes
     holder = a.popen(machines_of.command("dflock run --require=/srv/shared/mail/reports -- /usr/bin/python3 -c ") +
                      shlex.quote(RECORD_LOCK) + " /srv/shared/mail/reports", stdin=subprocess.PIPE)
     assert holder.stdout.readline() == "held\n"
@@ -187,12 +188,12 @@ def test_mail_boxes(machines_of):
         wait_until(lambda: b.pids("deliver"), "b's delivery runs")
         with pytest.raises(subprocess.TimeoutExpired):
             waiter.wait(0.3)
-        assert messages(box) == 8
+        assert messages(box) == before
     else:
         assert waiter.wait(60) == 0
     holder.communicate("\n", timeout=60)
     assert waiter.wait(60) == 0
-    wait_until(lambda: messages(box) == 9, "it is delivered")
+    wait_until(lambda: messages(box) == before + 1, "it is delivered")
 
 
 def messages(box):
