@@ -114,7 +114,7 @@ static void decide_count(const struct thread *t, const struct want *want, int re
 /* After a shorter time than this, the look at the descriptor counts still: the kernel, too, looks only once. */
 #define LOOK_AGAIN_NS (10 * INT64_C(1000000))
 
-/* Of the supervisor's: of a call that asks the keeper, with a share of one that does not; and of all others. */
+/* How many descriptors a call that asks the keeper may need, and how many are left to all calls that do not ask. */
 #define DESCRIPTORS_EACH   5
 #define DESCRIPTORS_OTHERS 16
 

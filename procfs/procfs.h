@@ -170,7 +170,7 @@ int procfs_fdinfo_head(int fd, struct procfs_fdinfo *info);
 struct procfs_stat {
 	pid_t pid, parent, group;
 	char state;       /* R, S, D, T, t, Z ... */
-	unsigned threads; /* of the process, with a first one that has ended */
+	unsigned threads; /* that the process has; its first one counts also when it has ended */
 	int stop_signal;  /* T: the signal that stopped it; 0: this kernel does not say, or not to us */
 	uint64_t started; /* in the kernel's ticks since the machine started: with the pid, names a process */
 };

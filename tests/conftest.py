@@ -23,7 +23,7 @@ OF_REDIS = {"proxy": "the proxy speaks Redis' protocol", "make_nodes": "is about
 
 
 def hear_signals():
-    """A shell without job control lets what it starts in the background ignore two of these, nohup the third, and programs inherit that."""
+    """A shell without job control ignores SIGINT and SIGQUIT for what it starts in the background, nohup ignores SIGHUP; programs inherit that."""
     for number, handler in (signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL), (signal.SIGHUP, signal.SIG_DFL):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
