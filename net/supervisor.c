@@ -152,7 +152,7 @@ static struct caught *supervisor_next(void)
 {
 	struct caught *caught;
 
-	/* Between the two steps, all others may have received a call: then this thread is the one that waits. */
+	/* If all other threads have received a call between the two steps, this thread must wait for the next one. */
 	while (__atomic_fetch_add(&idle, 1, __ATOMIC_RELAXED) >= IDLE_MAX)
 		if (__atomic_sub_fetch(&idle, 1, __ATOMIC_RELAXED) > 0)
 			return NULL;

@@ -85,7 +85,7 @@ static const struct {
 	{true, 3, "ee", ROUND_BELIEVE},    {true, 3, "ene", ROUND_BELIEVE},
 	{true, 3, "enn", ROUND_OVER},      {true, 4, "eee", ROUND_BELIEVE}, /* two of four are not most */
 	{true, 4, "eenn", ROUND_OVER},     {true, 5, "enene", ROUND_BELIEVE},
-	{true, 5, "ehee", ROUND_BELIEVE}, /* one that is old does not hide the others */
+	{true, 5, "ehee", ROUND_BELIEVE}, /* a sentinel that still names the old master does not outvote the others */
 	{true, 5, "ehhee", ROUND_BELIEVE}, {true, 5, "ehhne", ROUND_OVER},
 };
 

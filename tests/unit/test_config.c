@@ -318,7 +318,7 @@ TEST(stores_of_rules)
 	ck_assert(config->stores[0].keys && config->stores[1].keys);
 }
 
-/* In reasonable time, which is Check's: a keeper that starts has ten seconds, and whoever reloads waits. */
+/* Check's own limit of time is the test: a keeper that starts has ten seconds, and whoever reloads waits. */
 TEST(many_rules_and_two_stores)
 {
 	static const struct {
