@@ -8,7 +8,7 @@ import pytest
 from common import attempt, opened
 from harness import Job, hanging, text_of, wait_until
 from harness.metrics import value
-from harness.processes import is_traced
+from harness.processes import is_traced, threads_of
 
 GETDENTS64 = {"x86_64": "217", "aarch64": "61"}[os.uname().machine]
 # Nothing else makes the keeper list directories while a test runs.
@@ -42,7 +42,7 @@ class Traced:
         self.keeper = host.keeper_pids()[1]
         self.calls = host.log_path + ".trace"
         self.trace = subprocess.Popen(["strace", "-qq", "-f", "-o", self.calls, "-p", str(self.keeper), *what], stderr=subprocess.DEVNULL)
-        wait_until(lambda: is_traced(self.keeper, self.trace.pid), "the keeper is traced")
+        wait_until(lambda: all(is_traced(tid, self.trace.pid) for tid in threads_of(self.keeper)), "the keeper is traced")
 
     def waiting(self):
         """Threads of the keeper that are about to list a directory."""

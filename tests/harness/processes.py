@@ -83,9 +83,10 @@ def waits_for_lock(pid):
         return any(words[1] == "->" and words[5] == str(pid) for words in map(str.split, f))
 
 
-def is_traced(pid, tracer):
-    """Are all of its threads?"""
-    def traced(tid):
-        with open(f"/proc/{pid}/task/{tid}/status") as f:
-            return f"TracerPid:\t{tracer}\n" in f.read()
-    return all(map(traced, os.listdir(f"/proc/{pid}/task")))
+def threads_of(pid):
+    return [int(tid) for tid in os.listdir(f"/proc/{pid}/task")]
+
+
+def is_traced(tid, tracer):
+    with open(f"/proc/{tid}/status") as f:
+        return f"TracerPid:\t{tracer}\n" in f.read()
