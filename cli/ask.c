@@ -20,7 +20,8 @@
 #include "wire/passing.h"
 #include "wire/rundir.h"
 
-#define ASK_PAUSE_MS 20
+#define ASK_PAUSE_MS  20
+#define STATUS_TURN_S 60 /* until others that this user has asked for are answered */
 
 /* A status longer than this is no status. */
 #define STATUS_MAX_BYTES (256u << 20)
@@ -278,11 +279,17 @@ static size_t ask_read(void *buffer, size_t size, void *arg)
 
 static int ask_answer(struct ask *ask, enum wire_op op, const char *text, json_t **answer, char why[CLI_LINE_BYTES])
 {
+	const struct timespec pause = {.tv_nsec = ASK_PAUSE_MS * 1000000L};
+	int64_t deadline = cli_now_ms() + STATUS_TURN_S * 1000;
 	struct ask_answer from = {.fd = -1};
-	int ret = ask_about(ask, op, text, &from.fd, why);
 	json_error_t error;
+	int ret;
 
 	*answer = NULL;
+	/* A keeper of the system refuses the status only while it works on others for this user, or for all: cron starts many jobs at once. */
+	while ((ret = ask_about(ask, op, text, &from.fd, why)) == -ENOLCK && op == WIRE_STATUS &&
+	       cli_now_ms() < deadline)
+		nanosleep(&pause, NULL);
 	if (ret)
 		return ret;
 	if (from.fd < 0)

@@ -46,6 +46,8 @@ void doctor_preloads(struct doctor *d);
 
 struct dial {
 	int fd;                 /* -1: there is no connection, and why says it */
+	int64_t limit_ms;       /* for the connection, and for each answer */
+	int64_t until_ms;       /* ... this one */
 	struct tls_stream *tls; /* NULL: none */
 	redisReader *reader;
 	char why[TLS_LINE_BYTES];

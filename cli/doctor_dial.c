@@ -1,5 +1,5 @@
-/* A connection of `dflock doctor` to a server or a sentinel: doctor.h. Blocks, for at most connect_ms for the connection and for each
- * piece of an answer; looking a name up takes what it takes. */
+/* A connection of `dflock doctor` to a server or a sentinel: doctor.h. Blocks, for about connect_ms for the connection and for each
+ * answer; looking a name up takes what it takes. */
 #include "cli/doctor.h"
 
 #include <errno.h>
@@ -57,6 +57,10 @@ static int dial_receive(struct dial *d)
 	char bytes[16384];
 	ssize_t n;
 
+	if (cli_now_ms() > d->until_ms) {
+		errno = ETIMEDOUT;
+		return dial_fail_errno(d);
+	}
 	do
 		n = recv(d->fd, bytes, sizeof(bytes), 0);
 	while (n < 0 && errno == EINTR);
@@ -90,6 +94,7 @@ redisReply *dial_ask(struct dial *d, const char *format, ...)
 
 	if (d->fd < 0)
 		return NULL;
+	d->until_ms = cli_now_ms() + d->limit_ms;
 	va_start(args, format);
 	len = redisvFormatCommand(&command, format, args);
 	va_end(args);
@@ -151,6 +156,7 @@ static int dial_shake(struct dial *d)
 {
 	int done;
 
+	d->until_ms = cli_now_ms() + d->limit_ms;
 	while ((done = tls_stream_shake(d->tls)) == 0)
 		if (dial_flush(d) || dial_receive(d))
 			return -1;
@@ -179,7 +185,7 @@ void dial_open(struct dial *d, const struct config_store *store, const char *hos
 	struct sockaddr_un local = {.sun_family = AF_UNIX};
 	int ret;
 
-	*d = (struct dial){.fd = -1, .reader = redisReaderCreate()};
+	*d = (struct dial){.fd = -1, .limit_ms = store->connect_ms, .reader = redisReaderCreate()};
 	if (tls)
 		d->tls = tls_stream_new(tls, store->tls.server_name ? store->tls.server_name : host);
 	if (!d->reader || (tls && !d->tls)) {

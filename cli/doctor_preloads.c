@@ -25,6 +25,14 @@ struct search {
 	unsigned findings;
 };
 
+/* Is it a name that only a shell can make? The dynamic linker knows $LIB. */
+static bool is_of_shell(const char *name)
+{
+	const char *at = strpbrk(name, "$`");
+
+	return at && strncmp(at, "$LIB/", 5) != 0 && strncmp(at, "${LIB}/", 7) != 0;
+}
+
 /* Each name of a list as LD_PRELOAD and /etc/ld.so.preload have it. */
 static void check_list(struct search *s, const char *path, int line, char *list)
 {
@@ -33,7 +41,9 @@ static void check_list(struct search *s, const char *path, int line, char *list)
 	while ((name = strsep(&rest, ": \t\r\n"))) {
 		char why[ELF_ANSWER_BYTES];
 
-		if (!strstr(name, OURS) || s->findings >= MAX_FINDINGS || elf_can_preload(NULL, name, why))
+		name += *name == '}'; /* LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}NAME */
+		if (!strstr(name, OURS) || is_of_shell(name) || s->findings >= MAX_FINDINGS ||
+		    elf_can_preload(NULL, name, why))
 			continue;
 		s->findings++;
 		doctor_find(s->doctor, FINDING_PROBLEM,

@@ -167,7 +167,10 @@ bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[
 	if (ret == -ENOENT)
 		snprintf(why, CLI_LINE_BYTES,
 			 "%.512s: no keeper runs for %s, so no process on this host holds this lock", lock, ask.dir);
-	else if (!ret)
+	ask.flags =
+		any ? 0
+		    : WIRE_F_OWN; /* each `dflock lock' asks: no other host counts, and no store is to be waited for */
+	if (!ret)
 		status = ask_json(&ask, WIRE_STATUS, NULL, why);
 	found = status && fence_choose(&ask, lock, pid, any, status, fence, why);
 	json_decref(status);

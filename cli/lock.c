@@ -180,8 +180,12 @@ static int lock_open_file(const char *path)
 	const int flags = O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
 	int fd = open(path, flags);
 
-	if (fd < 0 && errno == ENOENT)
+	if (fd < 0 && errno == ENOENT) {
+		mode_t mask = umask(022); /* else one user's 077 would keep all others from the name */
+
 		fd = open(path, flags | O_CREAT | O_EXCL, 0644);
+		umask(mask);
+	}
 	if (fd < 0 && errno == EEXIST)
 		fd = open(path, flags);
 	return fd;

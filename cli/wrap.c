@@ -22,6 +22,8 @@
 #include "cli/cli.h"
 
 #define WRAP_DROPIN_DIR "/etc/systemd/system"
+/* systemd goes by the order of names: behind override.conf, which `systemctl edit' makes. */
+#define WRAP_DROPIN     "zz-dflock.conf"
 #define WRAP_UNIT_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:-_.\\@"
 
 static struct wrap {
@@ -117,11 +119,12 @@ static char *wrap_line(char **text)
 		part += strspn(part, WRAP_BLANKS);
 		if (*part == '#' || *part == ';')
 			continue;
-		len = strlen(part);
+		len = strcspn(part, "\r");
 		if (!line)
 			line = end = part;
-		memmove(end, part, len + 1);
+		memmove(end, part, len);
 		end += len;
+		*end = '\0';
 		if (!wrap_goes_on(line, (size_t)(end - line)))
 			break;
 		end[-1] = ' ';
@@ -245,7 +248,7 @@ static int wrap_write_dropin(const char *text)
 	FILE *f;
 
 	snprintf(dir, sizeof(dir), "%s/%s.d", WRAP_DROPIN_DIR, wrap.unit);
-	snprintf(path, sizeof(path), "%s/dflock.conf", dir);
+	snprintf(path, sizeof(path), "%s/" WRAP_DROPIN, dir);
 	snprintf(made, sizeof(made), "%s/.dflock.new", dir);
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST) {
 		cli_error("cannot make %s: %s", dir, strerror(errno));
@@ -432,7 +435,7 @@ static error_t wrap_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'r':
 		wrap.require = arg ? arg : "";
-		if (strpbrk(wrap.require, " \t\n'\"\\$%"))
+		if (strpbrk(wrap.require, " \t\n'\"\\$%;&|<>()[]{}*?~#!`"))
 			argp_error(state, "--require=%s has a character that units or crontabs read as their own",
 				   wrap.require);
 		return 0;

@@ -39,11 +39,12 @@ def missing(found):
 WRONG = {
     "/etc/cron.d/job": [f"LD_PRELOAD={GONE}", f"5 4 * * * root LD_PRELOAD='{GONE}' /usr/bin/job", "LD_PRELOAD=libdflock-of-nowhere.so"],
     "/var/spool/cron/crontabs/root": [f'LD_PRELOAD="{GONE}"'],
-    "/etc/default/job": [f"export LD_PRELOAD=/other.so:{GONE}"],
+    "/etc/default/job": [f"export LD_PRELOAD=/other.so:{GONE}", f"LD_PRELOAD=${{LD_PRELOAD:+$LD_PRELOAD:}}{GONE}", "LD_PRELOAD=/opt/gone/$LIB/libdflock.so"],
     "/etc/systemd/system/job.service": [f"Environment=LD_PRELOAD={GONE}"],
     "/etc/systemd/system/job.service.d/lock.conf": [f'Environment="A=b" "LD_PRELOAD={SHIM} {GONE}" C=d'],
 }
-RIGHT = [f"LD_PRELOAD={SHIM}", "LD_PRELOAD=/opt/gone/lib/another.so", f"# LD_PRELOAD={GONE}", f"; LD_PRELOAD={GONE}", f"ls {GONE}"]
+RIGHT = [f"LD_PRELOAD={SHIM}", "LD_PRELOAD=/opt/gone/lib/another.so", f"# LD_PRELOAD={GONE}", f"; LD_PRELOAD={GONE}", f"ls {GONE}",
+         f"export LD_PRELOAD=${{LD_PRELOAD:+$LD_PRELOAD:}}{SHIM}", "LD_PRELOAD=$LIBDIR/libdflock.so", "LD_PRELOAD=/opt/${VERSION}/libdflock.so"]
 
 
 def test_what_is_not_there(unable):
@@ -53,7 +54,7 @@ def test_what_is_not_there(unable):
                 f"echo LD_PRELOAD={GONE} >/var/spool/cron/crontabs/mallory; chown 12345 /var/spool/cron/crontabs/mallory"]
     found = doctor(unable, *prepare)
     assert sorted(missing(found)) == sorted(f"{path}, line {n}" for path, lines in WRONG.items() for n in range(2, 2 + len(lines))), found.done
-    assert found.done.stdout.count("what is started there runs unprotected; install the library there, or take this out") == 7
+    assert found.done.stdout.count("what is started there runs unprotected; install the library there, or take this out") == 9
 
 
 def test_what_is_no_file_does_not_hold_it_up(unable):

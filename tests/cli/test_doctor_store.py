@@ -4,6 +4,7 @@ tests/faults/test_store_refused.py; which servers are not fit: tests/unit/test_f
 """
 import json
 import os
+import select
 import shutil
 import signal
 
@@ -119,6 +120,23 @@ def test_each_store_is_looked_at(host_of, redis, pretend):
     found.has("ok", "^stores.zoo: the store's engine is ")
     found.has("warning", f"^stores.hot: {hot} has 2 replicas, and the configuration says replicas = 0; ")
     found.has("problem", "^stores.gone: 127.0.0.1:1 cannot be asked for its replicas: ")
+
+
+def drip(connection):
+    """Of an answer that has no end, one byte after the other."""
+    connection.sendall(b"+")
+    while not select.select([connection], [], [], 0.05)[0] or connection.recv(4096):
+        connection.sendall(b"x")
+
+
+def test_a_server_whose_answer_does_not_end(host_of, redis):
+    server = Listener(drip)
+    a = host_of(redis, foreground=False)
+    changed(a, "store = {", 'stores = { slow = { server = "%s"; connect_ms = 500; }; };\nstore = {' % server.address)
+    try:
+        Doctor(a).has("problem", f"^stores.slow: {server.address} cannot be asked for its replicas: no answer in time")
+    finally:
+        server.stop()
 
 
 def test_it_starts_a_keeper(make_host):

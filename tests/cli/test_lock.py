@@ -140,6 +140,21 @@ def test_all_users_of_a_system_share_the_names(make_system):
     assert mode & 0o7777 == 0o1777
 
 
+def test_many_jobs_of_one_user_start_at_once(make_system):
+    """As cron starts them: each finds its fence number, however many ask the keeper for theirs."""
+    system = make_system()
+    words = [*system.inside, *system.as_user(12345, "sh", "-c", f'for n in $(seq 24); do {CLI} lock "n$n" echo ran & done; wait')]
+    done = subprocess.run(words, env=system.env(), capture_output=True, text=True, timeout=120)
+    assert (done.stdout.count("ran\n"), done.stderr) == (24, "")
+
+
+def test_a_name_is_for_all_users_whatever_the_umask(make_system):
+    system = make_system()
+    private = [*system.inside, *system.as_user(12345, "sh", "-c", f"umask 077; {CLI} lock nightly sh -c umask")]
+    assert subprocess.run(private, env=system.env(), capture_output=True, text=True, timeout=60).stdout == "0077\n"
+    assert ran(tried(system, 23456))
+
+
 def test_names_may_have_a_file_system_of_their_own(make_system):
     """As docs/operating.md says, so that users cannot fill up /run. The mount is there before the keeper."""
     system = make_system()

@@ -12,7 +12,7 @@ import termios
 
 import pyte
 import pytest
-from harness import Job, wait_until, write_text
+from harness import Job, text_of, wait_until, write_text
 from harness.job import holder
 from harness.host import CLI
 
@@ -122,6 +122,22 @@ def test_watch(make_host, terminal):
     s = terminal(a, "status", "--watch", rows=20, columns=80)
     s.shows(r"\(\d+ more lines\)\x1b\[K\r\n\x1b\[J")
     assert s.text.split("\x1b[H")[1].split("\x1b[J")[0].count("\r\n") == 19
+
+
+def test_a_signal_while_the_keeper_is_asked(make_host, terminal):
+    """It ends the watch when the answer has come, and not after the time between two looks."""
+    a = make_host("a", lease="ttl_ms = 60000;")
+    s = terminal(a, "status", "--watch=3600")
+    s.shows(r"\x1b\[H\d{4}-")
+    files = f"/proc/{s.process.pid}/fd"
+    before, keeper = len(os.listdir(files)), a.keeper_pids()[1]
+    os.kill(keeper, signal.SIGSTOP)
+    s.press(" ")
+    wait_until(lambda: len(os.listdir(files)) > before, "it has connected")
+    s.process.send_signal(signal.SIGINT)
+    wait_until(lambda: "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000000" in text_of(f"/proc/{s.process.pid}/status"), "it has the signal")
+    os.kill(keeper, signal.SIGCONT)
+    assert s.ended() == 128 + signal.SIGINT
 
 
 def test_watch_is_stopped(make_host, terminal):

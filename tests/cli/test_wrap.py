@@ -78,13 +78,27 @@ def test_a_name_with_a_dot(wrap):
     ("ExecStart=/bin/a ; -/bin/b 'x ; y' \\; z;\n", ["/bin/a ", "/bin/b 'x ; y' \\; z;"]),
     ("ExecStart=/bin/a \\\n# no end \\\n  ; neither\n --more\n", ["/bin/a  --more"]),
     ("ExecStart=/bin/a\n# about the next one \\\nExecStart = /bin/b\n", ["/bin/a", "/bin/b"]),
+    ("ExecStart=/bin/a \\\r\n  --more\r\nRestart=no\r\n", ["/bin/a  --more"]),
     ("ExecStart=/bin/a\nExecStart =\nExecStart=/bin/b x\\\\\nRestart=no\n", ["/bin/b x\\\\"]),
-], ids=["several-commands", "a-comment-between", "a-comment-before", "blanks"])
+], ids=["several-commands", "a-comment-between", "a-comment-before", "line-ends-of-windows", "blanks"])
 def test_a_service_as_systemd_reads_it(wrap, text, starts):
     """Each command of it is below dflock, with all its words, and none is left out."""
     write_text(os.path.join(wrap.folder, "unit"), "[Service]\n" + text)
     made = wrap("nightly").split("[Service]\nExecStart=\n")[1]
     assert [line.split(f"{BUILD}/dflock run -- ")[1] for line in made.splitlines()] == starts
+
+
+@pytest.mark.root("needs a mount, and so root")
+def test_a_service_with_a_drop_in_of_its_own(wrap):
+    """systemd reads drop-ins in the order of their names: that of dflock comes behind the one that `systemctl edit` makes, and counts."""
+    place = "/etc/systemd/system"
+    write_text(os.path.join(wrap.folder, "systemctl"), f"#!/bin/sh\nLC_ALL=C; export LC_ALL; cat {wrap.folder}/unit {place}/nightly.service.d/*.conf\n")
+    text = f"""set -e; mount -t tmpfs tmpfs {place}; mkdir {place}/nightly.service.d
+        printf '[Service]\\nExecStart=\\nExecStart=/bin/own\\n' >{place}/nightly.service.d/override.conf
+        {CLI} wrap nightly --write; {CLI} wrap nightly 2>&1"""
+    env = {**os.environ, "PATH": wrap.folder + ":" + os.environ["PATH"]}
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", text], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith(f"nightly.service is below dflock already: ExecStart={BUILD}/dflock run -- /bin/own\n"), done
 
 
 @pytest.mark.parametrize("start, why", [("", "has no ExecStart=: is it a service?"), ("@/bin/x y", "gives the program another name (@)"),
@@ -131,4 +145,5 @@ def test_what_makes_no_sense(wrap):
     assert wrap("../etc/passwd", status=2) == 'dflock: "../etc/passwd" is no name of a unit\n'
     for words in (), ("nightly", "--crontab=root"):
         assert "it takes a unit, or --crontab=USER" in wrap(*words, status=2)
-    assert "has a character that units or crontabs read as their own" in wrap("nightly", "--require=/a b", status=2)
+    for file in "/a b", "/a;b", "/a&b", "/[ab]", "/a#", "~a", "/(a)":
+        assert "has a character that units or crontabs read as their own" in wrap("nightly", "--require=" + file, status=2)
