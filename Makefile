@@ -351,29 +351,29 @@ deb: ## build the Debian package of what is committed into $(BUILD)/deb (DEB_VER
 format: ## format the C sources with clang-format
 	clang-format -i $$(git ls-files '*.c' '*.h')
 install: all ## install under PREFIX (DESTDIR)
-	install -D -m 755 $(BUILD)/libdflock.so $(DESTDIR)$(LIBDIR)/libdflock.so
-	install -D -m 755 $(BUILD)/dflockd $(DESTDIR)$(PREFIX)/sbin/dflockd
-	install -D -m 755 $(BUILD)/dflock $(DESTDIR)$(PREFIX)/bin/dflock
-	install -D -m 755 $(BUILD)/dflock-commands $(DESTDIR)$(PREFIX)/libexec/dflock-commands
-	install -D -m 755 $(BUILD)/dflock-doctor $(DESTDIR)$(PREFIX)/libexec/dflock-doctor
-	$(if $(NET),install -D -m 755 $(NET) $(DESTDIR)$(PREFIX)/libexec/dflock-net)
-	for e in $(ENGINES); do install -D -m 644 $(BUILD)/dflock-$$e.so $(DESTDIR)$(PREFIX)/libexec/dflock-$$e.so || exit 1; \
-	  [ ! -e store/$$e/schema.sql ] || install -D -m 644 store/$$e/schema.sql $(DESTDIR)$(PREFIX)/share/dflock/$$e.sql || exit 1; done
-	install -D -m 644 packaging/dflock.service $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
-	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' $(DESTDIR)$(PREFIX)/lib/systemd/system/dflock.service
-	install -D -m 644 packaging/tmpfiles.d/dflock.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/dflock.conf
-	install -D -m 644 packaging/bash-completion/dflock $(DESTDIR)$(PREFIX)/share/bash-completion/completions/dflock
-	install -D -m 644 packaging/zsh-completion/_dflock $(DESTDIR)$(ZSHDIR)/_dflock
-	install -D -m 644 config/dflock.conf $(DESTDIR)$(PREFIX)/share/doc/dflock/dflock.conf.example
-	for f in packaging/prometheus/*; do install -D -m 644 $$f $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus/$${f##*/} || exit 1; done
-	sed -i 's|=/usr/bin/|=$(PREFIX)/bin/|' $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus/dflock-metrics.service
-	for m in man/*.[1-8]; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; done
+	install -D -m 755 $(BUILD)/libdflock.so "$(DESTDIR)$(LIBDIR)"/libdflock.so
+	install -D -m 755 $(BUILD)/dflockd "$(DESTDIR)$(PREFIX)"/sbin/dflockd
+	install -D -m 755 $(BUILD)/dflock "$(DESTDIR)$(PREFIX)"/bin/dflock
+	install -D -m 755 $(BUILD)/dflock-commands "$(DESTDIR)$(PREFIX)"/libexec/dflock-commands
+	install -D -m 755 $(BUILD)/dflock-doctor "$(DESTDIR)$(PREFIX)"/libexec/dflock-doctor
+	$(if $(NET),install -D -m 755 $(NET) "$(DESTDIR)$(PREFIX)"/libexec/dflock-net)
+	for e in $(ENGINES); do install -D -m 644 $(BUILD)/dflock-$$e.so "$(DESTDIR)$(PREFIX)"/libexec/dflock-$$e.so || exit 1; \
+	  [ ! -e store/$$e/schema.sql ] || install -D -m 644 store/$$e/schema.sql "$(DESTDIR)$(PREFIX)"/share/dflock/$$e.sql || exit 1; done
+	install -D -m 644 packaging/dflock.service "$(DESTDIR)$(PREFIX)"/lib/systemd/system/dflock.service
+	sed -i 's|=/usr/\(s\?bin\)/|=$(PREFIX)/\1/|' "$(DESTDIR)$(PREFIX)"/lib/systemd/system/dflock.service
+	install -D -m 644 packaging/tmpfiles.d/dflock.conf "$(DESTDIR)$(PREFIX)"/lib/tmpfiles.d/dflock.conf
+	install -D -m 644 packaging/bash-completion/dflock "$(DESTDIR)$(PREFIX)"/share/bash-completion/completions/dflock
+	install -D -m 644 packaging/zsh-completion/_dflock "$(DESTDIR)$(ZSHDIR)"/_dflock
+	install -D -m 644 config/dflock.conf "$(DESTDIR)$(PREFIX)"/share/doc/dflock/dflock.conf.example
+	for f in packaging/prometheus/*; do install -D -m 644 $$f "$(DESTDIR)$(PREFIX)"/share/doc/dflock/prometheus/$${f##*/} || exit 1; done
+	sed -i 's|=/usr/bin/|=$(PREFIX)/bin/|' "$(DESTDIR)$(PREFIX)"/share/doc/dflock/prometheus/dflock-metrics.service
+	for m in man/*.[1-8]; do install -D -m 644 $$m "$(DESTDIR)$(PREFIX)"/share/man/man$${m##*.}/$${m##*/} || exit 1; done
 # So that LD_PRELOAD=libdflock.so finds it, where LIBDIR is one of the dynamic linker's folders.
 	[ -n "$(DESTDIR)" ] || ldconfig || echo 'ldconfig failed: LD_PRELOAD needs the whole path $(LIBDIR)/libdflock.so'
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(LIBDIR)/libdflock.so $(DESTDIR)$(ZSHDIR)/_dflock
-	cd $(DESTDIR)$(PREFIX) && rm -f sbin/dflockd bin/dflock libexec/dflock-commands libexec/dflock-doctor libexec/dflock-net libexec/dflock-*.so share/dflock/*.sql lib/systemd/system/dflock.service \
+	rm -f "$(DESTDIR)$(LIBDIR)"/libdflock.so "$(DESTDIR)$(ZSHDIR)"/_dflock
+	cd "$(DESTDIR)$(PREFIX)" && rm -f sbin/dflockd bin/dflock libexec/dflock-commands libexec/dflock-doctor libexec/dflock-net libexec/dflock-*.so share/dflock/*.sql lib/systemd/system/dflock.service \
 	  lib/tmpfiles.d/dflock.conf share/bash-completion/completions/dflock share/doc/dflock/dflock.conf.example
-	for m in man/*.[1-8]; do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/}; done
-	rm -rf $(DESTDIR)$(PREFIX)/share/doc/dflock/prometheus
-	rmdir $(DESTDIR)$(PREFIX)/share/doc/dflock
+	for m in man/*.[1-8]; do rm -f "$(DESTDIR)$(PREFIX)"/share/man/man$${m##*.}/$${m##*/}; done
+	rm -rf "$(DESTDIR)$(PREFIX)"/share/doc/dflock/prometheus
+	rmdir "$(DESTDIR)$(PREFIX)"/share/doc/dflock

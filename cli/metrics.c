@@ -118,7 +118,8 @@ static const struct metric metrics_table[] = {
 	{"stores_up", METRIC_GAUGE, "store", "1: connected to this store."},
 	{"stores_grace", METRIC_GAUGE, "store", "1: this store is in grace and grants nothing new."},
 	{"stores_deadline_left_seconds", METRIC_GAUGE, "store", "For how long the leases in this store are sure."},
-	{"stores_leases", METRIC_GAUGE, "store", "Leases of this host in this store, of all spaces and states."},
+	{"stores_leases", METRIC_GAUGE, "store",
+	 "Leases of this host in this store, of all spaces and states but asking."},
 
 	/* rules */
 	{"rules_hosts", METRIC_GAUGE, "rules",

@@ -193,7 +193,7 @@ static void set_stores(json_t *doc, const struct keeper *k)
 			continue;
 		member_name(m, name);
 		for (int space = 0; space < WIRE_SPACES; space++)
-			for (int state = 0; state < LEASE_ENDED; state++)
+			for (int state = LEASE_ASKING + 1; state < LEASE_ENDED; state++)
 				count += m->states.count[space][state];
 		set_number(up, name, store_is_up(m->store));
 		set_number(grace, name, store_is_up(m->store) && store_in_grace(m->store));

@@ -37,6 +37,7 @@ def test_a_grant_a_wait_and_a_hand_over(make_host, space):
     waiter.say(TAKE[space])
     waits(b)
     assert value(b, "waiters", space=space) == 1 and value(b, "leases", space=space, state="asking") == 1
+    assert value(a, "stores_leases", store="default") == 1 and value(b, "stores_leases", store="default") == 0  # it has no deadline
     assert holder.do(LEAVE[space]) == "ok"
     assert waiter.heard()[0] == "ok"
     wait_until(lambda: value(a, "leases", space=space, state="releasing") == 0, "a has given it back")

@@ -35,6 +35,7 @@ active inactive && [ "$(systemctl is-enabled dflock)" = disabled ] || fail "the 
 # (man is not installed here.)
 if systemd-analyze verify /usr/lib/systemd/system/dflock.service 2>&1 | grep -v "Command 'man " | grep dflock; then fail "the unit is not valid"; fi
 systemd-analyze security --no-pager dflock | tail -n 1
+[ "$(systemctl show -P OOMPolicy dflock)" = continue ] || fail "one process that the kernel kills for memory stops the keeper"
 
 begin
 trap end EXIT

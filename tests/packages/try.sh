@@ -70,6 +70,10 @@ await "nobody has the lock" is_free root
 dpkg --remove dflock >/dev/null
 wait $keeper || fail "the keeper ended with $?"
 [ ! -e "$library" ] && [ -e /etc/dflock.conf ] || fail "removed: $(traces)"
+install -D /dev/null /run/dflock/65534/keeper.sock # a user's keeper goes on
 dpkg --purge dflock >/dev/null
+[ -e /run/dflock/65534/keeper.sock ] || fail "purge takes a user's keeper away from its programs"
+rm -r /run/dflock/65534
+rmdir /run/dflock || fail "purge leaves behind: $(traces)"
 [ -z "$(traces)" ] || fail "purge leaves behind: $(traces)"
 echo "without systemd: installed, upgraded under held locks, removed, purged"
