@@ -7,25 +7,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/show.h"
+#include "wire/memfd.h"
 
 /* --- the tally --- */
-
-static int make_memfd(void)
-{
-	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int fd = -1;
-
-#ifdef MFD_NOEXEC_SEAL
-	/* A machine may insist on it (vm.memfd_noexec); Linux before 6.3 does not know it. */
-	fd = memfd_create("dflock-report", flags | MFD_NOEXEC_SEAL);
-#endif
-	return fd < 0 ? memfd_create("dflock-report", flags) : fd;
-}
 
 /* All its memory is taken now: a process of the job that found none later would get SIGBUS. */
 static int fill(int fd, struct tally *tally)
@@ -46,7 +34,7 @@ int report_start(struct report *report)
 	char path[64];
 	int ret;
 
-	*report = (struct report){.fd = make_memfd()};
+	*report = (struct report){.fd = memfd_make("dflock-report", MFD_CLOEXEC)};
 	if (report->fd < 0)
 		return -errno;
 	report->tally = calloc(1, sizeof(*report->tally));

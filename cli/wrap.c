@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "wire/memfd.h"
 
 #define WRAP_DROPIN_DIR "/etc/systemd/system"
 /* systemd goes by the order of names: behind override.conf, which `systemctl edit' makes. */
@@ -63,7 +63,7 @@ static int wrap_execute(char *const words[], int in, int out)
 /* A descriptor at the beginning of this text, or with NULL of an empty file. -1 with a line. */
 static int wrap_memfd(const char *text)
 {
-	int fd = memfd_create("dflock-wrap", 0);
+	int fd = memfd_make("dflock-wrap", 0);
 	size_t len = text ? strlen(text) : 0;
 
 	if (fd >= 0 && len && (write(fd, text, len) != (ssize_t)len || lseek(fd, 0, SEEK_SET) != 0)) {

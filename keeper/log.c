@@ -15,6 +15,7 @@
 #include "config/config.h"
 #include "keeper/clock.h"
 #include "keeper/logline.h"
+#include "wire/text.h"
 
 #define LOG_HOST_BYTES 128
 
@@ -46,6 +47,7 @@ void log_make_one_line(char *text)
 	for (char *p = text; *p; p++)
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = '?';
+	text_make_printable(text, strlen(text));
 }
 
 const char *log_event_name(enum event_kind kind)

@@ -170,6 +170,17 @@ static void wait_for_end(int fd)
 	close(fd);
 }
 
+/* A descriptor that is closed would be that of the next file that is opened, and what is written to standard error would go there. */
+static void main_open_stdio(void)
+{
+	int fd;
+
+	while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= 2)
+		;
+	if (fd > 2)
+		close(fd);
+}
+
 static void detach_stdio(void)
 {
 	int null = open("/dev/null", O_RDWR);
@@ -329,6 +340,7 @@ int main(int argc, char **argv)
 	struct manager manager;
 	char why[1024];
 
+	main_open_stdio();
 	procfs_be_oneself(argv, false);
 	if (argc > 1 && strcmp(argv[1], HOOK_RUN_EVENT) == 0)
 		return runevent_main(argc - 2, argv + 2);
@@ -345,6 +357,9 @@ int main(int argc, char **argv)
 		return main_fail(&a, why);
 	ret = a.foreground ? 0 : go_to_background(&a);
 	signal(SIGPIPE, SIG_IGN); /* a reader of the log that has gone must not end the parent */
+	/* The parent waits for these two. The kernel tells no parent that ignores SIGCHLD how a process ended. */
+	signal(SIGCHLD, SIG_DFL);
+	signal(SIGUSR1, SIG_DFL);
 	log_init(a.foreground, level);
 	if (!a.foreground)
 		inherit_tell();

@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "wire/memfd.h"
+
 struct shared *shared;
 
 int shared_map(int fd)
@@ -33,7 +35,7 @@ static void shared_init_mutex(pthread_mutex_t *mutex)
 
 int shared_make(void)
 {
-	int fd = memfd_create("dflock-net", MFD_CLOEXEC), ret;
+	int fd = memfd_make("dflock-net", MFD_CLOEXEC), ret;
 
 	if (fd < 0)
 		return -errno;

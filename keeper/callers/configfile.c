@@ -330,21 +330,20 @@ void configfile_free(struct keeper *k)
 
 /* --- operators --- */
 
-/* A lock that is held, or was held a moment ago, on a file that would have another name, or its name in another store: that is another
- * lock. *becomes: what it would do. */
-static const struct lease *find_affected_lease(struct keeper *k, const struct config *fresh,
-					       char becomes[BECOMES_BYTES])
+/* A file that would have another name, or its name in another store: that is another lock. And this one is held, or was a moment ago, or
+ * a caller waits for it, and would have it by its old name. *becomes: what the file would do. */
+static const struct file *find_affected_file(const struct keeper *k, const struct config *fresh,
+					     char becomes[BECOMES_BYTES])
 {
-	const struct lease *lease, *next;
+	const struct file *file, *next;
 	char name[LOCK_NAME_BYTES];
 
-	HASH_ITER (hh, k->leases, lease, next) {
-		const struct file *file = lease->lock->file;
+	HASH_ITER (hh, k->files, file, next) {
 		bool named = config_lock_name(fresh, file->path, name) == 0;
 		/* The stores are the same, in the same places (config_same_store()). */
 		unsigned store = config_rule_for(fresh, file->path).store;
 
-		if (lease->state == LEASE_ASKING)
+		if (!file_is_used(file))
 			continue;
 		if (!named)
 			snprintf(becomes, BECOMES_BYTES, "not be protected any more");
@@ -354,7 +353,7 @@ static const struct lease *find_affected_lease(struct keeper *k, const struct co
 			snprintf(becomes, BECOMES_BYTES, "be in another store");
 		else
 			continue;
-		return lease;
+		return file;
 	}
 	return NULL;
 }
@@ -362,7 +361,7 @@ static const struct lease *find_affected_lease(struct keeper *k, const struct co
 int configfile_reload(struct keeper *k, struct configfile_look *look, bool force, char *why, size_t why_size)
 {
 	char becomes[BECOMES_BYTES];
-	const struct lease *lease;
+	const struct file *file;
 
 	if (!look->fresh) {
 		snprintf(why, why_size, "%s; the keeper goes on with what it had read", look->why);
@@ -374,13 +373,13 @@ int configfile_reload(struct keeper *k, struct configfile_look *look, bool force
 		return -EINVAL;
 	}
 	configfile_add_names(k, look->fresh);
-	lease = force ? NULL : find_affected_lease(k, look->fresh, becomes);
-	if (lease) {
+	file = force ? NULL : find_affected_file(k, look->fresh, becomes);
+	if (file) {
 		snprintf(
 			why, why_size,
-			"%s (%s) is locked, or was just now, and would %s: other hosts could lock it meanwhile. End the "
-			"program that holds it (`dflock status`), or say `dflock reload --force`",
-			lease->lock->file->name, lease->lock->file->path, becomes);
+			"%s (%s) is locked, was just now, or is waited for, and would %s: other hosts could lock it "
+			"meanwhile. End the program that holds it or waits (`dflock status`), or say `dflock reload --force`",
+			file->name, file->path, becomes);
 		return -EINVAL;
 	}
 	configfile_take_over(k, look);

@@ -90,7 +90,7 @@ bool configfile_is_known(const struct configfile *c);
 /* Judges what was found. now_ns: clock_now_ns() when the look began. */
 void configfile_found(struct keeper *k, struct configfile_look *look, int64_t now_ns);
 
-/* `dflock reload`: takes over what was found, whatever it protects. With `force`, also if a lock is held that then has
+/* `dflock reload`: takes over what was found, whatever it protects. With `force`, also if a lock is held, or waited for, that then has
  * another name or none. 0, or -EINVAL with `why`. */
 int configfile_reload(struct keeper *k, struct configfile_look *look, bool force, char *why, size_t why_size);
 

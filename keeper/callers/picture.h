@@ -71,7 +71,7 @@ void picture_add_name(json_t *cluster, const char *store, int64_t fence, const c
 		      const struct store_entry *entries, size_t count, const struct store_aside *aside);
 void picture_close(json_t *cluster);
 
-/* A memfd with this text; the caller closes it. -1 with errno. */
+/* A memfd with this text, which nobody can change; the caller closes it. -1 with errno. */
 int picture_to_memfd(const json_t *doc);
 /* Answers the session with the memfd, which stays the caller's. fd < 0: refuses, since `what` could not be written. */
 void picture_answer(struct session *s, int fd, const char *what, int error);

@@ -8,9 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "wire/memfd.h"
 
 static bool copies_begun;
 
@@ -72,7 +73,7 @@ static void on_hook_says(uv_poll_t *poll, int status, int events)
 /* A file that the command need not read: a pipe could be full. */
 static int hook_text(const char *text, size_t len)
 {
-	int fd = memfd_create("dflock-event", MFD_CLOEXEC);
+	int fd = memfd_make("dflock-event", MFD_CLOEXEC);
 	int ret;
 
 	if (fd < 0)

@@ -126,6 +126,21 @@ def test_reload_of_fewer_rules(pair):
     assert works(b, "f")
 
 
+def test_reload_while_a_call_waits(pair):
+    """It would get the lock by its old name, beside hosts that go by the new one."""
+    a, b = pair
+    held, waiter = holder(a, "f"), b.opened("f")
+    waiter.say("flock 0 ex")
+    wait_until(lambda: [l for l in b.status()["leases"] if l["note"] == "waits for another host"], "b is queued")
+    write(b, read(b).replace('name = "f"', 'name = "another"'))
+    refused = b.cli("reload", check=False)
+    assert refused.returncode == 1 and "is waited for, and would have the name another" in refused.stderr, refused
+    held.end()
+    assert waiter.heard()[0] == "ok" and is_busy(a, "f")
+    waiter.end()
+    wait_until(lambda: b.cli("reload", check=False).returncode == 0, "nothing is held there")
+
+
 @pytest.mark.parametrize("state", ["invalid", "missing"])
 def test_old_rules_stay_in_force(pair, state):
     """While the keeper runs, and, if there is a file, for the next one; what is wrong is said in the log, in status, and by reload."""

@@ -38,6 +38,32 @@ def test_a_second_one_in_the_foreground_refuses(pair):
         a.start()
 
 
+@pytest.mark.parametrize("foreground", [False, True])
+def test_it_is_started_without_standard_descriptors(make_host, foreground):
+    """None of its own files gets one of their numbers."""
+    make_host("b", lease=LONG)
+    a = make_host("a", lease=LONG, foreground=False)
+    for closed in (0,), (1,), (2,), (0, 1, 2):
+        started = subprocess.Popen([KEEPER, *["--foreground"] * foreground], env=a.plain_env(), preexec_fn=lambda: [os.close(fd) for fd in closed])
+        assert foreground or started.wait(30) == 0, closed
+        wait_until(lambda: started.poll() in (None, 0) and a.serves(), "it serves")
+        files = {os.readlink(f"/proc/{pid}/fd/{fd}") for pid in a.keeper_pids() for fd in (closed if foreground else range(3))}
+        assert files == {"/dev/null"}, closed
+        assert flock(a)[0] == 0
+        a.cli("stop")
+        assert started.wait(30) == 0
+
+
+def test_it_is_started_with_signals_ignored(make_host):
+    """By a supervisor that ignores the ends of its children: the parent is told of the keeper's nevertheless."""
+    a = make_host("a", lease=LONG, foreground=False)
+    a.inside = ["env", "--ignore-signal=CHLD,USR1"]
+    a.start()
+    a.inside = []
+    kill_keeper(a)
+    assert "died (signal 9)" in a.log() and "hangs" not in a.log()
+
+
 # --- it ends ---
 
 

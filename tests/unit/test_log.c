@@ -208,6 +208,22 @@ TEST(no_name_makes_up_a_field)
 	}
 }
 
+/* journalctl shows no text that is not UTF-8, or has control characters. */
+TEST(no_name_hides_a_line)
+{
+	static const struct {
+		const char *name, *shown;
+	} rows[] = {{"a\nb", "a?b"},	      {"\xff\xfe", "??"},	   {"\xc2\x9b""2J", "??2J"}, {"\xe2\x80\xae", "???"},
+		    {"\xc3\xa4 b", "\xc3\xa4 b"}, {"\x1b[2J\x7f", "?[2J?"}, {"\xe2\x82", "??"}};
+	char name[64];
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		snprintf(name, sizeof(name), "%s", rows[i].name);
+		log_make_one_line(name);
+		ck_assert_str_eq(name, rows[i].shown);
+	}
+}
+
 TEST(the_longest_line_fits)
 {
 	char lock[4096], text[LOGSINK_TEXT_BYTES];
