@@ -12,6 +12,7 @@
 #include "procfs/procfs.h"
 
 #define STUCK_MS 20
+#define MAPS_MAX (1u << 21) /* of one process, which may go on making mappings ahead of the reader */
 
 struct mapper {
 	pid_t pid;
@@ -24,7 +25,8 @@ struct mappers_tour {
 	size_t count;
 	struct holders_file *files;
 	struct file_index index;
-	size_t last; /* the file of the previous mapping, or FILE_NONE */
+	size_t last;   /* the file of the previous mapping, or FILE_NONE */
+	unsigned maps; /* atomic: of the present process, read so far */
 	pthread_mutex_t mutex;
 	size_t at;      /* pids before this are done */
 	UT_array found; /* struct mapper */
@@ -84,6 +86,8 @@ static int mappers_on_map(void *arg, const struct procfs_map *map)
 	struct mappers_tour *t = arg;
 	size_t file = FILE_NONE;
 
+	if (__atomic_add_fetch(&t->maps, 1, __ATOMIC_RELAXED) > MAPS_MAX)
+		return 1;
 	if (!map->ino)
 		return 0;
 	while ((file = file_index_find(&t->index, map->dev, map->ino, file)) != FILE_NONE) {
@@ -100,6 +104,7 @@ static bool mappers_step(struct mappers_tour *t, size_t at)
 
 	pthread_mutex_lock(&t->mutex);
 	t->at = at;
+	__atomic_store_n(&t->maps, 0, __ATOMIC_RELAXED);
 	left = t->left;
 	pthread_mutex_unlock(&t->mutex);
 	t->last = FILE_NONE;
@@ -132,6 +137,7 @@ static int mappers_list(UT_array *pids)
  * done with. */
 static int mappers_wait_for(struct errand *errand, struct mappers_tour *t, mappers_cb *cb, void *arg, size_t *at)
 {
+	unsigned before = 0, maps;
 	bool ended, stuck;
 	size_t told = 0;
 	int ret = 0;
@@ -140,8 +146,10 @@ static int mappers_wait_for(struct errand *errand, struct mappers_tour *t, mappe
 	do {
 		ended = errand_wait(errand, STUCK_MS);
 		pthread_mutex_lock(&t->mutex);
-		stuck = !ended && t->at == *at;
+		maps = __atomic_load_n(&t->maps, __ATOMIC_RELAXED);
+		stuck = !ended && t->at == *at && maps == before; /* mutant: mappers-stuck */
 		*at = t->at;
+		before = maps;
 		for (; ret == 0 && told < utarray_len(&t->found); told++) {
 			const struct mapper *mapper = array_at(&t->found, told);
 
