@@ -303,6 +303,8 @@ static int start_looking(struct life *life)
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
+	if (life->options->after_hung)
+		mounts_doubt(k->mounts);
 	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts))
 		return -ENOMEM;

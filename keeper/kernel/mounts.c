@@ -27,6 +27,7 @@
 
 struct mounts {
 	struct mountmap map;
+	bool doubted;
 	const struct rule *covered; /* the rules of the last mounts_covered(); NULL: the table has changed since */
 };
 
@@ -67,6 +68,12 @@ void mounts_free(struct mounts *m)
 	if (m)
 		mountmap_free(&m->map);
 	free(m);
+}
+
+void mounts_doubt(struct mounts *m)
+{
+	if (m)
+		m->doubted = true;
 }
 
 /* --- overlays --- */
@@ -210,7 +217,7 @@ static bool mounts_is_local(struct mounts *m, struct mountmap_mount *mount, unsi
 {
 	if (mount->local == MOUNTMAP_UNKNOWN && nested < NESTED_MAX)
 		mount->local = mounts_layers_are_local(m, mount->layers, nested + 1) ? MOUNTMAP_LOCAL : MOUNTMAP_AWAY;
-	return mount->local == MOUNTMAP_LOCAL;
+	return mount->local == MOUNTMAP_LOCAL && !m->doubted;
 }
 
 /* --- files --- */

@@ -21,6 +21,8 @@ struct mounts;
 /* NULL: no memory, or no /proc/self/mountinfo: then every file is a worker's job (mounts_local(NULL) is false). */
 struct mounts *mounts_new(void);
 void mounts_free(struct mounts *mounts);
+/* No file counts as local any more. A scanner of files (fanotify) may let an open() on any file system wait, and no table shows which. */
+void mounts_doubt(struct mounts *mounts);
 
 /*
  * Is the file system of this open file known to be local? Asks no file system that is not. Reads the mount table again

@@ -7,10 +7,12 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
 
 import pytest
 from common import agent_with, attempt, is_busy, leases, opened
 from harness import BUILD, Job, hanging, wait_until
+from harness.filesystems import Ground
 from harness.processes import state
 
 LONG = "ttl_ms = 20000; probe_ms = 2000; linger_ms = 300;"
@@ -23,6 +25,17 @@ ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
 f = open(sys.argv[1], "a")
 fcntl.flock(f, fcntl.LOCK_EX)
 print("held", flush=True)
+sys.stdin.readline()
+"""
+
+# Each open() of a file of the mount waits until this program ends: a virus scanner that does not answer.
+SCANNER = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+group = libc.fanotify_init(4, 0)  # FAN_CLASS_CONTENT
+if group < 0 or libc.fanotify_mark(group, 0x11, ctypes.c_uint64(0x10000), -100, sys.argv[1].encode()):  # FAN_MARK_ADD | FAN_MARK_MOUNT, FAN_OPEN_PERM
+    sys.exit("errno %d" % ctypes.get_errno())
+print("on", flush=True)
 sys.stdin.readline()
 """
 
@@ -129,6 +142,34 @@ def test_a_mount_that_hangs_when_its_leases_are_taken_up(ground):
         waiter.say("flock 0 ex")
         assert waiter.silent() and holder.do("flock 0 un") == "ok"
         assert waiter.heard()[0] == "ok"
+
+
+@pytest.fixture
+def scanned(make_host):
+    """(host, files): a host, and a folder of its files that is a mount, on a local file system."""
+    host = make_host("a", lease=LONG)
+    files = Ground("tmpfs", at=host.path("scanned"))
+    yield host, files.path
+    host.stop()
+    files.end()
+
+
+def test_a_scanner_that_does_not_let_files_be_opened(scanned):
+    """It stops a keeper once: the next one opens no file in its loop, and serves the files of other mounts."""
+    host, mount = scanned
+    local, held, asking = agent_with(host), agent_with(host, name="scanned/f"), opened(host, "scanned/g")
+    keeper = host.keeper_pids()[1]
+    with subprocess.Popen(["/usr/bin/python3", "-c", SCANNER, mount], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as scanner:
+        assert scanner.stdout.readline() == b"on\n"
+        asking.say("flock 0 ex nb")
+        wait_until(lambda: host.keeper_pids()[1:] not in ([], [keeper]), "the keeper is killed, and the next one started", 30)
+        second = host.keeper_pids()[1]
+        wait_until(host.serves, "the next one serves", 30)
+        assert asking.heard(60)[0] == "ENOLCK"
+        assert attempt(host, "new").word == "ok"
+        wait_until(lambda: state(local.pid) == state(held.pid) == "S", "no holder is frozen")
+        assert host.keeper_pids()[1] == second
+    assert asking.do("flock 0 ex nb") == "ok"
 
 
 @pytest.mark.parametrize("which", [1, 0], ids=["keeper", "parent"])
