@@ -137,7 +137,7 @@ def test_reload_while_a_call_waits(pair):
     assert refused.returncode == 1 and "is waited for, and would have the name another" in refused.stderr, refused
     held.end()
     assert waiter.heard()[0] == "ok" and is_busy(a, "f")
-    waiter.end()
+    waiter.kill()
     wait_until(lambda: b.cli("reload", check=False).returncode == 0, "nothing is held there")
 
 

@@ -215,6 +215,9 @@ OF_REDIS = ["test_store_keys"]
 OF_ROOT = ["others wait for a user whose locks take long", "each user of a namespace counts for itself", "anybody may ask for anybody",
            "its calls count as those of whoever asks", "the numbers of another namespace are ours"]
 UNIT = {
+    "test_census::a_mapper_with_many_mappings": {
+        "who is read slowly is passed over": [become("mappers-stuck", "stuck = !ended && t->at == *at;")],
+    },
     "test_store_scripts": {
         "a release hands over in grace": [put("give-grace", "record[2] == '1'", "true")],
         "a release hands over in a rest": [put("give-rest", "not may_rest()", "true")],

@@ -213,8 +213,15 @@ TEST(no_name_hides_a_line)
 {
 	static const struct {
 		const char *name, *shown;
-	} rows[] = {{"a\nb", "a?b"},	      {"\xff\xfe", "??"},	   {"\xc2\x9b""2J", "??2J"}, {"\xe2\x80\xae", "???"},
-		    {"\xc3\xa4 b", "\xc3\xa4 b"}, {"\x1b[2J\x7f", "?[2J?"}, {"\xe2\x82", "??"}};
+	} rows[] = {{"a\nb", "a?b"},
+		    {"\xff\xfe", "??"},
+		    {"\xc2\x9b"
+		     "2J",
+		     "??2J"},
+		    {"\xe2\x80\xae", "???"},
+		    {"\xc3\xa4 b", "\xc3\xa4 b"},
+		    {"\x1b[2J\x7f", "?[2J?"},
+		    {"\xe2\x82", "??"}};
 	char name[64];
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
