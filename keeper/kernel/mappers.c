@@ -144,7 +144,7 @@ static int mappers_wait_for(struct errand *errand, struct mappers_tour *t, mappe
 
 	*at = 0;
 	do {
-		ended = errand_wait(errand, STUCK_MS);
+		ended = errand_wait(errand, STUCK_MS); /* mutant: mappers-look */
 		pthread_mutex_lock(&t->mutex);
 		maps = __atomic_load_n(&t->maps, __ATOMIC_RELAXED);
 		stuck = !ended && t->at == *at && maps == before; /* mutant: mappers-stuck */

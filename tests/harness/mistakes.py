@@ -216,7 +216,8 @@ OF_ROOT = ["others wait for a user whose locks take long", "each user of a names
            "its calls count as those of whoever asks", "the numbers of another namespace are ours"]
 UNIT = {
     "test_census::a_mapper_with_many_mappings": {
-        "who is read slowly is passed over": [become("mappers-stuck", "stuck = !ended && t->at == *at;")],
+        "who is read slowly is passed over": [become("mappers-stuck", "stuck = !ended && t->at == *at;"),
+                                              put("mappers-look", "STUCK_MS", "1")],  # as on a slow machine
     },
     "test_store_scripts": {
         "a release hands over in grace": [put("give-grace", "record[2] == '1'", "true")],
