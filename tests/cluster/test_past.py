@@ -131,7 +131,7 @@ def test_many(host):
     """More than are watched: that is said."""
     past(host, "flock", host.path("f"), "300")
     wait_until(lambda: len(reported(host)) > 20, "they are reported", LONG)
-    assert host.status()["past_looks"]["left_out"] >= 44
+    wait_until(lambda: host.status()["past_looks"]["left_out"] >= 44, "all of them are listed", LONG)
     status, said = doctor(host)
     assert status == 1 and "`dflock status` shows them" in said and "were not looked at" in said
 

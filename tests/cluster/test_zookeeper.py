@@ -76,7 +76,7 @@ def test_another_password(host_of, redis, both):
     secret = os.path.join(redis.folder, "secret")
     write_text(secret, "first\n")
     os.chmod(secret, 0o600)
-    host = host_of(redis, lease="ttl_ms = 9000;", store=f'password_file = "{secret}";').init()
+    host = host_of(redis, lease="ttl_ms = 24000;", store=f'password_file = "{secret}";').init()
     agent = host.opened("f", "flock 0 ex nb")
     if both:
         give(client, "first", "other")
