@@ -51,7 +51,7 @@ NET_SHIM := acquire ask await blocker call intent mapping name netted note prote
 # It knows the numbers of system calls of these machines (net/abi.h). Elsewhere it is not built, and `dflock run --net=on` says so.
 NET      := $(if $(filter-out %x32,$(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine))),$(BUILD)/dflock-net)
 NET_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(wildcard net/*.c)) $(NET_SHIM:%=$(BUILD)/shim/%.o)
-CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/front.c cli/main.c cli/doctor_main.c cli/top.c cli/top_rows.c cli/wrap.c,$(wildcard cli/*.c)))
+CLI_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(filter-out cli/front.c cli/main.c cli/doctor_main.c cli/top.c cli/top_rows.c cli/wrap.c cli/wrap_programs.c cli/wrap_service.c,$(wildcard cli/*.c)))
 CLI      := $(BUILD)/libcli.a
 # From the last to the first: those with servers take longest.
 UNIT     := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(filter-out $(if $(NET),,tests/unit/test_net_%),$(shell ls -r tests/unit/test_*.c)))
@@ -105,7 +105,7 @@ $(BUILD)/dflock: $(BUILD)/cli/front.o $(SAN_OBJ) $(CLI) $(CORE)
 $(BUILD)/dflock-commands: $(BUILD)/cli/main.o $(SAN_OBJ) $(CLI) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS)
-$(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(BUILD)/cli/top.o $(BUILD)/cli/top_rows.o $(BUILD)/cli/wrap.o $(SAN_OBJ) $(CLI) $(CORE)
+$(BUILD)/dflock-doctor: $(BUILD)/cli/doctor_main.o $(BUILD)/cli/top.o $(BUILD)/cli/top_rows.o $(addprefix $(BUILD)/cli/,wrap.o wrap_programs.o wrap_service.o) $(SAN_OBJ) $(CLI) $(CORE)
 	$(call say,LD)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CLI_LIBS) $(TOP_LIBS) $(LIBS)
 $(BUILD)/dflock-net: $(NET_OBJ) $(SAN_OBJ) $(CORE)

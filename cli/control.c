@@ -70,7 +70,7 @@ int cmd_reload(int argc, char **argv)
 {
 	bool force = cli_force(
 		argc, argv, reload_doc,
-		"also while a lock is held that would have another name or store, or not be protected any more");
+		"also while a lock is held or waited for that would have another name or store, or not be protected any more");
 	char why[CLI_LINE_BYTES];
 	struct place place;
 	struct ask ask;

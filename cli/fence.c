@@ -167,9 +167,8 @@ bool fence_find(const char *lock, pid_t pid, bool any, int64_t *fence, char why[
 	if (ret == -ENOENT)
 		snprintf(why, CLI_LINE_BYTES,
 			 "%.512s: no keeper runs for %s, so no process on this host holds this lock", lock, ask.dir);
-	ask.flags =
-		any ? 0
-		    : WIRE_F_OWN; /* each `dflock lock' asks: no other host counts, and no store is to be waited for */
+	/* `dflock lock` asks for one process: no other host has it, so no store is waited for. */
+	ask.flags = any ? 0 : WIRE_F_OWN;
 	if (!ret)
 		status = ask_json(&ask, WIRE_STATUS, NULL, why);
 	found = status && fence_choose(&ask, lock, pid, any, status, fence, why);

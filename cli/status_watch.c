@@ -86,8 +86,8 @@ static bool watch_wait(bool keys, int seconds)
 	struct pollfd in = {.fd = keys ? STDIN_FILENO : -1, .events = POLLIN};
 	char key;
 
-	poll(&in, 1,
-	     watch_ended || watch_stopped ? 0 : seconds * 1000); /* a signal may have come while the keeper was asked */
+	/* A signal may have come while the keeper was asked. */
+	poll(&in, 1, watch_ended || watch_stopped ? 0 : seconds * 1000);
 	if (in.revents && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q'))
 		return false; /* also where the terminal is gone */
 	return !watch_ended;

@@ -23,6 +23,7 @@
 #include "keeper/leases/host.h"
 #include "keeper/leases/hostid.h"
 #include "keeper/leases/past.h"
+#include "keeper/guard/deeds.h"
 #include "keeper/guard/table.h"
 #include "keeper/guard/table_file.h"
 #include "keeper/guard/table_text.h"
@@ -303,7 +304,7 @@ static int start_looking(struct life *life)
 	k->workers = workers_new(k->loop);
 	k->probes = probes_new(k->loop);
 	k->mounts = mounts_new();
-	if (life->options->after_hung)
+	if (deeds_counted(life->options->table, DEEDS_HANGS))
 		mounts_doubt(k->mounts);
 	k->fronts = life->door >= 0 ? fronts_new(k->loop, life->door, &dispatch_fronts_news) : NULL;
 	if (!k->workers || !k->probes || (k->system && !k->fronts))

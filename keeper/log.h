@@ -149,8 +149,9 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* "lease-lost" and so on. */
 const char *log_event_name(enum event_kind kind);
-/* Control characters become '?', as all that text_make_printable() (wire/text.h) does not leave: any user can choose names and paths, and they
- * must not be able to make a line that looks like one of the keeper's, or one that journalctl does not show ("[98B blob data]"). */
+/* Any user can choose names and paths. None may make a line that looks like one of the keeper's: each control character becomes '?', also
+ * those that are white space. And none may make a line that journalctl shows as "[98B blob data]": the rest is what text_make_printable()
+ * (wire/text.h) leaves. */
 void log_make_one_line(char *text);
 
 #endif

@@ -247,7 +247,6 @@ static int run_keeper(void *arg, const struct supervised *supervised)
 	keeper->parent_fd = supervised->parent_fd;
 	keeper->ready_fd = supervised->ready_fd;
 	keeper->serves = supervised->serves;
-	keeper->after_hung = supervised->after_hung;
 	return keeper_run(keeper);
 }
 

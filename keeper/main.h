@@ -17,7 +17,6 @@ struct keeper_options {
 	struct table *table; /* these are the parent's: supervise.h */
 	int parent_fd;
 	uint32_t *serves;
-	bool after_hung;
 };
 
 /* Runs a keeper until it ends; returns an enum keeper_exit. SIGTERM and SIGINT are blocked when it is called. */

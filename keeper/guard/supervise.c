@@ -50,18 +50,14 @@ struct supervisor {
 	sigset_t waited;  /* the signals that the parent waits for */
 	sigset_t keepers; /* blocked when a keeper begins */
 	int64_t pause_ms; /* until the next keeper is started */
-	bool hung;        /* the last keeper did */
 };
 
 /* --- one keeper --- */
 
 static pid_t supervise_start(struct supervisor *s)
 {
-	const struct supervised keeper = {.table = &s->table,
-					  .parent_fd = s->keeper_fd,
-					  .ready_fd = s->ready_fd,
-					  .serves = &s->shared->serves,
-					  .after_hung = s->hung};
+	const struct supervised keeper = {
+		.table = &s->table, .parent_fd = s->keeper_fd, .ready_fd = s->ready_fd, .serves = &s->shared->serves};
 	int exit_status;
 	pid_t pid;
 
@@ -204,7 +200,6 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 	uint32_t resident_room = 0;
 	int status;
 
-	s->hung = false;
 	pulse_start(&pulse, clock_now_ns());
 	freeze_set_keeper(s->freezer, pid);
 	for (;;) {
@@ -238,7 +233,6 @@ static int supervise_watch(struct supervisor *s, pid_t pid)
 			kill(pid, SIGKILL);
 			deeds_count(table, DEEDS_HANGS, 1);
 			killed_ns = now;
-			s->hung = true;
 		}
 	}
 }

@@ -36,7 +36,6 @@ struct supervised {
 	int parent_fd;       /* ends when the parent has died */
 	int ready_fd;        /* as below; -1 for all keepers but the first */
 	uint32_t *serves;    /* shared with the parent: supervise_serves() */
-	bool after_hung;     /* the keeper before this one hung: mounts_doubt() */
 };
 
 struct supervise {

@@ -33,8 +33,8 @@ bool family_mark(struct family *family, pid_t pid, uint64_t marks);
 uint64_t family_marks(const struct family *family, pid_t pid); /* 0 also if it is no member */
 /* Takes these bits from all members; those that have none then are members no more. Without memory nothing is changed. */
 void family_unmark(struct family *family, uint64_t marks);
-/* Adds to `family`, with those of these marks that they have, the members of `from` that have one of them and have not ended since
- * family_add_descendants() saw them. 0 or -ENOMEM. */
+/* Copies members of `from` to `family`: those that have one of these marks, and have not ended since family_add_descendants() saw them.
+ * The copies have no other marks than these. 0 or -ENOMEM. */
 int family_add_living(struct family *family, const struct family *from, uint64_t marks);
 /* Has this member ended since family_add_descendants() saw it? Another process may have its number. False if that has not seen it. */
 bool family_member_has_ended(const struct family *family, pid_t pid);

@@ -90,7 +90,7 @@ def test_a_service_as_systemd_reads_it(wrap, text, starts):
 
 @pytest.mark.root("needs a mount, and so root")
 def test_a_service_with_a_drop_in_of_its_own(wrap):
-    """systemd reads drop-ins in the order of their names: that of dflock comes behind the one that `systemctl edit` makes, and counts."""
+    """systemd reads drop-ins in the order of their names. The one that `dflock wrap` writes is read after override.conf, so it counts."""
     place = "/etc/systemd/system"
     write_text(os.path.join(wrap.folder, "systemctl"), f"#!/bin/sh\nLC_ALL=C; export LC_ALL; cat {wrap.folder}/unit {place}/nightly.service.d/*.conf\n")
     text = f"""set -e; mount -t tmpfs tmpfs {place}; mkdir {place}/nightly.service.d

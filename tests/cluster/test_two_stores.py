@@ -144,7 +144,7 @@ def test_a_rule_that_would_move_a_lock_to_another_store(a, make_both):
     assert is_busy(b, "other/f")
     b.cli("reload")
     done = a.cli("reload", check=False)
-    assert done.returncode == 1 and "and would be in another store" in done.stderr, done
+    assert done.returncode == 1 and "is locked, was just now, or is waited for, and would be in another store" in done.stderr, done
     grows(job.path)
     job.end()
     wait_until(lambda: a.cli("reload", check=False).returncode == 0, "it is given back, and may move")

@@ -318,7 +318,7 @@ TEST(stores_of_rules)
 	ck_assert(config->stores[0].keys && config->stores[1].keys);
 }
 
-/* Check's own limit of time is the test: a keeper that starts has ten seconds, and whoever reloads waits. */
+/* If reading them takes too long, Check ends this test. A keeper has ten seconds to start, and an operator waits for a reload. */
 TEST(many_rules_and_two_stores)
 {
 	static const struct {
