@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/kcmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,19 +236,38 @@ static bool procfs_lists_few(const char *path)
 	return count <= PROCFS_FEW;
 }
 
+bool procfs_shares_table(pid_t pid, pid_t tid)
+{
+	return tid == pid || syscall(SYS_kcmp, pid, tid, KCMP_FILES, 0, 0) == 0;
+}
+
+static bool procfs_has_one_table(const char *tasks, pid_t pid)
+{
+	struct procfs_walk walk;
+	bool one = true;
+	int tid;
+
+	if (procfs_walk(&walk, AT_FDCWD, tasks) == 0)
+		while (one && (tid = procfs_next(&walk)) >= 0)
+			one = procfs_shares_table(pid, tid);
+	procfs_walk_end(&walk);
+	return one;
+}
+
 bool procfs_has_few(pid_t pid)
 {
 	struct stat fds, tasks;
-	char path[32];
+	char path[32], task[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	if (stat(path, &tasks) != 0)
+	snprintf(task, sizeof(task), "/proc/%d/task", (int)pid);
+	if (stat(task, &tasks) != 0)
 		return true;
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	if (stat(path, &fds) != 0)
 		return true;
 	/* Before Linux 6.2 the size of /proc/PID/fd is 0. */
-	return tasks.st_nlink <= PROCFS_FEW && (fds.st_size ? fds.st_size <= PROCFS_FEW : procfs_lists_few(path));
+	return tasks.st_nlink <= PROCFS_FEW && (fds.st_size ? fds.st_size <= PROCFS_FEW : procfs_lists_few(path)) &&
+	       procfs_has_one_table(task, pid);
 }
 
 bool procfs_is_deleted(const char *path, size_t *before)

@@ -68,8 +68,14 @@ void procfs_walk_to(struct procfs_walk *walk, long at);
 void procfs_walk_end(struct procfs_walk *walk);
 
 /*
- * Does the process have at most PROCFS_FEW descriptors, and at most as many threads? Takes no longer for a process that has a million.
- * True also for a process that has ended or may not be looked into.
+ * Does /proc/PID/fd show the descriptors of this thread of the process? Not after the thread's unshare(CLONE_FILES), and of no thread once the
+ * first one has ended. False also where kcmp() cannot say (seccomp).
+ */
+bool procfs_shares_table(pid_t pid, pid_t tid);
+
+/*
+ * Does the process have at most PROCFS_FEW descriptors, at most as many threads, and all of them one table? Takes no longer for a process
+ * that has a million. True also for a process that has ended.
  */
 #define PROCFS_FEW 100
 bool procfs_has_few(pid_t pid);

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/kcmp.h>
 #include <linux/nsfs.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +17,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -359,10 +357,7 @@ static int holders_look_at_table(struct holders_state *s, int procfd, const stru
 	return ret;
 }
 
-/*
- * A thread may have descriptors that /proc/PID/fd does not show: after unshare(CLONE_FILES), and all of them once the
- * first thread has ended. Where kcmp cannot say (seccomp), the thread is looked at.
- */
+/* A thread may have descriptors that /proc/PID/fd does not show. */
 static int holders_look_at_threads(struct holders_state *s, int procfd, pid_t pid)
 {
 	struct procfs_walk tasks;
@@ -373,7 +368,7 @@ static int holders_look_at_threads(struct holders_state *s, int procfd, pid_t pi
 	if (ret < 0)
 		return ret == -ENOMEM ? ret : 0;
 	while (!ret && (tid = procfs_next(&tasks)) >= 0)
-		if (tid != pid && syscall(SYS_kcmp, pid, tid, KCMP_FILES, 0, 0) != 0)
+		if (!procfs_shares_table(pid, tid))
 			ret = slow ? holders_put_off(s, pid, tid)
 				   : holders_look_at_table(s, procfd, &(struct holders_rest){.pid = pid, .tid = tid});
 	procfs_walk_end(&tasks);

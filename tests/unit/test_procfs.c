@@ -1,4 +1,6 @@
 /* procfs/procfs.h: texts as a whole, walks, what a descriptor refers to, and mount lines, as the kernel writes them, and as it never does. */
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
@@ -53,6 +55,30 @@ TEST(a_walk_goes_on)
 		close(fds[i]);
 	ck_assert(procfs_has_few(getpid()));
 	ck_assert(procfs_has_few(0));
+}
+
+static void *in_own_table(void *arg)
+{
+	int *ready = arg;
+
+	ck_assert_int_eq(unshare(CLONE_FILES), 0);
+	for (int i = 0; i < 200; i++)
+		dup(2);
+	__atomic_store_n(ready, 1, __ATOMIC_RELEASE);
+	pause();
+	return NULL;
+}
+
+/* /proc/PID/fd shows the descriptors of the first thread alone. */
+TEST(descriptors_of_a_thread_are_not_few)
+{
+	int ready = 0;
+	pthread_t t;
+
+	ck_assert_int_eq(pthread_create(&t, NULL, in_own_table, &ready), 0);
+	while (!__atomic_load_n(&ready, __ATOMIC_ACQUIRE))
+		sched_yield();
+	ck_assert(!procfs_has_few(getpid()));
 }
 
 TEST(kinds)
