@@ -256,7 +256,7 @@ bool procfs_mount_line(char *line, struct procfs_mount *out);
 FILE *procfs_mounts_open(pid_t pid);
 
 /*
- * Calls back for every mount, in the order in which they lie on each other. A result other than 0 ends the walk, and is
+ * Calls back for every mount, in the kernel's order, which is not that in which they lie on each other. A result other than 0 ends the walk, and is
  * returned. May be called again for the same table. Another namespace's table may have as many lines as its user wants
  * (100,000).
  */

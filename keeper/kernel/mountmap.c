@@ -155,18 +155,33 @@ const char *mountmap_below(const char *dir, const char *path)
 	return path + len;
 }
 
-/* Does this path lead to this mount, and not to one that lies on it or on a directory above? */
-static bool mountmap_leads_to(const struct mountmap *map, const struct mountmap_mount *mount, const char *path)
+/* NULL: is it what our root directory is on? Else: does it lie on this mount? */
+static bool mountmap_lies_on(const struct mountmap *map, const struct mountmap_mount *at,
+			     const struct mountmap_mount *on)
 {
-	const struct mountmap_mount *top = NULL;
+	if (on)
+		return at->parent == on->id && at->id != on->id;
+	return at->parent == at->id || !mountmap_find(map, at->parent);
+}
 
-	for (size_t i = 0; i < utarray_len(&map->ours); i++) {
-		const struct mountmap_mount *other = array_at(&map->ours, i);
+struct mountmap_mount *mountmap_of_path(const struct mountmap *map, const char *path)
+{
+	struct mountmap_mount *of = NULL, *next;
 
-		if (mountmap_below(other->point, path) && (!top || strlen(other->point) >= strlen(top->point)))
-			top = other;
+	/* As the kernel walks. No more steps than mounts: a table that changes while it is read may have a circle. */
+	for (size_t steps = 0; steps < utarray_len(&map->ours); steps++, of = next) {
+		next = NULL;
+		for (size_t i = 0; i < utarray_len(&map->ours); i++) {
+			struct mountmap_mount *at = array_at(&map->ours, i);
+
+			if (mountmap_below(at->point, path) && (!next || strlen(at->point) < strlen(next->point)) &&
+			    mountmap_lies_on(map, at, of))
+				next = at;
+		}
+		if (!next)
+			break;
 	}
-	return top == mount;
+	return of;
 }
 
 /* Appends "DIR REST" and keeps the empty text at the end. */
@@ -210,7 +225,7 @@ static int mountmap_translate(struct mountmap *map, const struct mountmap_mount 
 			continue;
 		if (mountmap_append(paths, &len, mount->point, below) < 0)
 			return -ENOMEM;
-		if (mountmap_leads_to(map, mount, *paths + before))
+		if (mountmap_of_path(map, *paths + before) == mount)
 			found++;
 		else
 			(*paths)[len = before] = '\0';

@@ -31,7 +31,7 @@ struct mountmap_mount {
 
 struct mountmap {
 	FILE *table;
-	UT_array ours;   /* struct mountmap_mount, in the order in which they lie on each other */
+	UT_array ours;   /* struct mountmap_mount, as the kernel lists them: one may lie on a later one */
 	UT_array theirs; /* of other namespaces, as asked for since mountmap_refresh() */
 };
 
@@ -41,6 +41,8 @@ int mountmap_refresh(struct mountmap *map);
 void mountmap_free(struct mountmap *map);
 /* A mount of our namespace. NULL: there is no such one. Its number is unique among all namespaces for as long as it exists. */
 struct mountmap_mount *mountmap_find(const struct mountmap *map, int id);
+/* The mount on which this absolute path lies: not one that another one hides. Links are not followed. NULL: none that is known. */
+struct mountmap_mount *mountmap_of_path(const struct mountmap *map, const char *path);
 
 /*
  * The paths at which our namespace has the file that /proc/PID/fd shows as `path`, open on mount mount_id: one after

@@ -35,7 +35,6 @@ static bool mounts_is_local(struct mounts *m, struct mountmap_mount *mount, unsi
 
 /* --- the table --- */
 
-/* In the order in which they lie on each other. */
 static struct mountmap_mount *mounts_begin(const struct mounts *m)
 {
 	return array_items(&m->map.ours);
@@ -94,15 +93,6 @@ static struct mountmap_mount *mounts_top_at(struct mounts *m, struct mountmap_mo
 	return mount;
 }
 
-/* The root mount, which is the first one at "/": further mounts at "/" lie on top of it. */
-static struct mountmap_mount *mounts_root(struct mounts *m)
-{
-	for (struct mountmap_mount *mount = mounts_begin(m); mount != mounts_end(m); mount++)
-		if (strcmp(mount->point, "/") == 0)
-			return mounts_top_at(m, mount, "/");
-	return NULL;
-}
-
 /* Puts a link's target in the place of all before `rest`. `path`: the link's own. false: too long. */
 static bool mounts_follow(char path[PATH_MAX], const char *rest, const char *target)
 {
@@ -147,7 +137,7 @@ static bool mounts_path_is_local(struct mounts *m, const char *start, unsigned n
 		return false;
 	strcpy(path, start);
 again:
-	mount = mounts_root(m);
+	mount = mountmap_of_path(&m->map, "/");
 	if (!mount || !mounts_is_local(m, mount, nested))
 		return false;
 	for (end = path; *end;) {
@@ -293,13 +283,10 @@ bool mounts_local_device(struct mounts *m, uint64_t device)
 static void mounts_covered_by(struct mounts *m, const struct rule *rule, void (*cover)(void *arg, uint64_t dev),
 			      void *arg)
 {
-	const struct mountmap_mount *holder = NULL;
 	char *fixed = strndup(rule->pattern, rule->fixed_len);
+	const struct mountmap_mount *holder = fixed ? mountmap_of_path(&m->map, fixed) : NULL;
 
-	/* The mount on which this path lies, and then the mounts below it. */
-	for (struct mountmap_mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++)
-		if (mountmap_below(mount->point, fixed) && (!holder || strlen(mount->point) >= strlen(holder->point)))
-			holder = mount;
+	/* The mount on which this path lies, and the mounts below it. */
 	for (struct mountmap_mount *mount = mounts_begin(m); fixed && mount != mounts_end(m); mount++) {
 		if (mount != holder && !mountmap_below(fixed, mount->point))
 			continue;

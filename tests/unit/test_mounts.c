@@ -4,6 +4,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 
+#include "config/config.h"
 #include "keeper/kernel/identity.h"
 #include "keeper/kernel/inspect.h"
 #include "keeper/kernel/mounts.h"
@@ -226,6 +227,40 @@ TEST(overlay_on_overlay)
 	overlay_at("over2", path("over/lower"), "upper2", "work2");
 	ck_assert(is_local("over2/f"));
 	umount2(path("over2"), MNT_DETACH);
+}
+
+/* --- what rules cover --- */
+
+static void on_covered(void *arg, uint64_t dev)
+{
+	uint64_t *wanted = arg;
+
+	if (dev == *wanted)
+		*wanted = 0;
+}
+
+/* The kernel lists mounts as they were made, and not as they lie on each other. */
+TEST_EACH(covers_what_lies_on_top, 2)
+{
+	const char *under = _i ? "lower" : "over/under", *over = "over";
+	char *file = strdup(path("over/under/f"));
+	struct rule rule = {.kind = PAGE_RULE_PATH, .pattern = file, .fixed_len = strlen(file)};
+	const struct config config = {.rules = &rule, .rule_count = 1};
+	struct stat st;
+	uint64_t dev;
+
+	make_dir("over/under");
+	ck_assert_int_eq(mount("none", path(under), "tmpfs", 0, NULL), 0);
+	ck_assert_int_eq(mount("none", path(over), "tmpfs", 0, NULL), 0);
+	if (_i)
+		ck_assert_int_eq(mount(path(under), path(over), NULL, MS_MOVE, NULL), 0);
+	make_dir("over/under");
+	ck_assert_int_eq(stat(path("over/under"), &st), 0);
+	dev = st.st_dev;
+	mounts_covered(mounts, &config, on_covered, &dev);
+	ck_assert_uint_eq(dev, 0);
+	umount2(path(over), MNT_DETACH);
+	free(file);
 }
 
 /* --- keeper/kernel/identity.h --- */

@@ -105,10 +105,10 @@ TEST(below)
 
 static struct mountmap map;
 
-static void add_mount(UT_array *to, int id, uint64_t dev, const char *root, const char *point)
+static void add_mount(UT_array *to, int id, int parent, uint64_t dev, const char *root, const char *point)
 {
 	const struct mountmap_mount mount = {
-		.id = id, .dev = dev, .root = strdup(root), .point = strdup(point), .plain = true};
+		.id = id, .parent = parent, .dev = dev, .root = strdup(root), .point = strdup(point), .plain = true};
 
 	ck_assert_int_eq(array_push(to, &mount, sizeof(mount)), 0);
 }
@@ -131,14 +131,14 @@ static void assert_paths(int id, const char *path, const char *first, const char
 TEST(other_namespaces)
 {
 	map = (struct mountmap){0};
-	add_mount(&map.ours, 1, 8, "/", "/");
-	add_mount(&map.ours, 2, 9, "/", "/srv");
-	add_mount(&map.ours, 3, 8, "/data", "/mnt/view"); /* a part of the first one's file system */
-	add_mount(&map.ours, 4, 7, "/", "/etc");          /* hides what the first one has there */
-	add_mount(&map.theirs, 11, 8, "/data", "/var/lock");
-	add_mount(&map.theirs, 12, 8, "/etc", "/conf");
-	add_mount(&map.theirs, 13, 5, "/", "/");
-	add_mount(&map.theirs, 14, 9, "/jobs", "/");
+	add_mount(&map.ours, 1, 0, 8, "/", "/");
+	add_mount(&map.ours, 2, 1, 9, "/", "/srv");
+	add_mount(&map.ours, 3, 1, 8, "/data", "/mnt/view"); /* a part of the first one's file system */
+	add_mount(&map.ours, 4, 1, 7, "/", "/etc");          /* hides what the first one has there */
+	add_mount(&map.theirs, 11, 0, 8, "/data", "/var/lock");
+	add_mount(&map.theirs, 12, 0, 8, "/etc", "/conf");
+	add_mount(&map.theirs, 13, 0, 5, "/", "/");
+	add_mount(&map.theirs, 14, 0, 9, "/jobs", "/");
 	assert_paths(1, "/any/thing", "/any/thing", "");
 	assert_paths(11, "/var/lock/f", "/data/f", "/mnt/view/f");
 	assert_paths(12, "/conf/f", NULL, NULL);
@@ -146,5 +146,24 @@ TEST(other_namespaces)
 	assert_paths(14, "/x/f", "/srv/jobs/x/f", "");
 	assert_paths(11, "/somewhere/else", NULL, NULL);
 	assert_paths(99, "/x", NULL, NULL);
+	mountmap_free(&map);
+}
+
+/* The kernel lists mounts as they were made. One may be moved onto a later one, or lie over the folder of an earlier one. */
+TEST(hidden_mounts)
+{
+	map = (struct mountmap){0};
+	add_mount(&map.ours, 2, 4, 9, "/", "/moved");
+	add_mount(&map.ours, 1, 0, 8, "/", "/");
+	add_mount(&map.ours, 3, 1, 7, "/", "/over/below");
+	add_mount(&map.ours, 4, 1, 6, "/", "/moved");
+	add_mount(&map.ours, 5, 1, 5, "/", "/over");
+	for (int i = 9; i >= 5; i--)
+		add_mount(&map.theirs, i + 5, 0, (uint64_t)i, "/", "/");
+	assert_paths(14, "/f", "/moved/f", "");
+	assert_paths(12, "/f", NULL, NULL);
+	assert_paths(11, "/f", NULL, NULL);
+	assert_paths(10, "/f", "/over/f", "");
+	assert_paths(13, "/moved/f", NULL, NULL);
 	mountmap_free(&map);
 }
