@@ -101,8 +101,8 @@ enum procfs_kind procfs_kind(int fds, int number);
  * that of a pid namespace that does not have this process. -EXDEV: it is that of a pid namespace further out. Other
  * errors: /proc/locks cannot be read.
  *
- * hidepid is no fault: root sees everything in spite of it, and another user sees every process that it could look into
- * or stop.
+ * hidepid is no fault: root sees everything in spite of it, and another user sees every process that it could look into. (Those
+ * that it could only signal are out of its reach then: keeper/kernel/holders.h.)
  */
 int procfs_check(char *why, size_t why_size);
 

@@ -556,8 +556,8 @@ enum sight sight_of(pid_t pid)
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd < 0 && (errno == EACCES || errno == EPERM))
 			return kill(pid, 0) == 0 ? SIGHT_SIGNAL : SIGHT_BEYOND;
-		if (fd < 0)
-			return SIGHT_GONE;
+		if (fd < 0) /* hidepid=2 hides it, no descriptor is left, or it is gone */
+			return kill(pid, 0) == 0 || errno == EPERM ? SIGHT_BEYOND : SIGHT_GONE;
 		close(fd);
 	}
 	return SIGHT_OPEN;

@@ -29,7 +29,7 @@
 /*
  * May this keeper look into a process and signal it? The kernel allows neither for other users' processes. It allows
  * only signals for programs that may be run but not read (mode 0111), and for programs that asked for that
- * (PR_SET_DUMPABLE).
+ * (PR_SET_DUMPABLE). With hidepid=2, /proc does not have these, so that their threads could not be stopped: SIGHT_BEYOND.
  *
  * Two calls of open() below /proc; any thread.
  */

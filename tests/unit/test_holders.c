@@ -1,6 +1,7 @@
 /* keeper/kernel/holders.c: children take locks, and the search has to find exactly those. */
 #include "keeper/kernel/holders.h"
 
+#include <grp.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -9,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "tests/unit/own_mounts.h"
 #include "tests/unit/suite.h"
 
 struct seen {
@@ -420,6 +422,36 @@ TEST_EACH(others_do_not_wait_for_a_user_whose_locks_take_long, 2)
 	ck_assert(order.before < order.after || holder < crowd); /* the numbers have begun anew */
 	end(holder);
 	end(crowd);
+}
+
+/* --- sight --- */
+
+static void not_dumpable(void)
+{
+	must(!setuid(12345) && !prctl(PR_SET_DUMPABLE, 0));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static const struct {
+	const char *hidepid;
+	enum sight sight;
+} sights[] = {{"hidepid=0", SIGHT_SIGNAL}, {"hidepid=1", SIGHT_SIGNAL}, {"hidepid=2", SIGHT_BEYOND}};
+
+/* Of a process of the same user. With hidepid=2, /proc does not have it. */
+TEST_EACH(what_may_not_be_looked_into_is_not_gone, ROWS(sights))
+{
+	if (geteuid() != 0)
+		return;
+	pid_t pid = start(not_dumpable);
+
+	own_mounts();
+	ck_assert_int_eq(mount("proc", "/proc", "proc", 0, sights[_i].hidepid), 0);
+	ck_assert_int_eq(setgroups(0, NULL), 0); /* hidepid hides nothing from group 0 */
+	ck_assert_int_eq(setgid(12345), 0);
+	ck_assert_int_eq(setuid(12345), 0);
+	ck_assert_int_eq(sight_of(pid), sights[_i].sight);
+	end(pid);
+	ck_assert_int_eq(sight_of(pid), SIGHT_GONE);
 }
 
 static void make_files(void)
