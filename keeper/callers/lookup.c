@@ -139,7 +139,7 @@ void lookup_found(struct session *s, struct inspect_result *r, struct away *away
 	}
 }
 
-/* ret: own_read()'s, of r->before. */
+/* ret: own_of_process()'s, of r->before. */
 static void look_up_with(struct session *s, struct inspect_result *r, int ret)
 {
 	if (ret == 0)
@@ -171,14 +171,16 @@ static void on_before_read(void *arg, int ret, struct own_locks *before)
 /* POSIX locks belong to the process, which may have any number of descriptors. */
 static void read_before(struct session *s, struct inspect_result *r)
 {
-	if (procfs_has_few(s->peer.pid)) {
-		look_up_with(s, r, own_read(&r->before, -1, s->peer.pid, WIRE_OWNER_PROCESS, &r->st));
+	const struct holders_file file = inspect_file(r);
+
+	if (own_is_quick(s->peer.pid, &file)) {
+		look_up_with(s, r, own_of_process(&r->before, s->peer.pid, &file));
 		return;
 	}
 	s->lookup.inspected = malloc(sizeof(*r));
 	if (s->lookup.inspected)
 		*s->lookup.inspected = *r;
-	if (!s->lookup.inspected || own_start(s->keeper->workers, &s->peer, &r->st, on_before_read, s) < 0) {
+	if (!s->lookup.inspected || own_start(s->keeper->workers, &s->peer, &file, on_before_read, s) < 0) {
 		free(s->lookup.inspected);
 		s->lookup.inspected = NULL;
 		lookup_drop(s, r, NULL);

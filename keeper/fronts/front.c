@@ -270,12 +270,13 @@ static void front_pass_on(int fd)
 /* POSIX locks belong to the process, which may have any number of descriptors. Reading them asks no file system. */
 static void front_read_before(pid_t pid, struct inspect_result *result)
 {
+	const struct holders_file file = inspect_file(result);
 	int ret;
 
 	alarm(0);
-	if (!procfs_has_few(pid))
+	if (!own_is_quick(pid, &file))
 		front_say(&(struct front_answer){.said = FRONT_READING}, NULL, -1);
-	ret = own_read(&result->before, -1, pid, WIRE_OWNER_PROCESS, &result->st);
+	ret = own_of_process(&result->before, pid, &file);
 	if (ret < 0)
 		snprintf(result->refused, sizeof(result->refused),
 			 "the keeper cannot see which locks the program has, which it needs to undo a failed call: %s",

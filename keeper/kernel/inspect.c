@@ -275,7 +275,7 @@ static bool inspect_fdinfo(const struct inspect_request *req, struct inspect_res
 	struct procfs_fdinfo info = {.mount_id = -1};
 	int ret = 0;
 
-	if (req->unused && !req->foreign && req->seen.id.ino) {
+	if (!req->foreign && req->seen.id.ino && (req->unused || (req->known && req->space == WIRE_RECORD))) {
 		r->id = req->seen.id;
 	} else if (req->foreign || !req->known || req->space == WIRE_FLOCK) {
 		ret = procfs_fdinfo_of(req->fd, &info, inspect_on_lock, &r->holds);
@@ -306,7 +306,7 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 	if (!inspect_name(req, r) || !inspect_fdinfo(req, r, &mount_id, &gone) || !inspect_path(req, r, mount_id, gone))
 		return;
 	if (req->space == WIRE_RECORD && req->owner == WIRE_OWNER_DESCRIPTION && !req->test_shared) {
-		ret = own_read(&r->before, req->fd, req->peer.pid, req->owner, &r->st);
+		ret = own_of_description(&r->before, req->fd);
 		if (ret < 0)
 			return inspect_refuse(
 				r,
@@ -321,6 +321,12 @@ static void inspect_look(const struct inspect_request *req, struct inspect_resul
 	if (ret < 0)
 		return inspect_refuse(r, "the keeper cannot open it again", -ret);
 	r->fd = ret;
+}
+
+struct holders_file inspect_file(const struct inspect_result *r)
+{
+	return (struct holders_file){
+		.dev = r->st.st_dev, .ino = r->st.st_ino, .kernel_dev = r->id.dev, .kernel_ino = r->id.ino};
 }
 
 static bool inspect_read_status(int fd, struct statx *stx)

@@ -25,20 +25,23 @@ struct caller_holds {
 
 struct inspect_result {
 	struct stat st;
-	struct identity id;  /* the kernel's number of the file; 0, 0: not looked for, since it is known */
+	struct identity id;  /* the kernel's number of the file; 0, 0: not looked for */
 	int fd;              /* the keeper's own, new description; the receiver closes it; -1 on failure, or if known */
 	char path[PATH_MAX]; /* absolute, " (deleted)" cut off if it is no part of the name */
 	bool deleted;        /* no file, or another one, has the path now */
 	struct caller_holds holds; /* flock space, unless `unused` */
-	struct own_locks before;   /* OFD locks: what the description holds; the receiver frees it (POSIX: own_job.h) */
-	bool nameless;             /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
-	bool named_late;           /* it was made without a name (O_TMPFILE) and has one now, which path is not */
+	struct own_locks before; /* OFD locks: what the description holds; the receiver frees it (POSIX: ownlocks.h) */
+	bool nameless;           /* no rule can name it, on any host: see libdflock(7). Nothing else was looked at */
+	bool named_late;         /* it was made without a name (O_TMPFILE) and has one now, which path is not */
 	/* Not 0: the path is that of no file, since the mount is gone (identity_from()), or the file was opened by its handle, and the path
 	 * does not lead to the file. The type of the file system, as page_covers() has it. */
 	uint64_t gone_type;
 	bool shared_in_use; /* with test_shared: somebody has it shared, and nobody exclusively */
 	char refused[256];  /* not empty: why this descriptor cannot be served; fd is -1 */
 };
+
+/* The file as searches look for it. */
+struct holders_file inspect_file(const struct inspect_result *result);
 
 struct inspect;
 typedef void inspect_cb(void *arg, struct inspect_result *result);

@@ -5,13 +5,7 @@
 #include <stdlib.h>
 
 #include "keeper/kernel/holders.h"
-#include "keeper/kernel/identity.h"
 #include "procfs/procfs.h"
-
-struct own_reading {
-	struct own_locks *before;
-	enum wire_owner owner;
-};
 
 static int own_add(struct own_locks *b, int64_t from, int64_t to, enum wire_mode mode)
 {
@@ -22,11 +16,9 @@ static int own_add(struct own_locks *b, int64_t from, int64_t to, enum wire_mode
 
 static int own_on_holder(void *arg, const struct holder *h)
 {
-	struct own_reading *reading = arg;
-
-	if (h->space != WIRE_RECORD || h->owner != reading->owner)
+	if (h->space != WIRE_RECORD || h->owner != WIRE_OWNER_PROCESS)
 		return 0;
-	return own_add(reading->before, h->from, h->to, h->mode);
+	return own_add(arg, h->from, h->to, h->mode);
 }
 
 static int own_on_lock(void *arg, const struct procfs_lock *lock)
@@ -43,23 +35,27 @@ static int own_by_start(const void *a, const void *b)
 	return x->from < y->from ? -1 : x->from > y->from;
 }
 
-int own_read(struct own_locks *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st)
+static int own_sort(struct own_locks *before, int ret)
 {
-	struct own_reading reading = {.before = before, .owner = owner};
-	int ret;
-
-	*before = (struct own_locks){0};
-	if (owner == WIRE_OWNER_DESCRIPTION) {
-		ret = procfs_fdinfo_of(fd, NULL, own_on_lock, before);
-	} else {
-		struct identity id = identity_of(fd, pid, st);
-		struct holders_file file = {
-			.dev = st->st_dev, .ino = st->st_ino, .kernel_dev = id.dev, .kernel_ino = id.ino};
-
-		ret = holders_of_process(pid, &file, own_on_holder, &reading);
-	}
 	array_sort(&before->locks, own_by_start);
 	return ret;
+}
+
+int own_of_description(struct own_locks *before, int fd)
+{
+	*before = (struct own_locks){0};
+	return own_sort(before, procfs_fdinfo_of(fd, NULL, own_on_lock, before));
+}
+
+int own_of_process(struct own_locks *before, pid_t pid, const struct holders_file *file)
+{
+	*before = (struct own_locks){0};
+	return own_sort(before, holders_of_process(pid, file, own_on_holder, before));
+}
+
+bool own_is_quick(pid_t pid, const struct holders_file *file)
+{
+	return file_index_is_plain(file) && procfs_has_few(pid);
 }
 
 void own_free(struct own_locks *before)
@@ -104,7 +100,7 @@ const struct own_lock *own_after(const struct own_locks *before, int64_t from)
 struct own_job {
 	struct work work; /* the first member */
 	pid_t pid;
-	struct stat st;
+	struct holders_file file;
 	own_cb *cb;
 	void *arg;
 	int ret;
@@ -115,7 +111,7 @@ static void own_run(struct work *work)
 {
 	struct own_job *job = (struct own_job *)work;
 
-	job->ret = own_read(&job->before, -1, job->pid, WIRE_OWNER_PROCESS, &job->st);
+	job->ret = own_of_process(&job->before, job->pid, &job->file);
 }
 
 static void own_done(struct work *work)
@@ -126,14 +122,14 @@ static void own_done(struct work *work)
 	free(job);
 }
 
-int own_start(struct workers *workers, const struct ucred *peer, const struct stat *st, own_cb *cb, void *arg)
+int own_start(struct workers *workers, const struct ucred *peer, const struct holders_file *file, own_cb *cb, void *arg)
 {
 	struct own_job *job = calloc(1, sizeof(*job));
 
 	if (!job)
 		return -ENOMEM;
 	*job = (struct own_job){
-		.work = {.run = own_run, .done = own_done}, .pid = peer->pid, .st = *st, .cb = cb, .arg = arg};
+		.work = {.run = own_run, .done = own_done}, .pid = peer->pid, .file = *file, .cb = cb, .arg = arg};
 	if (workers_start(workers, DEVICE_OF_USER(peer->uid), &job->work) == 0)
 		return 0;
 	free(job);

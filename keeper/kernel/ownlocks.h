@@ -5,7 +5,7 @@
  * POSIX locks belong to the process: so every descriptor of the process that refers to the file is read (the kernel
  * shows a lock only with the descriptor by which it was taken). OFD locks belong to the description that was passed.
  *
- * Reads /proc only; no file server is asked. Any thread.
+ * Reads /proc only; no file server is asked, but where the kernel's number does not tell files apart (holders.h). Any thread.
  */
 #ifndef DFLOCK_KEEPER_OWNLOCKS_H
 #define DFLOCK_KEEPER_OWNLOCKS_H
@@ -14,10 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "keeper/array.h"
+#include "keeper/kernel/claims.h"
 #include "keeper/kernel/workers.h"
 #include "wire/msg.h"
 
@@ -33,10 +33,12 @@ struct own_locks {
 };
 
 /*
- * Fills *before; free it with own_free() whatever is returned. fd: the passed descriptor; pid: the process that
- * passed it. 0; -EACCES: the process may not be looked into; -E2BIG: it holds more than OWN_LOCKS_MAX ranges; -errno.
+ * Fill *before; free it with own_free() whatever is returned. fd: the passed descriptor; pid: the process that
+ * passed it; file: with the kernel's number, which is all that lock lines show. 0; -EACCES: the process may not be looked into;
+ * -E2BIG: it holds more than OWN_LOCKS_MAX ranges; -errno.
  */
-int own_read(struct own_locks *before, int fd, pid_t pid, enum wire_owner owner, const struct stat *st);
+int own_of_description(struct own_locks *before, int fd);
+int own_of_process(struct own_locks *before, pid_t pid, const struct holders_file *file);
 void own_free(struct own_locks *before);
 /* Fills *before with what another process has read (front.c). 0 or -ENOMEM; free it in any case. */
 int own_copy(struct own_locks *before, const struct own_lock *held, size_t count);
@@ -50,14 +52,17 @@ const struct own_lock *own_after(const struct own_locks *before, int64_t from);
 
 /*
  * Reads what a caller's process holds (ownlocks.h) without delaying other callers: a process may have any number of
- * descriptors, and all of them must be read. The loop reads a few (procfs_has_few()), which costs less than a worker; a worker reads many.
+ * descriptors, and all of them must be read. The loop reads a few (own_is_quick()), which costs less than a worker; a worker reads many.
  * Each user has at most WORKERS_PER_DEVICE such workers at a time. Loop only.
  */
-/* ret: own_read()'s; *before is the receiver's. */
+bool own_is_quick(pid_t pid, const struct holders_file *file);
+
+/* ret: own_of_process()'s; *before is the receiver's. */
 typedef void own_cb(void *arg, int ret, struct own_locks *before);
 
 /* Reads in a worker which POSIX locks on the file the peer's process holds. The loop calls cb once, never from inside
  * this call. 0 or -ENOMEM. */
-int own_start(struct workers *workers, const struct ucred *peer, const struct stat *st, own_cb *cb, void *arg);
+int own_start(struct workers *workers, const struct ucred *peer, const struct holders_file *file, own_cb *cb,
+	      void *arg);
 
 #endif

@@ -125,9 +125,9 @@ def on(make_host):
     """on(kind): the ground, and a host that protects its folder."""
     grounds, hosts = [], []
 
-    def make(kind, name="a", **options):
+    def make(kind, name="a", more="", **options):
         grounds.append(Ground(kind))
-        hosts.append(make_host(name, rules='{ tree = "%s"; name = "t"; }' % grounds[-1].path, **options))
+        hosts.append(make_host(name, rules='{ tree = "%s"; name = "t"; %s }' % (grounds[-1].path, more), **options))
         hosts[-1].files = grounds[-1].path
         return grounds[-1], hosts[-1]
 

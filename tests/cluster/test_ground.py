@@ -5,7 +5,7 @@ import pytest
 from harness import Job, wait_until
 
 from jobs import frozen, let_go, state
-from keepers import on  # noqa: F401 (fixture)
+from keepers import LONG, on, opened  # noqa: F401 (fixture)
 from test_freeze_programs import HIDDEN, LONG_LEASE
 
 HOLDER = """
@@ -60,3 +60,11 @@ def test_holders_are_stopped(on, redis, kind):  # noqa: F811
     for one in jobs:
         one.say("")
         assert one.line() == "runs"
+
+
+@pytest.mark.parametrize("kind", ["disk", "overlay", "btrfs"])
+def test_record_locks_of_the_caller_are_known(on, kind):  # noqa: F811
+    """With at_least_ms, a shared lock is had only by a caller that has the file locked already."""
+    _, host = on(kind, more="at_least_ms = 1;", lease=LONG)
+    holder = opened(host)
+    assert [holder.do(f"setlk 0 {mode} 0 0") for mode in ("ex", "sh")] == ["ok", "ok"]

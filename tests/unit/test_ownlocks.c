@@ -6,14 +6,17 @@
 #include "tests/unit/suite.h"
 
 static char path[SUITE_PATH_BYTES];
-static struct stat st;
+static struct holders_file file;
 static struct own_locks before;
 static int fd;
 
 static void setup(void)
 {
+	struct stat st;
+
 	fd = suite_make_file(path, "/dev/shm");
 	ck_assert_int_eq(fstat(fd, &st), 0);
+	file = (struct holders_file){.dev = st.st_dev, .ino = st.st_ino};
 }
 
 static void teardown(void)
@@ -50,7 +53,7 @@ TEST(of_a_process)
 	lock_range(fd, F_SETLK, F_RDLCK, 10, 5);
 	lock_range(third, F_OFD_SETLK, F_WRLCK, 50, 1);
 	ck_assert_int_eq(flock(third, LOCK_EX), 0);
-	ck_assert_int_eq(own_read(&before, -1, getpid(), WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_int_eq(own_of_process(&before, getpid(), &file), 0);
 	ck_assert_uint_eq(own_count(&before), 2);
 	is(0, 10, 15, WIRE_SHARED);
 	is(1, 100, WIRE_EOF, WIRE_EXCLUSIVE);
@@ -60,7 +63,7 @@ TEST(of_a_process)
 	ck_assert_ptr_null(own_after(&before, WIRE_EOF));
 	close(second); /* and with it all POSIX locks of the process */
 	own_free(&before);
-	ck_assert_int_eq(own_read(&before, -1, getpid(), WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_int_eq(own_of_process(&before, getpid(), &file), 0);
 	ck_assert_uint_eq(own_count(&before), 0);
 	ck_assert_ptr_null(own_after(&before, 0));
 	close(third);
@@ -74,12 +77,12 @@ TEST(of_a_description)
 	lock_range(fd, F_OFD_SETLK, F_RDLCK, 7, 1);
 	lock_range(second, F_OFD_SETLK, F_WRLCK, 90, 1);
 	lock_range(second, F_SETLK, F_WRLCK, 95, 1);
-	ck_assert_int_eq(own_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
+	ck_assert_int_eq(own_of_description(&before, fd), 0);
 	ck_assert_uint_eq(own_count(&before), 2);
 	is(0, 7, 8, WIRE_SHARED);
 	is(1, 50, 51, WIRE_EXCLUSIVE);
 	own_free(&before);
-	ck_assert_int_eq(own_read(&before, -1, getpid(), WIRE_OWNER_DESCRIPTION, &st), -ENOENT);
+	ck_assert_int_eq(own_of_description(&before, -1), -ENOENT);
 	close(second);
 }
 
@@ -87,10 +90,10 @@ TEST(too_many)
 {
 	for (int i = 0; i <= OWN_LOCKS_MAX; i++)
 		lock_range(fd, F_OFD_SETLK, F_RDLCK, 2 * i, 1);
-	ck_assert_int_eq(own_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), -E2BIG);
+	ck_assert_int_eq(own_of_description(&before, fd), -E2BIG);
 	own_free(&before);
 	lock_range(fd, F_OFD_SETLK, F_UNLCK, 0, 1);
-	ck_assert_int_eq(own_read(&before, fd, getpid(), WIRE_OWNER_DESCRIPTION, &st), 0);
+	ck_assert_int_eq(own_of_description(&before, fd), 0);
 	ck_assert_uint_eq(own_count(&before), OWN_LOCKS_MAX);
 }
 
@@ -112,6 +115,6 @@ TEST(one_that_has_ended)
 	if (pid == 0)
 		_exit(0);
 	waitpid(pid, NULL, 0);
-	ck_assert_int_eq(own_read(&before, -1, pid, WIRE_OWNER_PROCESS, &st), 0);
+	ck_assert_int_eq(own_of_process(&before, pid, &file), 0);
 	ck_assert_uint_eq(own_count(&before), 0);
 }
