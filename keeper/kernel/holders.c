@@ -542,23 +542,56 @@ int holders_of_process(pid_t pid, const struct holders_file *file, holders_cb *c
 	return ret ? ret : ask.unseen ? -EACCES : 0;
 }
 
-enum sight sight_of(pid_t pid)
+/* A thread that has not ended: what is left of a first one is root's in /proc. */
+static pid_t sight_thread(pid_t pid)
+{
+	struct procfs_walk tasks;
+	struct procfs_stat stat;
+	char path[32];
+	pid_t tid = pid;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (!procfs_stat_read(AT_FDCWD, path, &stat) || stat.state != 'Z')
+		return pid;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	if (procfs_walk(&tasks, AT_FDCWD, path) == 0)
+		while (tid == pid && (tid = procfs_next(&tasks)) >= 0)
+			;
+	procfs_walk_end(&tasks);
+	return tid < 0 ? pid : tid;
+}
+
+/* -errno if what it has cannot be seen. */
+static int sight_look(pid_t tid)
 {
 	static const char *const names[] = {"fd", "fdinfo"};
 	char path[40];
 
-	if (pid <= 0)
-		return SIGHT_GONE;
 	for (int i = 0; i < 2; i++) {
 		int fd;
 
-		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, names[i]);
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)tid, names[i]);
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd < 0 && (errno == EACCES || errno == EPERM))
-			return kill(pid, 0) == 0 ? SIGHT_SIGNAL : SIGHT_BEYOND;
-		if (fd < 0) /* hidepid=2 hides it, no descriptor is left, or it is gone */
-			return kill(pid, 0) == 0 || errno == EPERM ? SIGHT_BEYOND : SIGHT_GONE;
+		if (fd < 0)
+			return -errno;
 		close(fd);
 	}
-	return SIGHT_OPEN;
+	return 0;
+}
+
+enum sight sight_of(pid_t pid)
+{
+	int ret;
+
+	if (pid <= 0)
+		return SIGHT_GONE;
+	ret = sight_look(pid);
+	if (ret == -EACCES)
+		ret = sight_look(sight_thread(pid));
+	if (!ret)
+		return SIGHT_OPEN;
+	if (kill(pid, 0) != 0)
+		return errno == EPERM ? SIGHT_BEYOND : SIGHT_GONE;
+	/* Else hidepid=2 hides it, or no descriptor is left. */
+	return ret == -EACCES || ret == -EPERM ? SIGHT_SIGNAL : SIGHT_BEYOND;
 }

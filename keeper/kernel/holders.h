@@ -31,7 +31,7 @@
  * only signals for programs that may be run but not read (mode 0111), and for programs that asked for that
  * (PR_SET_DUMPABLE). With hidepid=2, /proc does not have these, so that their threads could not be stopped: SIGHT_BEYOND.
  *
- * Two calls of open() below /proc; any thread.
+ * A few calls below /proc; any thread.
  */
 enum sight {
 	SIGHT_GONE,   /* no such process; also for a pid of 0 or less */

@@ -428,21 +428,34 @@ TEST_EACH(others_do_not_wait_for_a_user_whose_locks_take_long, 2)
 
 static void not_dumpable(void)
 {
-	must(!setuid(12345) && !prctl(PR_SET_DUMPABLE, 0));
+	must(!setgid(12345) && !setuid(12345) && !prctl(PR_SET_DUMPABLE, 0));
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void ordinary_first_thread_gone(void)
+{
+	must(!setgid(12345) && !setuid(12345) && !prctl(PR_SET_DUMPABLE, 1));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	first_thread_gone();
 }
 
 static const struct {
 	const char *hidepid;
+	void (*body)(void);
 	enum sight sight;
-} sights[] = {{"hidepid=0", SIGHT_SIGNAL}, {"hidepid=1", SIGHT_SIGNAL}, {"hidepid=2", SIGHT_BEYOND}};
+} sights[] = {{"hidepid=0", not_dumpable, SIGHT_SIGNAL},
+	      {"hidepid=1", not_dumpable, SIGHT_SIGNAL},
+	      {"hidepid=2", not_dumpable, SIGHT_BEYOND}, /* /proc does not have it */
+	      {"hidepid=0", ordinary_first_thread_gone, SIGHT_OPEN}};
 
-/* Of a process of the same user. With hidepid=2, /proc does not have it. */
-TEST_EACH(what_may_not_be_looked_into_is_not_gone, ROWS(sights))
+/* Of a process of the same user. */
+TEST_EACH(sight_of_an_own_process, ROWS(sights))
 {
 	if (geteuid() != 0)
 		return;
-	pid_t pid = start(not_dumpable);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(chmod(path[i], 0666), 0);
+	pid_t pid = start(sights[_i].body);
 
 	own_mounts();
 	ck_assert_int_eq(mount("proc", "/proc", "proc", 0, sights[_i].hidepid), 0);
