@@ -344,11 +344,11 @@ static json_t *store_json(const struct member *m)
 	int64_t left = (m->deadline.at_ns - clock_now_ns()) / NS_PER_MS, sure = left - lease->freeze_margin_ms;
 	bool grace = store_in_grace(m->store);
 
-	return json_pack("{s:s,s:o,s:b,s:s,s:o,s:s,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "engine", store_engine_name(m->store),
+	return json_pack("{s:s,s:o,s:b,s:s,s:o,s:o,s:s,s:b,s:I,s:I,s:I,s:s,s:I}", "engine", store_engine_name(m->store),
 			 "server", picture_text(store_server(m->store)), "up", store_is_up(m->store), "trouble",
 			 store_is_up(m->store) ? "" : store_trouble(m->store), "error",
-			 picture_text(store_last_error(m->store)), "version", store_version(m->store), "incarnation",
-			 store_incarnation(m->store), "grace", grace, "grace_left_ms",
+			 picture_text(store_last_error(m->store)), "version", picture_text(store_version(m->store)),
+			 "incarnation", store_incarnation(m->store), "grace", grace, "grace_left_ms",
 			 (json_int_t)(grace ? grace_left_ms(m) : 0), "deadline_left_ms",
 			 (json_int_t)(left > 0 ? left : 0), "sure_left_ms", (json_int_t)(sure > 0 ? sure : 0),
 			 "on_lost", on_lost_name(lease->on_lost), "ttl_ms", (json_int_t)lease->ttl_ms);

@@ -41,7 +41,7 @@ static int ends[2];
 
 static bool hidden, frozen;
 static enum store_status tried;
-static const char *trouble;
+static const char *trouble, *version;
 static void (*meanwhile)(void);
 
 bool store_is_up(const struct store *store) { return true; }
@@ -49,7 +49,7 @@ void store_reach(struct store *store) {}
 const char *store_incarnation(const struct store *store) { return "inc-1"; }
 bool store_in_grace(const struct store *store) { return false; }
 const char *store_last_error(const struct store *store) { return ""; }
-const char *store_version(const struct store *store) { return "7.0"; }
+const char *store_version(const struct store *store) { return version; }
 const char *store_server(const struct store *store) { return "unix:/run/redis"; }
 const char *store_engine_name(const struct store *store) { return "redis"; }
 const char *store_risk(const struct store *store) { return ""; }
@@ -138,6 +138,7 @@ static void prepare(void)
 	hidden = frozen = false;
 	tried = STORE_OK;
 	trouble = NULL;
+	version = "7.0";
 	meanwhile = NULL;
 }
 
@@ -276,6 +277,17 @@ TEST(a_path_that_is_no_text)
 	check_text(nth(doc, "lost", 0), "path", "/srv/\\xff");
 	json_decref(doc);
 	DL_DELETE(k.lost.all, &lost);
+}
+
+/* The server tells it. */
+TEST(a_version_that_is_no_text)
+{
+	json_t *doc;
+
+	version = "7.0\xff";
+	doc = document();
+	check_text(json_object_get(doc, "store"), "version", "7.0\\xff");
+	json_decref(doc);
 }
 
 static const struct {
