@@ -239,8 +239,8 @@ $(MEMCHECK_RUN): memcheck-%: $(BUILD)/unit/%
 	@CK_FORK=no SUITE_FEW_ROUNDS=1 timeout -k 5 1800 valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
 	  --suppressions=tests/unit/check.supp --trace-children=no $<
 sim: $(BUILD)/tests/sim/sim ## run the simulator: schedules that once failed, and new ones for SIM_SECONDS
-	$< --found tests/sim/found.txt --from $(or $(SIM_FROM),1) --count 1000000 --seconds $(or $(SIM_SECONDS),75) --minimise
-	$< --from $(or $(SIM_FROM),1) --count 40 --twice
+	$(NICE) $< --found tests/sim/found.txt --from $(or $(SIM_FROM),1) --count 1000000 --seconds $(or $(SIM_SECONDS),75) --minimise
+	$(NICE) $< --from $(or $(SIM_FROM),1) --count 40 --twice
 sim-long: ## the same for an hour, with schedules that differ every day
 	$(MAKE) sim SIM_SECONDS=$(or $(SIM_SECONDS),3600) SIM_FROM=$$(date +%Y%m%d000000)
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
@@ -275,7 +275,7 @@ check-punctual: all agents
 check-alone: all agents
 	cd tests && $(LIMITED) -m alone --ignore=nemesis
 check-faults: all agents
-	cd tests && $(LIMITED) -n 3 nemesis
+	cd tests && $(LIMITED) -n 4 nemesis
 check-quick: all agents ## run some tests with processes, of the main job and of each command
 	cd tests && $(LIMITED) -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) -m "not alone and not punctual and not long" interpose \
 	  cluster/test_flock.py cluster/test_record.py cluster/test_recall.py cluster/test_keeper_dies.py cli/test_status.py cli/test_who.py cli/test_lock.py cli/test_usage.py

@@ -96,9 +96,9 @@ stage processes "tests with processes, several at a time, and beside them the mo
 	make -k -s -j2 check-beside model-check NICE="nice -n 19"
 stage variants "some of them with programs of musl, with PostgreSQL, with ZooKeeper, and with sanitized programs" make -k -s -j2 check-some
 stage punctual "tests of being in time" make -s check-punctual
-stage alone "tests that need the machine for themselves" make -s check-alone
-# Fault runs wait most of the time, and the others compute: with less right to the processors.
-stage faults "fault runs in networks of their own; beside them several hosts in one process, and what is read from outside" \
-	make -k -s -j3 check-faults sim fuzz NICE="nice -n 10"
+# These are one at a time: what only computes has what they leave of the processors, and never delays them.
+stage alone "tests that need the machine for themselves; beside them several hosts in one process, and what is read from outside" \
+	make -k -s -j3 check-alone sim fuzz NICE="chrt -i 0"
+stage faults "fault runs in networks of their own" make -s check-faults
 stage demo "the demo" scripts/demo.sh
 summary

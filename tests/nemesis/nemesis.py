@@ -263,11 +263,14 @@ class Nemesis:
     # --- when ---
 
     def draw(self):
-        """As from a deck of cards: each kind comes before one comes again."""
+        """As from a deck of cards: each kind comes before one comes again. Those that must be apart begin as early as they may."""
         cards = self.cards()
         if not self.deck:
             self.deck = list(range(len(cards)))
             self.dice.shuffle(self.deck)
+            names = [cards[card][0] for card in self.deck]
+            before = {card: names[:i].count(names[i]) for i, card in enumerate(self.deck)}  # how many of its kind
+            self.deck.sort(key=lambda card: (before[card], "memory" not in cards[card][1]))
         busy = set().union(*(needs for _, needs, _, _ in self.active))
         if time.monotonic() < self.forgot_at + self.quiet_s:
             busy.add("memory")

@@ -20,6 +20,7 @@ SEED = int(os.environ.get("DFLOCK_NEMESIS_SEED", str(random.SystemRandom().randr
 STORES = {"redis": [Server, Servers, Clustered], "postgresql": [Database], "zookeeper": [Ensemble]}[os.environ.get("DFLOCK_TEST_STORE", "redis")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("store", STORES)
 def test_never_two_holders_whatever_breaks(folder, store):
     wrong, report = run(folder, SEED, SECONDS, store=store)
