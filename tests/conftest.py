@@ -9,7 +9,7 @@ import threading
 import pytest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from harness import BUILD, Host, Postgresql, Proxy, Redis, Zookeeper, mutants  # noqa: E402
+from harness import BUILD, Host, Postgresql, Proxy, Redis, Zookeeper, mutants, ports  # noqa: E402
 from harness.system import Place, SystemHost  # noqa: E402
 from harness.wait import wait_longer  # noqa: E402
 
@@ -52,6 +52,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "rules: makes a mistake in the rules of the store")
     config.addinivalue_line("markers", "long: takes so long that it must begin first")
     config.addinivalue_line("markers", "builds: computes all the time, and runs beside those that wait")
+
+
+def pytest_runtest_logfinish():
+    ports.give_back()
 
 
 def pytest_sessionfinish():

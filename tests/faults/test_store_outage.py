@@ -11,16 +11,11 @@ import pytest
 from common import Alive, Waiting, agent_with, attempt, gone, is_busy, leases, opened, refused, works
 from harness import Redis, wait_until
 from harness.listener import Listener
+from harness.ports import free_ports
 
 SHORT = "connect_ms = 400;"
 LINE = ": waiting: store "
 AWAY = "store unix:.* (is not reachable|cannot be used): "
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 @pytest.fixture
@@ -41,7 +36,7 @@ def later(folder):
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
 def test_no_store(host_of, later, tcp):
     """A call that waits gets the lock when it comes up: after grace, nobody said `dflock init`."""
-    port = free_port() if tcp else 0
+    port, = free_ports(1) if tcp else [0]
     address = f"127.0.0.1:{port}" if tcp else "unix:" + later.socket
     host, patient = (host_of(address, name, lease=f"ttl_ms = 1000; store_wait_ms = {ms};", store=SHORT) for name, ms in (("a", 700), ("b", 60000)))
     waiting = Waiting(patient)

@@ -1,9 +1,9 @@
 """Redis servers that replicate, and sentinels that watch them, on free ports of 127.0.0.1 or on machines of a Network."""
 import collections
 import os
-import socket
 import subprocess
 
+from .ports import free_ports
 from .redis import SERVER, Redis
 from .wait import wait_until
 
@@ -13,15 +13,8 @@ Place = collections.namedtuple("Place", "address port inside")
 
 
 def here(count):
-    """On free ports of this machine, found all at once, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [Place("127.0.0.1", s.getsockname()[1], ()) for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
+    """On this machine."""
+    return [Place("127.0.0.1", port, ()) for port in free_ports(count)]
 
 
 class Node(Redis):

@@ -1,7 +1,6 @@
 """ZooKeepers of the test's own, on free ports of 127.0.0.1: one, or an ensemble."""
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
@@ -11,6 +10,7 @@ import time
 
 import pytest
 
+from .ports import free_ports
 from .wait import wait_until
 
 # A server keeps its last 500 commits in memory: with a name of a thousand ranges these take 70 MB.
@@ -26,18 +26,6 @@ admin.enableServer=false
 maxClientCnxns=0
 4lw.commands.whitelist=*
 """
-
-
-def free_ports(count):
-    """Below the range from which the kernel takes ports for clients: a server takes seconds until it listens."""
-    sockets = []
-    while len(sockets) < count:
-        with contextlib.suppress(OSError):
-            sockets.append(socket.create_server(("127.0.0.1", random.randrange(10000, 30000))))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class Client:

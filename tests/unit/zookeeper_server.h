@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <zookeeper/zookeeper.h>
 
 #include "procfs/procfs.h"
@@ -27,7 +28,21 @@ static struct server_of {
 
 /* ---- servers ---- */
 
-/* Below the range from which the kernel takes ports for clients: a server takes seconds until it listens. */
+/* This process has a name that says that it has the port, so that no other test takes it while the server is off (see harness/ports.py). */
+static inline bool take_port(int number)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	const int len = snprintf(at.sun_path + 1, sizeof(at.sun_path) - 1, "dflock-port-%d", number) + 1;
+	const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const bool taken = bind(fd, (struct sockaddr *)&at,
+				(socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)len)) == 0;
+
+	if (!taken)
+		close(fd);
+	return taken;
+}
+
+/* Below the range from which the kernel takes ports for clients. */
 static inline int free_port(void)
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -38,7 +53,7 @@ static inline int free_port(void)
 		ck_assert(getrandom(&number, sizeof(number), 0) == sizeof(number));
 		at.sin_port = htons((uint16_t)(10000 + number % 20000));
 		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		is_free = bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+		is_free = bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0 && take_port(ntohs(at.sin_port));
 		close(fd);
 	} while (!is_free);
 	return ntohs(at.sin_port);
