@@ -72,6 +72,17 @@ def leave_unread(runtime, data, count):
                 pass
 
 
+def leave_behind(runtime, data, fd, count):
+    """Asks on so many connections, and hangs up."""
+    for _ in range(count):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(os.path.join(runtime, "keeper.sock"))
+            try:
+                s.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+            except BrokenPipeError:  # it was turned away
+                pass
+
+
 def listen(name):
     """Other puppets give() descriptors to this one."""
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
