@@ -21,6 +21,15 @@
 #include "keeper/leases/seenout.h"
 #include "keeper/log.h"
 
+#define DISPATCH_UNREAD_MS 1000 /* between two looks whether a descriptor was read */
+
+/* A descriptor that a user keeps unread is one of those that the kernel lets the keeper have on their way, also after the keeper has closed
+ * the connection. So the connection counts for as long as that. */
+static bool dispatch_is_kept(const struct session *s)
+{
+	return s->foreign && s->gave_file && !s->keeper->leaving && session_has_unread(s);
+}
+
 void dispatch_close(struct session *s)
 {
 	if (s->state == SESSION_CLOSED)
@@ -30,6 +39,10 @@ void dispatch_close(struct session *s)
 	if (s->foreign)
 		fronts_leave(&s->reading);
 	lookup_leave(s);
+	if (dispatch_is_kept(s)) {
+		session_enter(s, SESSION_UNREAD);
+		return session_expect(s, DISPATCH_UNREAD_MS, dispatch_close);
+	}
 	session_end(s);
 	if (s->foreign)
 		fronts_bury(s->keeper->fronts, s->peer.uid, s->fd);

@@ -15,7 +15,8 @@ void dispatch_readable(struct session *s);
 /* What fronts tell of foreign sessions. */
 extern const struct fronts_news dispatch_fronts_news;
 
-/* Disconnects, whatever the session waits for. Does nothing if it is closed already. The caller settles. */
+/* Disconnects, whatever the session waits for; later, if another user's program has not read a descriptor so far. Does nothing if it is
+ * closed already. The caller settles. */
 void dispatch_close(struct session *s);
 
 /* Says which function here takes which news from leases/ (queue.h): to be called before there is any news. */

@@ -14,9 +14,11 @@
 #include "keeper/leases/queue.h"
 
 /* Does a process hold the lock shared? A worker or a front tries to take it. The part of lookup.h that serve.c
- * calls. */
+ * calls. The session may have been answered meanwhile: then it waits for nothing. */
 static void shared_tested(struct session *s, bool shared)
 {
+	if (s->state != SESSION_INSPECTING)
+		return;
 	s->shared = shared ? SESSION_SHARED_IN_USE : SESSION_SHARED_FREE;
 	session_enter(s, SESSION_WAITING);
 	queue_tell(&s->waiter, WAITER_SERVE);
@@ -33,8 +35,7 @@ static void on_shared_tested(void *arg, struct inspect_result *r)
 	struct session *s = arg;
 
 	s->lookup.job = NULL;
-	if (s->state == SESSION_INSPECTING)
-		shared_tested(s, r->shared_in_use);
+	shared_tested(s, r->shared_in_use);
 	session_unuse(s);
 }
 

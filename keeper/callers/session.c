@@ -234,6 +234,7 @@ static void session_finish(struct session *s, const struct wire_reply *reply, in
 {
 	session_stop_waiting(s);
 	session_enter(s, SESSION_READING);
+	s->gave_file |= fd >= 0;
 	reply_send(s->fd, reply, fd);
 	session_watch(s);
 }

@@ -40,7 +40,8 @@ struct who;
  *                                            ^------------'                   (has a process the lock shared?)
  *   READING --> STATUS, METRICS, INIT, STOPPING, RELOADING, FIT, WHO, BREAKING         any other question
  *
- * The answer leads back to READING from each of them but PINNED: there the next question does. From each state to CLOSED.
+ * The answer leads back to READING from each of them but PINNED: there the next question does. From each state to CLOSED, by way of
+ * UNREAD where the peer keeps a descriptor.
  */
 enum session_state {
 	SESSION_READING,    /* no question yet, or the next one */
@@ -56,6 +57,7 @@ enum session_state {
 	SESSION_FIT,        /* WIRE_FIT: waits for the store */
 	SESSION_BREAKING,   /* WIRE_BREAK and what belongs to it: waits for holders, the store or another host */
 	SESSION_WHO,        /* WIRE_WHO, WIRE_HELD: waits for this host's /proc, the store and other hosts */
+	SESSION_UNREAD,     /* has ended, but for an answer with a descriptor that the peer has not read */
 	SESSION_CLOSED,
 };
 
@@ -71,6 +73,7 @@ struct session {
 	bool foreign;      /* the peer's descriptors must not come to the keeper: fronts.h */
 
 	/* session.c */
+	bool gave_file;           /* an answer had a descriptor */
 	enum session_state state; /* session_enter() */
 	uv_timer_t timer;         /* session_expect() */
 	void (*late)(struct session *s);

@@ -18,19 +18,30 @@ static bool crew_is_slow(const struct front *front, int64_t now_ns)
 	return front->busy && now_ns - front->since_ns > FRONTS_SLOW_MS * NS_PER_MS;
 }
 
+#define GRAVES_APART 16 /* of one user; more share pits */
+
+bool crew_buries_first(const struct front_user *user)
+{
+	return !user->queue || user->graves.count >= GRAVES_APART;
+}
+
 struct front *crew_find_idle(const struct front_user *user)
 {
-	struct front *front;
+	struct front *front, *found = NULL;
+	unsigned idle = 0;
 
 	DL_FOREACH (user->fronts, front)
-		if (!front->busy && !front->settled && !front->ending)
-			return front;
-	return NULL;
+		if (!front->busy && !front->settled && !front->ending) {
+			found = front;
+			idle++;
+		}
+	return crew_buries_first(user) || user->readers - idle < FRONTS_PER_USER ? found : NULL;
 }
 
 bool crew_needs_another(const struct front_user *user, unsigned limit, int64_t now_ns)
 {
-	int64_t patience = (user->readers < 2 ? FRONTS_BUSY_MS : FRONTS_SLOW_MS) * NS_PER_MS;
+	bool soon = user->readers < 2 || user->graves.count >= GRAVES_APART;
+	int64_t patience = (soon ? FRONTS_BUSY_MS : FRONTS_SLOW_MS) * NS_PER_MS;
 	const struct front *front;
 
 	if (user->readers >= limit)
@@ -44,13 +55,11 @@ bool crew_needs_another(const struct front_user *user, unsigned limit, int64_t n
 bool crew_all_hang(const struct front_user *user, int64_t now_ns)
 {
 	const struct front *front;
+	unsigned slow = 0;
 
-	if (user->readers < FRONTS_PER_USER)
-		return false;
 	DL_FOREACH (user->fronts, front)
-		if (!front->settled && !crew_is_slow(front, now_ns))
-			return false;
-	return true;
+		slow += !front->settled && crew_is_slow(front, now_ns);
+	return slow >= FRONTS_PER_USER;
 }
 
 void crew_note_hung(struct front *front, int64_t now_ns)
@@ -79,11 +88,10 @@ void crew_tell_hung(const struct front_user *user, struct front_ask *ask, int64_
 			ask->hung[ask->hung_count++] = user->hung[i].dev;
 }
 
-#define GRAVES_APART 16 /* of one user; more share pits */
-
 struct grave {
-	int fd; /* the connection; of a pit: the end that a front will close */
-	int in; /* of a pit: the other end; -1: this is no pit */
+	int fd;         /* the connection; of a pit: the end that a front will close */
+	int in;         /* of a pit: the other end; -1: this is no pit */
+	unsigned holds; /* of a pit: so many connections */
 	struct grave *prev, *next;
 };
 
@@ -113,6 +121,8 @@ static bool crew_into_pit(struct front_user *user, struct grave *grave)
 	struct iovec part = {.iov_base = (void *)"", .iov_len = 1};
 	int ends[2];
 
+	if (user->all->in_pits >= user->all->pits_hold)
+		return false;
 	if (pit->in < 0 || passing_send(pit->in, &part, 1, grave->fd, MSG_DONTWAIT) < 0) {
 		pit = calloc(1, sizeof(*pit));
 		if (!pit || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -125,6 +135,8 @@ static bool crew_into_pit(struct front_user *user, struct grave *grave)
 		if (passing_send(pit->in, &part, 1, grave->fd, MSG_DONTWAIT) < 0)
 			return false;
 	}
+	pit->holds++;
+	user->all->in_pits++;
 	close(grave->fd);
 	free(grave);
 	return true;
@@ -160,6 +172,7 @@ int crew_give_grave(struct front *front)
 	}
 	DL_DELETE(user->graves.all, grave);
 	user->graves.count--;
+	user->all->in_pits -= grave->holds;
 	close(grave->fd); /* not the last close: a copy is on its way */
 	if (grave->in >= 0)
 		close(grave->in);

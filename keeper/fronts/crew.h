@@ -97,8 +97,9 @@ struct fronts {
 	const struct fronts_news *news; /* fronts.h */
 	const struct crew_news *crew;
 	struct front_user *users;
-	unsigned count;   /* of all fronts */
-	uint64_t last_id; /* away.c */
+	unsigned count;              /* of all fronts */
+	unsigned in_pits, pits_hold; /* connections in all pits; how many these may hold */
+	uint64_t last_id;            /* away.c */
 	uv_timer_t timer;
 	char buffer[FRONT_ANSWER_MAX] __attribute__((aligned(16)));
 };
@@ -144,11 +145,13 @@ void crew_look_in(struct fronts *fronts, uint64_t ms);
 #define FRONTS_BUSY_MS  20    /* a front that takes longer is not waited for if another can be started */
 #define FRONTS_HUNG_MS  10000 /* after that time a device that hung is tried again */
 
-/* An idle front of the user, which may be given work; NULL: none. */
+/* Is a grave the next work, if there is one? Many of them come before questions, since they take the keeper's descriptors. */
+bool crew_buries_first(const struct front_user *user);
+/* An idle front of the user, which may be given the next work; NULL: none. The last one is for graves alone. */
 struct front *crew_find_idle(const struct front_user *user);
 /* No front is idle: should another one be started? limit: how many fronts that read questions the user may have. */
 bool crew_needs_another(const struct front_user *user, unsigned limit, int64_t now_ns);
-/* Do all of the user's fronts hang, and may it have no more, so that no front will read a question? */
+/* Do so many of the user's fronts hang that no front will read a question? */
 bool crew_all_hang(const struct front_user *user, int64_t now_ns);
 
 /* If the front hangs, notes the device that it hangs on for its user; drops the oldest note. */
@@ -163,7 +166,7 @@ void crew_tell_hung(const struct front_user *user, struct front_ask *ask, int64_
  * be added to it any more (shutdown), a front closes it; it waits in a grave until a front is free. The keeper closes
  * the others itself, nearly all. If all fronts of a user hang, its graves share a pit: they wait in the queue of one
  * socket, and so take few of the keeper's descriptors. Descriptors in a pit are in flight; the kernel allows each user
- * as many of these as its RLIMIT_NOFILE.
+ * as many of these as its RLIMIT_NOFILE. If the pits took all of them, no pit could be given to a front any more: they hold half.
  */
 /* Takes over fd. Returns NULL if it closed fd. Else fd waits in a grave of this user, and a front of the user has
  * work. */

@@ -3,7 +3,9 @@
 #include "keeper/fronts/fronts.h"
 
 #include <stdio.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -47,17 +49,18 @@ static void fronts_give(struct front_user *user, struct front *front)
 static void fronts_serve(struct front_user *user)
 {
 	while (user->queue || user->graves.all) {
-		unsigned limit = user->queue ? FRONTS_PER_USER : FRONTS_PER_USER + 1;
+		bool buries = user->graves.all && crew_buries_first(user);
+		unsigned limit = buries ? FRONTS_PER_USER + 1 : FRONTS_PER_USER;
 		struct front *front = crew_find_idle(user);
 
 		if (!front && crew_needs_another(user, limit, clock_now_ns()))
 			front = crew_start(user, false);
 		if (!front)
 			return;
-		if (user->queue)
-			fronts_give(user, front);
-		else
+		if (buries)
 			crew_give_grave(front);
+		else
+			fronts_give(user, front);
 	}
 }
 
@@ -336,6 +339,7 @@ struct fronts *fronts_new(uv_loop_t *loop, int door, const struct fronts_news *n
 {
 	static const struct crew_news crew = {.said = fronts_on_said, .gone = fronts_on_gone, .look = fronts_on_look};
 	struct fronts *fronts = calloc(1, sizeof(*fronts));
+	struct rlimit limit;
 
 	if (!fronts)
 		return NULL;
@@ -343,6 +347,8 @@ struct fronts *fronts_new(uv_loop_t *loop, int door, const struct fronts_news *n
 	fronts->door = door;
 	fronts->news = news;
 	fronts->crew = &crew;
+	getrlimit(RLIMIT_NOFILE, &limit);
+	fronts->pits_hold = (unsigned)(limit.rlim_cur / 2 < UINT_MAX ? limit.rlim_cur / 2 : UINT_MAX);
 	uv_timer_init(loop, &fronts->timer);
 	fronts->timer.data = fronts;
 	return fronts;

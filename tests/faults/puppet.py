@@ -5,6 +5,7 @@ For tests of what comes to the keeper's socket from users that it must not trust
 import array
 import ctypes
 import os
+import select
 import socket
 import struct
 import sys
@@ -58,6 +59,28 @@ def granted(number):
 def hang_up(number):
     connections[number].close()
     return number
+
+
+def leave_unread(runtime, data, count):
+    """Asks on so many connections, ends each for writing when an answer has come, and keeps that."""
+    numbers = [connect(runtime) for _ in range(count)]
+    for each in (lambda n: send(n, data), lambda n: select.select([connections[n]], [], [], 1), lambda n: connections[n].shutdown(socket.SHUT_WR)):
+        for number in numbers:
+            try:
+                each(number)
+            except BrokenPipeError:  # it was turned away
+                pass
+
+
+def leave_behind(runtime, data, fd, count):
+    """Asks on so many connections, and hangs up."""
+    for _ in range(count):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            s.connect(os.path.join(runtime, "keeper.sock"))
+            try:
+                s.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+            except BrokenPipeError:  # it was turned away
+                pass
 
 
 def listen(name):

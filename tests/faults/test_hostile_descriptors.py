@@ -7,11 +7,12 @@ import signal
 
 import pytest
 from common import attempt, kill_keeper
-from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, agent_of, fronts, ground, open_in,  # noqa: F401
+from fronted import (GRANTED, HOSTILE, NOT_PROTECTED, OTHER, REFUSED, Puppet, agent_of, fronts, ground, open_in,  # noqa: F401
                      prepare, served, turns)
 from harness import wait_until
 from harness.hanging import FLUSH, OPEN, RELEASE
 from harness.processes import state
+from harness.system import SYSTEM_DIR, Hanging
 
 pytestmark = pytest.mark.root("needs root, for users and mounts")
 
@@ -166,6 +167,30 @@ def test_left_unread(ground):
     wait_until(lambda: len(fronts(host)) <= 2, "what was left behind has ended", 30)
     wait_until(lambda: open_in(before[1], "socket:") <= 16, "all connections are closed", 30)
     served(host, HOSTILE)
+
+
+def test_more_left_unread_than_descriptors(make_system, place):
+    """More such connections than the keeper may have descriptors, or have on their way: those that can be closed are, and it serves again."""
+    host = make_system(limits=["prlimit", "--nofile=2000", "setpriv", "--bounding-set=-sys_resource,-sys_admin"],
+                       rules='{ tree = "%s"; name = "t"; }, { tree = "/run/fuse"; name = "fuse"; }')
+    dead, hostile = Hanging(place), Puppet(host)
+    try:
+        served(host), served(host, OTHER)
+        before = host.keeper_pids()
+        hostile.do("__import__('resource').setrlimit(7, (20000, 20000))")
+        fds = [hostile.open(f"{dead.path}/f{i}") for i in range(8)]
+        dead.say(f"hold {FLUSH} {RELEASE}")
+        for fd in fds:
+            hostile.send(hostile.question, fd)
+        for fd in fds * 2:
+            hostile.do(f"leave_behind({SYSTEM_DIR!r}, {hostile.question}, {fd}, 400)")
+        wait_until(lambda: len(os.listdir(f"/proc/{before[1]}/fd")) < 150, "the connections are closed")
+        served(host), served(host, OTHER), turns(host)
+        assert host.keeper_pids() == before
+    finally:
+        hostile.kill()
+        dead.end()
+        hostile.end()
 
 
 def test_files_that_are_not_local_are_served(ground, make_host):

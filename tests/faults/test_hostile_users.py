@@ -13,11 +13,12 @@ from fronted import (GRANTED, HOSTILE, OTHER, REFUSED, Puppet, agent_of, ground,
 from harness import wait_until
 from harness.host import CLI
 from harness.processes import children, state
+from harness.system import SYSTEM_DIR
 
 pytestmark = pytest.mark.root("needs root, for users and mounts")
 
 OK = 7
-STATUS, RELOAD, STOP, INIT, PING, BEFORE, FIT, HELD, WHO, BREAK, END_REST, GIVE_UP = range(3, 15)
+STATUS, RELOAD, STOP, INIT, PING, BEFORE, FIT, HELD, WHO, BREAK, END_REST, GIVE_UP, LOG_LEVEL, METRICS = range(3, 17)
 
 
 def names(host):
@@ -243,6 +244,26 @@ def test_connections(small):
     client.do("[c.close() for c in connections] and 0")
     wait_until(lambda: attempt(host, os.path.basename(prepare(host, "again", OTHER)), before=[*host.inside, *host.as_user(OTHER)]).word == "ok",
                "there is room for users again")
+
+
+def test_answers_that_are_not_read(make_system):
+    """
+    Without CAP_SYS_RESOURCE the kernel lets a keeper have only so many descriptors under way to programs and fronts. A user who
+    keeps an answer with one has its connection, too, also after ending that for writing.
+    """
+    host = make_system(limits=["prlimit", "--nofile=400", "setpriv", "--bounding-set=-sys_resource,-sys_admin"])
+    client = Puppet(host)
+    metrics = f"question({host.config!r}, op={METRICS})"
+    try:
+        served(host, OTHER)
+        for _ in range(16):
+            client.do(f"leave_unread({SYSTEM_DIR!r}, {metrics}, {LIMIT // 4})")
+        served(host, OTHER)
+        client.do("[c.close() for c in connections] and 0")
+        wait_until(lambda: client.answer(client.send(metrics))[0] == OK, "it has its connections again")
+    finally:
+        client.kill()
+        client.end()
 
 
 # --- what they cannot end, and what they are told ---

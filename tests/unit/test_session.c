@@ -10,10 +10,15 @@
 
 #include "keeper/callers/dispatch.h"
 #include "keeper/callers/listener.h"
+#include "keeper/callers/lookup.h"
+#include "keeper/fronts/away.h"
+#include "keeper/fronts/crew.h"
 #include "keeper/kernel/hook.h"
 #include "keeper/leases/keeper.h"
+#include "keeper/leases/locks.h"
 #include "keeper/leases/queue.h"
 #include "tests/unit/suite.h"
+#include "wire/passing.h"
 
 #define MANY (LISTENER_REST_MOST + 3)
 
@@ -224,4 +229,84 @@ TEST(an_answer)
 	peer_free(&granted);
 	ck_assert(!k.sessions->resting && !k.sessions->rests);
 	listener_rest_look(&k);
+}
+
+/* ---- a front tests whether the lock is shared ---- */
+
+static int door; /* the end of the process that starts fronts: here, of the test */
+static struct away *kept;
+
+static void on_kept(struct front_connection *c, struct away *away, const char *why) { kept = away; }
+
+/* The other end of the front's socket that was started last. */
+static int front_end(void)
+{
+	char what;
+	int end;
+
+	ck_assert_int_eq(passing_receive_one(door, &what, 1, &end, MSG_DONTWAIT), 1);
+	ck_assert_int_ge(end, 0);
+	return end;
+}
+
+static struct front_ask front_hears(int end, enum front_op op)
+{
+	struct front_ask ask;
+	int fd;
+
+	ck_assert_int_eq(passing_receive_one(end, &ask, sizeof(ask), &fd, MSG_DONTWAIT), sizeof(ask));
+	ck_assert_int_eq(ask.op, op);
+	if (fd >= 0)
+		close(fd);
+	return ask;
+}
+
+static void on_turn(uv_idle_t *idle) { uv_idle_stop(idle); }
+
+static void front_says(int end, const struct front_answer *answer)
+{
+	uv_idle_t turn;
+
+	ck_assert_int_eq(write(end, answer, sizeof(*answer)), sizeof(*answer));
+	uv_idle_init(&loop, &turn);
+	uv_idle_start(&turn, on_turn);
+	uv_run(&loop, UV_RUN_NOWAIT);
+	uv_close((uv_handle_t *)&turn, NULL);
+	uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+/* The answer serves the session that waits for it, and none that was answered meanwhile: one of a thread that has made another call. */
+TEST_EACH(a_test_of_a_front, 2)
+{
+	struct file file = {.keeper = &k};
+	struct peer p = peer_new(true);
+	struct session *s = p.session;
+	int ends[2], reads, keeps;
+
+	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+	door = ends[1];
+	k.fronts = s->reading.fronts = fronts_new(&loop, ends[0], &dispatch_fronts_news);
+	crew_take(crew_start(crew_user(k.fronts, s->peer.uid), false), &s->reading);
+	reads = front_end();
+	away_keep(&s->reading, 1, on_kept);
+	keeps = front_end();
+	front_says(reads, &(struct front_answer){.said = FRONT_GIVEN});
+	ck_assert_ptr_nonnull(kept);
+	file.away = kept;
+	file.locks[WIRE_FLOCK].file = &file;
+	waiters_add(&s->waiter, &file.locks[WIRE_FLOCK]);
+	lookup_test_shared(s);
+	ck_assert_int_eq(s->state, SESSION_INSPECTING);
+	front_hears(keeps, FRONT_SETTLE);
+	if (_i)
+		session_reply(s, WIRE_REFUSED, "another call", -1);
+	front_says(keeps,
+		   &(struct front_answer){.said = FRONT_TESTED, .probe = front_hears(keeps, FRONT_SHARED).probe});
+	ck_assert_int_eq(s->state, _i ? SESSION_READING : SESSION_WAITING);
+	ck_assert_uint_eq(s->waiter.news, _i ? 0 : WAITER_SERVE);
+	peer_free(&p);
+	fronts_free(k.fronts);
+	close(reads);
+	close(keeps);
+	close(door);
 }
