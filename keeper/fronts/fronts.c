@@ -2,8 +2,8 @@
  * needed. */
 #include "keeper/fronts/fronts.h"
 
-#include <stdio.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
