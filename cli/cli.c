@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <locale.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 #include "cli/show.h"
 #include "config/internal.h" /* resolve_path() */
 
-#define NAME_PLAIN "._@:+=,-" /* not CONFIG_NAMES_REST */
+#define NAME_PLAIN   "._@:+=,-" /* not CONFIG_NAMES_REST */
+#define FILES_SLOW_S 5
 
 void cli_error(const char *format, ...)
 {
@@ -173,7 +175,39 @@ static int files_make_absolute(const char *file, char absolute[PATH_MAX])
 	return snprintf(absolute, PATH_MAX, "%s/%s", base[0] == '/' ? "" : dir, base) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-int files_resolve(const char *file, char path[PATH_MAX])
+static struct {
+	unsigned count;   /* of questions. Both are atomic */
+	const char *path; /* the present one's, or NULL */
+} files_asked;
+
+static void *files_say(void *arg)
+{
+	unsigned before = __atomic_load_n(&files_asked.count, __ATOMIC_ACQUIRE), now;
+	const char *path = NULL;
+
+	for (; !path; before = now) {
+		sleep(FILES_SLOW_S);
+		now = __atomic_load_n(&files_asked.count, __ATOMIC_ACQUIRE);
+		if (now == before)
+			path = __atomic_load_n(&files_asked.path, __ATOMIC_ACQUIRE);
+	}
+	cli_error("%s: its file system has not answered for %d s, and is waited for", path, FILES_SLOW_S);
+	return arg;
+}
+
+void files_ask(const char *path)
+{
+	static bool said;
+	pthread_t thread;
+
+	__atomic_store_n(&files_asked.path, path, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&files_asked.count, 1, __ATOMIC_ACQ_REL);
+	if (!said && pthread_create(&thread, NULL, files_say, NULL) == 0)
+		pthread_detach(thread);
+	said = true;
+}
+
+static int files_try(const char *file, char path[PATH_MAX])
 {
 	char absolute[PATH_MAX];
 	int r;
@@ -184,4 +218,24 @@ int files_resolve(const char *file, char path[PATH_MAX])
 		return -errno;
 	r = files_make_absolute(file, absolute);
 	return r ? r : resolve_path(absolute, path);
+}
+
+int files_resolve(const char *file, char path[PATH_MAX])
+{
+	int ret;
+
+	files_ask(file);
+	ret = files_try(file, path);
+	files_ask(NULL);
+	return ret;
+}
+
+bool files_exist(const char *file)
+{
+	bool exist;
+
+	files_ask(file);
+	exist = access(file, F_OK) == 0;
+	files_ask(NULL);
+	return exist;
 }

@@ -95,5 +95,13 @@ bool cli_lock_file(const char *name, char file[NAME_MAX + 1]);
  * does not exist yet follows as it is written. 0 or -errno.
  */
 int files_resolve(const char *file, char path[PATH_MAX]);
+/* Does the file exist, for this user? */
+bool files_exist(const char *file);
+
+/*
+ * Around calls on a file whose file system may not answer: files_ask(path), which stays valid for as long as the process, and then
+ * files_ask(NULL). A thread says in one line that they wait, once for the process. files_resolve() and files_exist() do that.
+ */
+void files_ask(const char *path);
 
 #endif

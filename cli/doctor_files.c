@@ -221,6 +221,7 @@ static void check_rule(struct doctor *d, const struct rule *rule)
 	enum finding level;
 	int ret;
 
+	files_ask(rule->pattern);
 	if (rule->kind == PAGE_RULE_GLOB)
 		fixed_directory(rule, path);
 	else
@@ -247,4 +248,5 @@ void doctor_files(struct doctor *d)
 {
 	for (size_t i = 0; d->config && i < d->config->rule_count; i++)
 		check_rule(d, &d->config->rules[i]);
+	files_ask(NULL);
 }

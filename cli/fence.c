@@ -42,14 +42,25 @@ struct fence_search {
 	bool several; /* of this rank */
 };
 
-/* The process and those above it. What cannot be read ends the list: then fewer leases count as the caller's own. */
-static void fence_ancestors(struct fence_search *search, pid_t pid)
+/*
+ * The process and those above it. What cannot be read ends the list: then fewer leases count as the caller's own. A keeper in another
+ * pid namespace has other numbers for them, and says in "asker" which this process and those above it have: of another process
+ * they are not known then.
+ */
+static void fence_ancestors(struct fence_search *search, pid_t pid, const json_t *asker)
 {
-	int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	const bool own = pid == getpid(), other = asker && json_integer_value(json_array_get(asker, 0)) != getpid();
+	int proc = other ? -1 : open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct procfs_stat stat;
+	const json_t *number;
 	char name[32];
+	size_t i;
 
-	while (pid > 0 && search->own_count < ANCESTORS_MAX) {
+	if (other && own)
+		json_array_foreach (asker, i, number)
+			if (i < ANCESTORS_MAX)
+				search->own[search->own_count++] = (pid_t)json_integer_value(number);
+	while (!other && pid > 0 && search->own_count < ANCESTORS_MAX) {
 		search->own[search->own_count++] = pid;
 		snprintf(name, sizeof(name), "%d/stat", (int)pid);
 		if (proc < 0 || !procfs_stat_read(proc, name, &stat))
@@ -127,7 +138,7 @@ static bool fence_choose(const struct ask *ask, const char *lock, pid_t pid, boo
 	search.path = files_resolve(lock, path) ? "" : path;
 	if (!show_unescape(lock, search.bytes, sizeof(search.bytes)))
 		search.bytes[0] = '\0';
-	fence_ancestors(&search, pid);
+	fence_ancestors(&search, pid, json_object_get(status, "asker"));
 	fence_search(&search, json_object_get(status, "leases"), any ? FENCE_HELD : FENCE_OWN);
 	if (search.found && !search.several) {
 		*fence = field_number(search.found, "fence");

@@ -53,7 +53,7 @@ bool who_is_known(const struct ask *ask, const char *lock, char why[CLI_LINE_BYT
 	struct config *config;
 	bool known;
 
-	if (access(lock, F_OK) == 0 || who_is_named(ask, lock) || !ask->place->config[0] ||
+	if (files_exist(lock) || who_is_named(ask, lock) || !ask->place->config[0] ||
 	    config_load_rules(ask->place->config, &config, ignored, sizeof(ignored)) != 0)
 		return true;
 	known = config_path_of(config, lock, path) == 0 ||
@@ -98,7 +98,7 @@ static json_t *who_ask_lock(struct ask *ask, const char *lock, char why[CLI_LINE
 json_t *who_ask(struct ask *ask, const char *lock, char why[CLI_LINE_BYTES])
 {
 	char path[PATH_MAX], bytes[LOCK_NAME_BYTES];
-	bool is_file = access(lock, F_OK) == 0, escaped = !is_file && show_unescape(lock, bytes, sizeof(bytes));
+	bool is_file = files_exist(lock), escaped = !is_file && show_unescape(lock, bytes, sizeof(bytes));
 	json_t *report;
 
 	if ((is_file || strchr(lock, '/')) && files_resolve(lock, path) == 0) {

@@ -113,6 +113,7 @@ struct logsink {
 	struct sockaddr_un address;
 	int err; /* standard error, so that writing does not wait; -1: nothing goes there */
 	bool err_is_socket, err_may_wait;
+	bool torn; /* only a part of the last line was written there */
 };
 
 /* What lines are written to before logsink_open(): standard error, as it is. */

@@ -176,12 +176,13 @@ static int logsink_to_syslog(const struct logsink *s, const struct log_line *lin
 
 /* --- standard error --- */
 
-static int logsink_to_err(const struct logsink *s, const struct log_line *line)
+static int logsink_to_err(struct logsink *s, const struct log_line *line)
 {
 	struct pollfd room = {.fd = s->err, .events = POLLOUT};
 	char text[LOGSINK_TEXT_BYTES + 32]; /* less than PIPE_BUF: a pipe takes all of it or nothing */
-	int len = snprintf(text, sizeof(text) - 1, LOGSINK_NAME ": %s", line->text);
-	ssize_t n;
+	int len = snprintf(text, sizeof(text) - 1, "%s" LOGSINK_NAME ": %s", s->torn ? "\n" : "", line->text);
+	ssize_t n = 0;
+	int done = 0;
 
 	if (len >= (int)sizeof(text) - 1)
 		len = sizeof(text) - 2;
@@ -190,11 +191,15 @@ static int logsink_to_err(const struct logsink *s, const struct log_line *line)
 		return -EBADF;
 	if (s->err_may_wait && poll(&room, 1, 0) <= 0)
 		return -EAGAIN;
-	do
-		n = s->err_is_socket ? send(s->err, text, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL)
-				     : write(s->err, text, (size_t)len);
-	while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
+	/* A file takes what there is room for. */
+	while (done < len && (n >= 0 || errno == EINTR)) {
+		n = s->err_is_socket ? send(s->err, text + done, (size_t)(len - done), MSG_DONTWAIT | MSG_NOSIGNAL)
+				     : write(s->err, text + done, (size_t)(len - done));
+		done += n > 0 ? (int)n : 0;
+	}
+	if (done)
+		s->torn = done < len;
+	return done < len ? -errno : 0;
 }
 
 int logsink_write(struct logsink *s, const struct log_line *line, const char *host)

@@ -147,7 +147,8 @@ bool procfs_wait_line(const char *line, struct procfs_lock *out);
 typedef int procfs_lock_cb(void *arg, const struct procfs_lock *lock);
 
 /*
- * Calls back for every lock in /proc/locks. 0, what cb returned, or -errno. The kernel's time for it grows with the square
+ * Calls back for every lock in /proc/locks, also for one that stands while others come and go; those may come twice, or not at
+ * all. 0, what cb returned, or -errno. The kernel's time for it grows with the square
  * of the number of locks, and no lock can be taken or dropped on the machine meanwhile (refind.h, census.c).
  */
 int procfs_locks(procfs_lock_cb *cb, void *arg);

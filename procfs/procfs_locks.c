@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 /* A word of a line: where it begins, and how long it is. */
 struct procfs_word {
@@ -144,53 +145,93 @@ bool procfs_wait_line(const char *line, struct procfs_lock *out)
 	return procfs_line(line, true, out);
 }
 
-/* Leaves one blank of several. The line's new length. */
-static size_t procfs_squeeze(char *line)
+#define LIST_PIECE 4000 /* all of it is in one call: the kernel writes a page at the most, and whole lines */
+#define LIST_MOST  (LIST_PIECE / 32) /* locks in a piece: a line has 40 bytes and more */
+
+/* One way through /proc/locks, and the locks that its last piece had. */
+struct procfs_way {
+	int fd;
+	ssize_t size; /* of the next piece */
+	size_t len, count;
+	char line[224]; /* no name is in it */
+	struct procfs_lock locks[LIST_MOST];
+};
+
+static bool procfs_way_has(const struct procfs_way *way, const struct procfs_lock *l)
 {
-	char *to = line;
+	for (size_t i = 0; i < way->count; i++) {
+		const struct procfs_lock *o = &way->locks[i];
 
-	for (const char *from = line; *from; from++)
-		if (*from != ' ' || to == line || to[-1] != ' ')
-			*to++ = *from;
-	*to = '\0';
-	return (size_t)(to - line);
-}
-
-/* Each waiter stands one blank further to the right than the one that it waits behind: a line may have any number of blanks. There is no name in
- * it, so what else it has fits. */
-static bool procfs_get_line(FILE *f, char *line, size_t size)
-{
-	size_t len;
-
-	if (!fgets(line, (int)size, f))
-		return false;
-	while (!strchr(line, '\n')) {
-		len = procfs_squeeze(line);
-		if (len + 1 == size || !fgets(line + len, (int)(size - len), f))
-			break;
+		if (l->ino == o->ino && l->from == o->from && l->to == o->to && l->locker == o->locker &&
+		    l->dev == o->dev && l->space == o->space && l->owner == o->owner && l->mode == o->mode)
+			return true;
 	}
-	return true;
+	return false;
 }
 
+/* The next byte. Each waiter stands one blank further to the right than the one that it waits behind: one of several is kept.
+ * True: a line ends. */
+static bool procfs_way_byte(struct procfs_way *way, char c)
+{
+	if (c == '\n') {
+		way->line[way->len] = '\0';
+		way->len = 0;
+		return true;
+	}
+	if (way->len + 1 < sizeof(way->line) && (c != ' ' || !way->len || way->line[way->len - 1] != ' '))
+		way->line[way->len++] = c;
+	return false;
+}
+
+/* One piece. Calls back for what the last piece of the other way did not have. */
+static int procfs_way_on(struct procfs_way *way, const struct procfs_way *other, bool waits, procfs_lock_cb *cb,
+			 void *arg)
+{
+	char piece[LIST_PIECE];
+	struct procfs_lock lock;
+	int ret = 0;
+
+	way->size = read(way->fd, piece, (size_t)way->size);
+	if (way->size < 0)
+		return -errno;
+	if (way->size)
+		way->count = 0;
+	for (ssize_t i = 0; i < way->size && ret == 0; i++) {
+		if (!procfs_way_byte(way, piece[i]) || !procfs_line(way->line, waits, &lock))
+			continue;
+		if (way->count < LIST_MOST)
+			way->locks[way->count++] = lock;
+		if (!procfs_way_has(other, &lock))
+			ret = cb(arg, &lock);
+	}
+	if (way->size)
+		way->size = LIST_PIECE;
+	return ret;
+}
+
+/*
+ * Between two pieces locks come and go: when one before the next piece goes, that piece begins one lock too late. So there are two
+ * ways through the list, in turns, and the pieces of one begin where those of the other have their middle.
+ */
 static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
 {
-	FILE *f = fopen("/proc/locks", "re");
-	struct procfs_lock lock;
-	char line[224];
-	char buffer[16384];
-	int ret = f ? 0 : -errno;
+	struct procfs_way ways[2];
+	int ret = 0;
 
-	/* The kernel gives a page at the most for each call, and less if less is asked for; and it counts its way through
-	 * the list anew for each. stdio would ask for 1 kB. */
-	if (f)
-		setvbuf(f, buffer, _IOFBF, sizeof(buffer));
-	while (ret == 0 && procfs_get_line(f, line, sizeof(line)))
-		if (procfs_line(line, waits, &lock))
-			ret = cb(arg, &lock);
-	if (ret == 0 && ferror(f))
-		ret = -EIO;
-	if (f)
-		fclose(f);
+	for (int i = 0; i < 2; i++) {
+		ways[i].size = i ? LIST_PIECE : LIST_PIECE / 2;
+		ways[i].len = ways[i].count = 0;
+		ways[i].fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
+		if (ways[i].fd < 0 && !ret)
+			ret = -errno;
+	}
+	while (ret == 0 && (ways[0].size || ways[1].size))
+		for (int i = 0; i < 2 && ret == 0; i++)
+			if (ways[i].size)
+				ret = procfs_way_on(&ways[i], &ways[!i], waits, cb, arg);
+	for (int i = 0; i < 2; i++)
+		if (ways[i].fd >= 0)
+			close(ways[i].fd);
 	return ret;
 }
 

@@ -15,11 +15,13 @@
 #include "keeper/callers/picture.h"
 #include "keeper/callers/session.h"
 #include "keeper/kernel/command.h"
+#include "keeper/kernel/family.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/locks.h"
 #include "keeper/leases/survey.h"
 #include "keeper/log.h"
 
+#define ASKERS_MAX      64
 #define STATUS_AGAIN_MS 20 /* until shards are connected that no lock has needed */
 
 struct status_tried {
@@ -33,6 +35,7 @@ struct status_job {
 	struct keeper *keeper;
 	struct session *session; /* NULL: it has ended */
 	uid_t uid;               /* the user that asks: QUOTA_STATUS was taken for it */
+	pid_t pid;               /* the process that asks */
 	json_t *doc;
 	json_t *rows;   /* of the leases, those that were lost, too */
 	json_t *grants; /* picture_ages() of each */
@@ -110,11 +113,24 @@ static int status_on_holder(struct survey *survey, const struct holder *h)
 	return 0;
 }
 
+/* The process that asks, and those above it: in another pid namespace it does not know them by their numbers here. What cannot be read
+ * ends the list. */
+static json_t *status_askers(pid_t pid)
+{
+	json_t *list = json_array();
+	struct procfs_stat stat;
+
+	while (pid > 0 && json_array_append_new(list, json_integer(pid)) == 0 && json_array_size(list) < ASKERS_MAX)
+		pid = family_stat(pid, &stat) ? stat.parent : 0;
+	return list;
+}
+
 /* With tens of thousands of leases it takes a second. */
 static void status_write(uv_work_t *req)
 {
 	struct status_job *job = req->data;
 
+	json_object_set_new(job->doc, "asker", status_askers(job->pid));
 	json_object_set_new(job->doc, "elsewhere", elsewhere_json(job->elsewhere));
 	job->fd = picture_to_memfd(job->doc);
 	job->error = errno;
@@ -296,6 +312,7 @@ static struct status_job *status_job_new(struct session *s)
 	job->keeper = k;
 	job->session = s;
 	job->uid = s->peer.uid;
+	job->pid = s->connected;
 	job->own = s->request.flags & WIRE_F_OWN;
 	job->rows = json_array();
 	job->grants = json_array();

@@ -133,20 +133,15 @@ static int listed_on_lock(void *arg, const struct procfs_lock *lock)
 	return array_push(&l->locks, &entry, sizeof(entry));
 }
 
-void listed_read_again(struct listed *l)
-{
-	l->known = l->known && procfs_locks(listed_on_lock, l) == 0;
-	array_sort(&l->locks, listed_compare);
-}
-
 struct listed *listed_read(void)
 {
 	struct listed *l = calloc(1, sizeof(*l));
 
 	if (!l)
 		return NULL;
-	l->known = procfs_is_in_first_namespace() && mountmap_refresh(&l->mounts) >= 0;
-	listed_read_again(l);
+	l->known = procfs_is_in_first_namespace() && mountmap_refresh(&l->mounts) >= 0 &&
+		   procfs_locks(listed_on_lock, l) == 0;
+	array_sort(&l->locks, listed_compare);
 	return l;
 }
 
@@ -245,29 +240,16 @@ static void refind_look_at_processes(const struct refind_wanted *wanted)
 	procfs_walk_end(&walk);
 }
 
-/* Is there one of the files of which no lock has been seen? */
-static bool has_unlisted(const struct refind_wanted *wanted, const struct listed *listed)
-{
-	bool none = false;
-
-	for (size_t f = 0; f < wanted->count; f++) {
-		struct refind *r = wanted->files[f];
-
-		for (int i = 0; i < WIRE_SPACES; i++) {
-			r->listed[i] = listed_ask(listed, r->dev, r->ino, i);
-			none |= r->listed[i] == LISTED_NONE;
-		}
-	}
-	return none;
-}
-
 static void ask_list(const struct refind_wanted *wanted)
 {
 	struct listed *listed = listed_read();
 
-	for (int i = 1; has_unlisted(wanted, listed) && i < LISTED_READS; i++)
-		listed_read_again(listed);
-	has_unlisted(wanted, listed);
+	for (size_t f = 0; f < wanted->count; f++)
+		for (int i = 0; i < WIRE_SPACES; i++) {
+			struct refind *r = wanted->files[f];
+
+			r->listed[i] = listed_ask(listed, r->dev, r->ino, i);
+		}
 	listed_free(listed);
 }
 

@@ -85,3 +85,12 @@ def test_processes_with_different_leases(two):
 def test_words_that_make_no_sense(host_of, words):
     done = host_of("unix:/none", foreground=False).cli("fence", *words, check=False)
     assert done.returncode == 2 and done.stdout == ""
+
+
+@pytest.mark.root("needs namespaces, and so root")
+@pytest.mark.parametrize("options", [["--mount-proc"], []], ids=["own proc", "outer proc"])
+def test_from_inside_a_pid_namespace(make_host, options):
+    """The keeper is outside, and has other numbers for the processes."""
+    job = ["sh", "-c", f"echo $DFLOCK_FENCE; {CLI} fence lock:night"]
+    done = make_host("a").run("unshare", "--pid", "--fork", *options, CLI, "lock", "night", "--", *job)
+    assert done.stderr == "" and len(done.stdout.split()) == 2 and len(set(done.stdout.split())) == 1, done

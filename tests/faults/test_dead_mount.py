@@ -1,7 +1,11 @@
 """A file system that does not answer: calls on its files wait, and are refused; all other calls are served."""
+import re
 import signal
+import subprocess
 
-from harness import hanging, wait_until
+import pytest
+from harness import hanging, text_of, wait_until
+from harness.host import CLI
 from harness.processes import files_of
 
 
@@ -54,3 +58,18 @@ def test_a_second_signal_while_files_are_open_there(make_host, make_view):
     assert host.keeper.poll() == 0
     log = host.log()
     assert "ends: terminated" in log and "died" not in log and "Sanitizer" not in log, log
+
+
+@pytest.mark.parametrize("words", [["who", "PATH"], ["fence", "PATH"], ["break", "PATH"], ["check", "PATH"], ["doctor"]], ids=lambda words: words[0])
+def test_the_command_line_says_what_it_waits_for(make_host, make_view, words):
+    """It goes on when the file system answers."""
+    host = make_host("a")
+    view = make_view(host.path("dead"), f"{hanging.LOOKUP} {hanging.GETATTR}", valid=0)
+    path = host.path("dead/f")
+    view.do("hold")
+    with open(host.path("said"), "w") as said:
+        asked = host.popen(CLI, *[path if word == "PATH" else word for word in words], stderr=said, stdout=subprocess.DEVNULL)
+    line = wait_until(lambda: text_of(host.path("said")), "it says what it waits for")
+    assert re.match(f"dflock: {host.files}.*: its file system has not answered for 5 s, and is waited for\n", line), line
+    view.do("let")
+    assert asked.wait(60) >= 0

@@ -3,6 +3,7 @@
  * that could not be written, and what a killed keeper had counted. Standard error is a pipe that the test reads, and a socket of the test's
  * is the journal's or syslog's.
  */
+#include <sys/resource.h>
 #include <syslog.h>
 
 #include "keeper/log.h"
@@ -291,6 +292,30 @@ TEST(standard_error_that_is_not_the_journals)
 		ck_assert(!receive());
 		logsink_close(&sink);
 	}
+}
+
+/* Of a line for which a file has too little room, a part is written: it counts as not written, and the next one is a line of its own. */
+TEST(a_file_that_is_full)
+{
+	struct rlimit before, small;
+	int file = suite_nameless_file(), said[2];
+	char text[64] = "";
+
+	ck_assert_int_eq(dup2(file, 2), 2);
+	logsink_open(&sink, true, socket_path, socket_path);
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	small = (struct rlimit){.rlim_cur = 12, .rlim_max = before.rlim_max};
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+	for (int i = 0; i < 2; i++)
+		said[i] = write_line("first");
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0); /* Check writes files, too */
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(said[i], -EFBIG);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(write_line("more"), 0);
+	ck_assert_int_gt(pread(file, text, sizeof(text) - 1, 0), 0);
+	ck_assert_str_eq(text, "dflockd: fir\ndflockd: more\ndflockd: more\n");
 }
 
 TEST(a_syslog_that_is_the_journals)
