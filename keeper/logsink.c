@@ -181,7 +181,7 @@ static int logsink_to_err(struct logsink *s, const struct log_line *line)
 	struct pollfd room = {.fd = s->err, .events = POLLOUT};
 	char text[LOGSINK_TEXT_BYTES + 32]; /* less than PIPE_BUF: a pipe takes all of it or nothing */
 	int len = snprintf(text, sizeof(text) - 1, "%s" LOGSINK_NAME ": %s", s->torn ? "\n" : "", line->text);
-	ssize_t n = 0;
+	ssize_t n = 1;
 	int done = 0;
 
 	if (len >= (int)sizeof(text) - 1)
@@ -192,14 +192,16 @@ static int logsink_to_err(struct logsink *s, const struct log_line *line)
 	if (s->err_may_wait && poll(&room, 1, 0) <= 0)
 		return -EAGAIN;
 	/* A file takes what there is room for. */
-	while (done < len && (n >= 0 || errno == EINTR)) {
+	while (done < len && (n > 0 || (n < 0 && errno == EINTR))) {
 		n = s->err_is_socket ? send(s->err, text + done, (size_t)(len - done), MSG_DONTWAIT | MSG_NOSIGNAL)
 				     : write(s->err, text + done, (size_t)(len - done));
 		done += n > 0 ? (int)n : 0;
 	}
 	if (done)
 		s->torn = done < len;
-	return done < len ? -errno : 0;
+	if (done == len)
+		return 0;
+	return n < 0 ? -errno : -EIO;
 }
 
 int logsink_write(struct logsink *s, const struct log_line *line, const char *host)
