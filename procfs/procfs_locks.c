@@ -145,27 +145,59 @@ bool procfs_wait_line(const char *line, struct procfs_lock *out)
 	return procfs_line(line, true, out);
 }
 
-#define LIST_PIECE 4000 /* all of it is in one call: the kernel writes a page at the most, and whole lines */
-#define LIST_MOST  (LIST_PIECE / 32) /* locks in a piece: a line has 40 bytes and more */
+#define LIST_PIECE 4000 /* all of it is in one call: the kernel writes a page at the most */
+#define LIST_TRIES 8
 
-/* One way through /proc/locks, and the locks that its last piece had. */
+/* One way through /proc/locks, and the locks that it had. */
 struct procfs_way {
 	int fd;
 	ssize_t size; /* of the next piece */
-	size_t len, count;
+	size_t len;
 	char line[224]; /* no name is in it */
-	struct procfs_lock locks[LIST_MOST];
+	struct procfs_lock *locks;
+	size_t count, room, from; /* from: of the last piece */
+	bool jumped;              /* a piece did not begin in the other way's last one */
 };
 
-static bool procfs_way_has(const struct procfs_way *way, const struct procfs_lock *l)
+static int procfs_way_add(struct procfs_way *way, const struct procfs_lock *lock)
 {
-	for (size_t i = 0; i < way->count; i++) {
-		const struct procfs_lock *o = &way->locks[i];
+	if (way->count == way->room) {
+		size_t room = way->room ? 2 * way->room : 256;
+		struct procfs_lock *locks = reallocarray(way->locks, room, sizeof(*locks));
 
-		if (l->ino == o->ino && l->from == o->from && l->to == o->to && l->locker == o->locker &&
-		    l->dev == o->dev && l->space == o->space && l->owner == o->owner && l->mode == o->mode)
-			return true;
+		if (!locks)
+			return -ENOMEM;
+		way->locks = locks;
+		way->room = room;
 	}
+	way->locks[way->count++] = *lock;
+	return 0;
+}
+
+static int procfs_compare_locks(const void *a, const void *b)
+{
+	const struct procfs_lock *x = a, *y = b;
+	const int64_t pairs[][2] = {{(int64_t)x->ino, (int64_t)y->ino},
+				    {x->from, y->from},
+				    {x->to, y->to},
+				    {x->locker, y->locker},
+				    {x->space, y->space},
+				    {x->owner, y->owner},
+				    {x->mode, y->mode},
+				    {(int64_t)x->dev, (int64_t)y->dev}};
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(*pairs); i++)
+		if (pairs[i][0] != pairs[i][1])
+			return pairs[i][0] < pairs[i][1] ? -1 : 1;
+	return 0;
+}
+
+/* In its last piece? */
+static bool procfs_way_has(const struct procfs_way *way, const struct procfs_lock *lock)
+{
+	for (size_t i = way->from; i < way->count; i++)
+		if (procfs_compare_locks(&way->locks[i], lock) == 0)
+			return true;
 	return false;
 }
 
@@ -183,45 +215,47 @@ static bool procfs_way_byte(struct procfs_way *way, char c)
 	return false;
 }
 
-/* One piece. Calls back for what the last piece of the other way did not have. */
-static int procfs_way_on(struct procfs_way *way, const struct procfs_way *other, bool waits, procfs_lock_cb *cb,
-			 void *arg)
+/* One piece. Its first line may be the rest of the piece before: the second one is looked for in the other way's, too. */
+static int procfs_way_on(struct procfs_way *way, const struct procfs_way *other, bool waits)
 {
 	char piece[LIST_PIECE];
 	struct procfs_lock lock;
+	unsigned lines = 0;
 	int ret = 0;
 
 	way->size = read(way->fd, piece, (size_t)way->size);
-	if (way->size < 0)
-		return -errno;
-	if (way->size)
-		way->count = 0;
+	if (way->size <= 0)
+		return way->size < 0 ? -errno : 0;
+	way->from = way->count;
 	for (ssize_t i = 0; i < way->size && ret == 0; i++) {
-		if (!procfs_way_byte(way, piece[i]) || !procfs_line(way->line, waits, &lock))
+		if (!procfs_way_byte(way, piece[i]))
 			continue;
-		if (way->count < LIST_MOST)
-			way->locks[way->count++] = lock;
-		if (!procfs_way_has(other, &lock))
-			ret = cb(arg, &lock);
+		lines++;
+		if (!procfs_line(way->line, waits, &lock))
+			continue;
+		if (lines <= 2 && other->count > other->from && !procfs_way_has(other, &lock))
+			way->jumped = true;
+		ret = procfs_way_add(way, &lock);
 	}
-	if (way->size)
-		way->size = LIST_PIECE;
+	way->size = LIST_PIECE;
 	return ret;
 }
 
 /*
- * Between two pieces locks come and go: when one before the next piece goes, that piece begins one lock too late. So there are two
- * ways through the list, in turns, and the pieces of one begin where those of the other have their middle. One that stands is missed only
- * if half a piece of those before it, some 35, go between two calls.
+ * Between two pieces locks come and go: when some before the next piece go, that piece begins so much too late. So there are two ways
+ * through the list, in turns, and the pieces of one begin where those of the other have their middle: what stands is in one of them.
+ * -EAGAIN: so many came or went that it may be in none; so it is where the end came nearer, and one way has not met it.
  */
-static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
+static int procfs_ways_read(struct procfs_way ways[2], bool waits)
 {
-	struct procfs_way ways[2];
+	const struct procfs_lock none = {0}, *last[2] = {&none, &none};
 	int ret = 0;
 
 	for (int i = 0; i < 2; i++) {
 		ways[i].size = i ? LIST_PIECE : LIST_PIECE / 2;
-		ways[i].len = ways[i].count = 0;
+		ways[i].len = 0;
+		ways[i].from = ways[i].count;
+		ways[i].jumped = false;
 		ways[i].fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
 		if (ways[i].fd < 0 && !ret)
 			ret = -errno;
@@ -229,10 +263,61 @@ static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
 	while (ret == 0 && (ways[0].size || ways[1].size))
 		for (int i = 0; i < 2 && ret == 0; i++)
 			if (ways[i].size)
-				ret = procfs_way_on(&ways[i], &ways[!i], waits, cb, arg);
-	for (int i = 0; i < 2; i++)
+				ret = procfs_way_on(&ways[i], &ways[!i], waits);
+	for (int i = 0; i < 2; i++) {
+		if (ways[i].count)
+			last[i] = &ways[i].locks[ways[i].count - 1];
 		if (ways[i].fd >= 0)
 			close(ways[i].fd);
+	}
+	if (ret == 0 && (ways[0].jumped || ways[1].jumped || procfs_compare_locks(last[0], last[1]) != 0))
+		ret = -EAGAIN;
+	return ret;
+}
+
+/* Behind the first one, or (`alike`) behind all that are like it. */
+static size_t procfs_way_behind(const struct procfs_way *way, size_t at, const struct procfs_lock *lock, bool alike)
+{
+	size_t behind = at;
+
+	while (behind < way->count && (alike || behind == at) && procfs_compare_locks(&way->locks[behind], lock) == 0)
+		behind++;
+	return behind;
+}
+
+/* What one way or the other has. One process may have several that are alike, and then each way has all of them. */
+static int procfs_ways_tell(const struct procfs_way ways[2], bool again, procfs_lock_cb *cb, void *arg)
+{
+	const struct procfs_way *a = &ways[0], *b = &ways[1];
+	size_t i = 0, j = 0;
+	int ret = 0;
+
+	for (int way = 0; way < 2; way++)
+		if (ways[way].count)
+			qsort(ways[way].locks, ways[way].count, sizeof(*ways[way].locks), procfs_compare_locks);
+	while (ret == 0 && (i < a->count || j < b->count)) {
+		bool first = j == b->count || (i < a->count && procfs_compare_locks(&a->locks[i], &b->locks[j]) <= 0);
+		const struct procfs_lock *lock = first ? &a->locks[i] : &b->locks[j];
+
+		i = procfs_way_behind(a, i, lock, again);
+		j = procfs_way_behind(b, j, lock, again);
+		ret = cb(arg, lock);
+	}
+	return ret;
+}
+
+/* If too many come and go, what was there in any try counts, once. */
+static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
+{
+	struct procfs_way ways[2] = {{.locks = NULL}, {.locks = NULL}};
+	int ret = -EAGAIN, tries = 0;
+
+	while (ret == -EAGAIN && tries++ < LIST_TRIES)
+		ret = procfs_ways_read(ways, waits);
+	if (ret == 0 || ret == -EAGAIN)
+		ret = procfs_ways_tell(ways, tries > 1, cb, arg);
+	free(ways[0].locks);
+	free(ways[1].locks);
 	return ret;
 }
 

@@ -16,7 +16,6 @@
 #define SHARE         100 /* of the time: a look that took so long is followed by a pause of so many times that */
 #define SURVEY_SHARE  20  /* ditto, a survey: until the next one */
 #define SLICE_NS      (2 * NS_PER_MS)
-#define FIRST_READS   3
 #define SOUGHT_MAX    1024                 /* in one look */
 #define SEEK_AGAIN_NS (600000 * NS_PER_MS) /* it may have been renamed */
 
@@ -48,11 +47,8 @@ static void past_work(uv_work_t *work)
 	int64_t begun_ns = clock_thread_ns();
 
 	array_cut(&p->locks, 0);
-	p->error = 0;
-	for (int i = 0; i < (p->began ? 1 : FIRST_READS) && p->error == 0; i++) {
-		p->lines = 0;
-		p->error = procfs_locks(past_on_listed, p);
-	}
+	p->lines = 0;
+	p->error = procfs_locks(past_on_listed, p);
 	p->ran_ns = clock_thread_ns() - begun_ns;
 }
 

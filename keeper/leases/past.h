@@ -10,7 +10,7 @@
  *
  * A look, of which one goes on at a time:
  *
- *   a worker   reads /proc/locks (several times in the first look: a lock may be missing in one reading)
+ *   a worker   reads /proc/locks
  *   the loop   compares with the leases, a few milliseconds at a time. Most locks are covered
  *   a survey   finds a descriptor that shows a lock which was not covered in two looks one after the other, and under which
  *              path our mount namespace has that file. What it found is kept while the lock is listed, and looked for again

@@ -23,7 +23,6 @@ static int make_file(struct stat *st)
 struct wanted {
 	struct stat st;
 	unsigned count;
-	int fd;
 };
 
 static const struct {
@@ -162,10 +161,12 @@ static bool listed[MANY];
 
 static int on_one_of_many(void *arg, const struct procfs_lock *lock)
 {
-	const struct wanted *w = arg;
+	struct wanted *w = arg;
 
-	if (lock->dev == w->st.st_dev && lock->ino == w->st.st_ino)
+	if (lock->dev == w->st.st_dev && lock->ino == w->st.st_ino) {
 		listed[lock->from / 2] = true;
+		w->count++;
+	}
 	return 0;
 }
 
@@ -178,39 +179,88 @@ static size_t count_listed(void)
 	return count;
 }
 
-/* While the list is read, some go that were seen already: what comes later is nearer to the begin then. */
-static int on_one_that_may_go(void *arg, const struct procfs_lock *lock)
-{
-	const struct flock gone = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = lock->from, .l_len = 1};
-	struct wanted *w = arg;
-
-	on_one_of_many(arg, lock);
-	if (lock->dev != w->st.st_dev || lock->ino != w->st.st_ino || ++w->count % 16)
-		return 0;
-	return fcntl(w->fd, F_OFD_SETLK, &gone);
-}
-
 /* More than fits into the first piece of memory: each of these ranges has a line. */
-TEST(many_locks)
+static int lock_many(struct wanted *wanted)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-	struct procfs_fdinfo info, head;
-	struct wanted wanted = {.count = 0};
-	int fd = make_file(&wanted.st);
+	int fd = make_file(&wanted->st);
 
 	for (int i = 0; i < MANY; i++) {
 		lock.l_start = 2 * i;
 		ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &lock), 0);
 	}
+	return fd;
+}
+
+TEST(many_locks)
+{
+	struct procfs_fdinfo info, head;
+	struct wanted wanted = {.count = 0};
+	int fd = lock_many(&wanted);
+
 	ck_assert_int_eq(procfs_fdinfo_of(fd, &info, on_lock, &wanted), 0);
 	ck_assert_uint_eq(wanted.count, MANY);
 	ck_assert_int_eq(procfs_fdinfo_head(fd, &head), 0);
 	ck_assert_int_eq(info.mount_id, head.mount_id);
 	ck_assert_uint_eq(info.ino, head.ino);
 	ck_assert_uint_eq(info.ino, wanted.st.st_ino);
-	wanted.fd = fd;
-	ck_assert_int_eq(procfs_locks(on_one_that_may_go, &wanted), 0);
+	wanted.count = 0;
+	ck_assert_int_eq(procfs_locks(on_one_of_many, &wanted), 0);
 	ck_assert_uint_eq(count_listed(), MANY);
+	ck_assert_uint_eq(wanted.count, MANY);
+	close(fd);
+}
+
+/* Takes and drops `some` locks at once, again and again: what stands behind them in the list is not where it was then. */
+static void come_and_go(int some)
+{
+	struct flock all = {.l_type = F_UNLCK, .l_whence = SEEK_SET},
+		     one = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	struct stat st;
+	int fd = make_file(&st);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;; fcntl(fd, F_OFD_SETLK, &all))
+		for (one.l_start = 0; one.l_start < 2 * some; one.l_start += 2)
+			fcntl(fd, F_OFD_SETLK, &one);
+}
+
+static const int crowds[] = {1, 20, 100, 400};
+
+TEST_EACH(many_locks_while_others_come_and_go, ROWS(crowds))
+{
+	struct wanted wanted = {.count = 0};
+	int fd = lock_many(&wanted);
+	pid_t pid = fork();
+
+	if (pid == 0)
+		come_and_go(crowds[_i]);
+	for (int reading = 0; reading < 100; reading++) {
+		memset(listed, 0, sizeof(listed));
+		ck_assert_int_eq(procfs_locks(on_one_of_many, &wanted), 0);
+		ck_assert_uint_eq(count_listed(), MANY);
+	}
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(fd);
+}
+
+/* Of one process: each has a line, and all lines are alike. */
+TEST(many_locks_that_are_alike)
+{
+	struct wanted wanted = {.count = 0};
+	int fd = make_file(&wanted.st), fds[MANY];
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	for (int i = 0; i < MANY; i++) {
+		fds[i] = open(path, O_RDONLY | O_CLOEXEC);
+		ck_assert_int_eq(flock(fds[i], LOCK_SH), 0);
+	}
+	ck_assert_int_eq(procfs_locks(on_lock, &wanted), 0);
+	ck_assert_uint_eq(wanted.count, MANY);
+	for (int i = 0; i < MANY; i++)
+		close(fds[i]);
 	close(fd);
 }
 
