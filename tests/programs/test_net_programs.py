@@ -82,7 +82,7 @@ def test_hugo_waits_for_a_build(pair):
     """flock() on .hugo_build.lock, as long as it builds."""
     first = pair.job(pair.a, *site(pair.a, True))
     with fifo_opened(pair.a.path("site/pause")) as pause:
-        assert lock_of(first.pid, pair.a.path("site/.hugo_build.lock"))
+        wait_until(lambda: lock_of(first.pid, pair.a.path("site/.hugo_build.lock")), "it has the lock")
         check_waits(pair, first, lambda: pair.job(pair.b, *site(pair.b, False)), ".hugo_build.lock", "site/public/index.html",
                     lambda: (pause.write(b"of a"), pause.close()))
     for host in (pair.a, pair.b):
@@ -113,7 +113,7 @@ def test_go_waits_for_a_download(pair, folder):
     words, pause = module(pair.a, folder, True)
     first = pair.job(pair.a, *words, cwd=folder)
     with fifo_opened(pause) as sources:
-        assert lock_of(first.pid, pair.a.path("go/cache/download/example.com/m/@v/v1.0.0.lock"))
+        wait_until(lambda: lock_of(first.pid, pair.a.path("go/cache/download/example.com/m/@v/v1.0.0.lock")), "it has the lock")
         check_waits(pair, first, lambda: pair.job(pair.b, *module(pair.b, folder, False)[0], cwd=folder), "v1.0.0.lock", "go/example.com/m@v1.0.0",
                     lambda: (sources.write(bytes_of(os.path.join(folder, "sources.zip"))), sources.close()))
     assert all(os.path.exists(host.path("go/example.com/m@v1.0.0/go.mod")) for host in (pair.a, pair.b))
@@ -169,7 +169,7 @@ def test_rclone_is_refused(pair, folder):
     # It has looked into the database, and asks.
     first = pair.job(pair.a, *rclone(pair.a, folder, "--kv-lock-time=1h", "--interactive", "--checksum", "copyto", f"{folder}/y", "h:x"))
     heard(first, "q) Exit rclone now")
-    assert lock_of(first.pid, pair.a.path("rclone/kv/local~hasher.bolt"))
+    wait_until(lambda: lock_of(first.pid, pair.a.path("rclone/kv/local~hasher.bolt")), "it has the lock")
     # Its exit status does not tell.
     work = rclone(pair.b, folder, "--kv-lock-time=20ms", "backend", "import", "h:", "md5", sums)
     assert ("timeout" in pair.run(pair.b, *work).stderr) == pair.excludes
