@@ -151,8 +151,8 @@ bool procfs_wait_line(const char *line, struct procfs_lock *out)
 /* One way through /proc/locks, and the locks that it had. */
 struct procfs_way {
 	int fd;
-	ssize_t size; /* of the next piece */
-	size_t len;
+	bool ended;
+	size_t at, len; /* at: so many bytes were read */
 	char line[224]; /* no name is in it */
 	struct procfs_lock *locks;
 	size_t count, room, from; /* from: of the last piece */
@@ -221,13 +221,16 @@ static int procfs_way_on(struct procfs_way *way, const struct procfs_way *other,
 	char piece[LIST_PIECE];
 	struct procfs_lock lock;
 	unsigned lines = 0;
+	ssize_t size = read(way->fd, piece, way->at || !other->at ? LIST_PIECE : LIST_PIECE / 2);
 	int ret = 0;
 
-	way->size = read(way->fd, piece, (size_t)way->size);
-	if (way->size <= 0)
-		return way->size < 0 ? -errno : 0;
+	if (size <= 0) {
+		way->ended = true;
+		return size < 0 ? -errno : 0;
+	}
+	way->at += (size_t)size;
 	way->from = way->count;
-	for (ssize_t i = 0; i < way->size && ret == 0; i++) {
+	for (ssize_t i = 0; i < size && ret == 0; i++) {
 		if (!procfs_way_byte(way, piece[i]))
 			continue;
 		lines++;
@@ -237,41 +240,56 @@ static int procfs_way_on(struct procfs_way *way, const struct procfs_way *other,
 			way->jumped = true;
 		ret = procfs_way_add(way, &lock);
 	}
-	way->size = LIST_PIECE;
 	return ret;
+}
+
+static int procfs_way_open(struct procfs_way *way)
+{
+	way->at = way->len = 0;
+	way->from = way->count;
+	way->jumped = way->ended = false;
+	way->fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
+	return way->fd < 0 ? -errno : 0;
+}
+
+static bool procfs_ways_differ(const struct procfs_way ways[2])
+{
+	if (!ways[0].count || !ways[1].count)
+		return ways[0].count != ways[1].count;
+	return ways[0].jumped || ways[1].jumped ||
+	       procfs_compare_locks(&ways[0].locks[ways[0].count - 1], &ways[1].locks[ways[1].count - 1]) != 0;
 }
 
 /*
  * Between two pieces locks come and go: when some before the next piece go, that piece begins so much too late. So there are two ways
  * through the list, in turns, and the pieces of one begin where those of the other have their middle: what stands is in one of them.
- * -EAGAIN: so many came or went that it may be in none; so it is where the end came nearer, and one way has not met it.
+ * -EAGAIN: so many came or went that it may be in none; so it is where the end came nearer, and one way has not met it. A list of half a
+ * piece is read at once.
  */
 static int procfs_ways_read(struct procfs_way ways[2], bool waits)
 {
-	const struct procfs_lock none = {0}, *last[2] = {&none, &none};
-	int ret = 0;
+	int ret = procfs_way_open(&ways[0]);
 
-	for (int i = 0; i < 2; i++) {
-		ways[i].size = i ? LIST_PIECE : LIST_PIECE / 2;
-		ways[i].len = 0;
-		ways[i].from = ways[i].count;
-		ways[i].jumped = false;
-		ways[i].fd = open("/proc/locks", O_RDONLY | O_CLOEXEC);
-		if (ways[i].fd < 0 && !ret)
-			ret = -errno;
+	ways[1].fd = -1;
+	ways[1].at = 0;
+	ways[1].from = ways[1].count;
+	if (ret == 0)
+		ret = procfs_way_on(&ways[0], &ways[1], waits);
+	if (ret == 0 && ways[0].at <= LIST_PIECE / 2) /* that may be for a lock with many waiters */
+		ret = procfs_way_on(&ways[0], &ways[1], waits);
+	if (ret == 0 && !ways[0].ended) {
+		ret = procfs_way_open(&ways[1]);
+		while (ret == 0 && !(ways[0].ended && ways[1].ended)) {
+			int i = ways[0].ended || (!ways[1].ended && ways[1].at <= ways[0].at);
+
+			ret = procfs_way_on(&ways[i], &ways[!i], waits);
+		}
+		if (ret == 0 && procfs_ways_differ(ways))
+			ret = -EAGAIN;
 	}
-	while (ret == 0 && (ways[0].size || ways[1].size))
-		for (int i = 0; i < 2 && ret == 0; i++)
-			if (ways[i].size)
-				ret = procfs_way_on(&ways[i], &ways[!i], waits);
-	for (int i = 0; i < 2; i++) {
-		if (ways[i].count)
-			last[i] = &ways[i].locks[ways[i].count - 1];
+	for (int i = 0; i < 2; i++)
 		if (ways[i].fd >= 0)
 			close(ways[i].fd);
-	}
-	if (ret == 0 && (ways[0].jumped || ways[1].jumped || procfs_compare_locks(last[0], last[1]) != 0))
-		ret = -EAGAIN;
 	return ret;
 }
 

@@ -23,7 +23,13 @@ NOBODY = 65534
 
 @pytest.fixture
 def host(make_host):
-    return make_host("a", lease=QUICK)
+    return begun(make_host("a", lease=QUICK))
+
+
+def begun(host):
+    """What its first look lists was there before."""
+    wait_until(lambda: host.status()["past_looks"]["count"], "the first look is over", LONG)
+    return host
 
 
 def past(host, kind, path, *words, inside=(), **more):
@@ -111,7 +117,7 @@ def test_without_the_preload(host):
 
 def test_a_lease_on_another_range_does_not_cover(make_host):
     """Another host has just this byte. Nor does a shared lease cover an exclusive lock."""
-    a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
+    a, b = begun(make_host("a", lease=QUICK)), begun(make_host("b", lease=QUICK))
     agent, other = a.opened(), b.opened()
     assert agent.do("setlk 0 ex 100 10") == "ok"
     assert other.do("setlk 0 ex 0 10") == "ok"  # a's lease on the whole is split
@@ -197,7 +203,7 @@ def test_from_before_the_keeper(make_host):
 
 
 def test_from_before_the_rule(make_host):
-    host = make_host("a", lease=QUICK, rules='{ path = "%s/g"; }')
+    host = begun(make_host("a", lease=QUICK, rules='{ path = "%s/g"; }'))
     past(host, "flock", host.path("f"))
     quiet(host)
     text = text_of(host.config)
@@ -230,7 +236,7 @@ def test_at_full_speed(two_quick, folder):
 @pytest.fixture
 def two_quick(make_host):
     lease = "ttl_ms = 20000; past_look_ms = 50; linger_ms = 20;"
-    return make_host("a", lease=lease), make_host("b", lease=lease)
+    return begun(make_host("a", lease=lease)), begun(make_host("b", lease=lease))
 
 
 def test_of_a_child(host):
@@ -251,7 +257,7 @@ def test_of_a_child(host):
 def test_of_records(make_host):
     """POSIX and OFD locks of several processes, on parts of a lease that another host has split; neighbours are one lock in the
     kernel's list, and more than one lease."""
-    a, b = make_host("a", lease=QUICK), make_host("b", lease=QUICK)
+    a, b = begun(make_host("a", lease=QUICK)), begun(make_host("b", lease=QUICK))
     agents = [host.opened() for host in (a, a, b)]
     assert agents[0].do("setlk 0 ex 0 10") == "ok" and agents[1].do("setlk 0 sh 20 10 ofd") == "ok"
     assert agents[2].do("setlk 0 ex 50 10") == "ok"
@@ -263,7 +269,7 @@ def test_of_records(make_host):
 
 def test_stopped_and_asking(make_host, redis):
     """Programs that wait for the kernel, or for the store, and one that is stopped."""
-    host = make_host("a", lease="ttl_ms = 60000; past_look_ms = 50;")
+    host = begun(make_host("a", lease="ttl_ms = 60000; past_look_ms = 50;"))
     job = Job(host, "flock", "-n", host.path("f"), "sh", "-c", "echo held; read line").held()
     waiter = host.popen("flock", host.path("f"), "true")
     os.kill(job.pid, signal.SIGSTOP)
@@ -280,7 +286,7 @@ def test_stopped_and_asking(make_host, redis):
 @pytest.fixture
 def neighbours(make_host):
     """Two keepers on this machine that protect the same files, of one store."""
-    a = make_host("a", lease=QUICK)
+    a = begun(make_host("a", lease=QUICK))
     return a, make_host("b", lease=QUICK + "linger_ms = 0;", rules='{ tree = "%s"; name = "t"; }' % a.files)
 
 
@@ -367,12 +373,12 @@ def test_another_users(redis, make_host, folder):
 # --- these tests find what they are for ---
 
 def under_a_lease(make_host):
-    host = make_host("a", lease=QUICK)
+    host = begun(make_host("a", lease=QUICK))
     return host, Job(host, "sh", "-c", SHELL, "sh", host.path("f"))
 
 
 def under_another_keeper(make_host):
-    a = make_host("a", lease=QUICK)
+    a = begun(make_host("a", lease=QUICK))
     b = make_host("b", lease=QUICK, rules='{ tree = "%s"; name = "t"; }' % a.files)
     return a, Job(b, "sh", "-c", SHELL, "sh", a.path("f"))
 

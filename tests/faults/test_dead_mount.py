@@ -69,7 +69,7 @@ def test_the_command_line_says_what_it_waits_for(make_host, make_view, words):
     view.do("hold")
     with open(host.path("said"), "w") as said:
         asked = host.popen(CLI, *[path if word == "PATH" else word for word in words], stderr=said, stdout=subprocess.DEVNULL)
-    line = wait_until(lambda: text_of(host.path("said")), "it says what it waits for")
+    line = wait_until(lambda: "\n" in text_of(host.path("said")) and text_of(host.path("said")), "it says what it waits for")
     assert re.match(f"dflock: {host.files}.*: its file system has not answered for 5 s, and is waited for\n", line), line
     view.do("let")
     assert asked.wait(60) >= 0
