@@ -201,8 +201,8 @@ static bool procfs_way_has(const struct procfs_way *way, const struct procfs_loc
 	return false;
 }
 
-/* The next byte. Each waiter stands one blank further to the right than the one that it waits behind: one of several is kept.
- * True: a line ends. */
+/* Takes the next byte of the list. The kernel indents each waiter by one blank more than the one that it waits behind, so a line may have
+ * any number of blanks: one of several is kept. True: a line ends. */
 static bool procfs_way_byte(struct procfs_way *way, char c)
 {
 	if (c == '\n') {
@@ -324,7 +324,8 @@ static int procfs_ways_tell(const struct procfs_way ways[2], bool again, procfs_
 	return ret;
 }
 
-/* If too many come and go, what was there in any try counts, once. */
+/* A reading without -EAGAIN has all that stands. If there is none in LIST_TRIES, because too many come and go, each lock that any of them
+ * had is told once. */
 static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
 {
 	struct procfs_way ways[2] = {{.locks = NULL}, {.locks = NULL}};

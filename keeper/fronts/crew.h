@@ -166,7 +166,8 @@ void crew_tell_hung(const struct front_user *user, struct front_ask *ask, int64_
  * be added to it any more (shutdown), a front closes it; it waits in a grave until a front is free. The keeper closes
  * the others itself, nearly all. If all fronts of a user hang, its graves share a pit: they wait in the queue of one
  * socket, and so take few of the keeper's descriptors. Descriptors in a pit are in flight; the kernel allows each user
- * as many of these as its RLIMIT_NOFILE. If the pits took all of them, no pit could be given to a front any more: they hold half.
+ * as many of these as its RLIMIT_NOFILE. All pits
+ * together hold half of them at the most: a pit is given to a front in the same way.
  */
 /* Takes over fd. Returns NULL if it closed fd. Else fd waits in a grave of this user, and a front of the user has
  * work. */

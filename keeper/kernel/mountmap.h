@@ -41,7 +41,8 @@ int mountmap_refresh(struct mountmap *map);
 void mountmap_free(struct mountmap *map);
 /* A mount of our namespace. NULL: there is no such one. Its number is unique among all namespaces for as long as it exists. */
 struct mountmap_mount *mountmap_find(const struct mountmap *map, int id);
-/* The mount on which this absolute path lies: not one that another one hides. Links are not followed. NULL: none that is known. */
+/* The mount that the kernel would find for this absolute path, if no part of the path were a link: where one mount lies on another, the
+ * upper one. NULL: none that is known. */
 struct mountmap_mount *mountmap_of_path(const struct mountmap *map, const char *path);
 
 /*

@@ -190,7 +190,7 @@ static void each_is_listed_once(struct wanted *wanted, procfs_lock_cb *cb)
 	ck_assert_uint_eq(wanted->count, MANY);
 }
 
-/* More than fits into the first piece of memory: each of these ranges has a line. */
+/* Takes locks on MANY ranges of one file: the kernel gives their lines in several pieces. */
 static int lock_many(struct wanted *wanted)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};

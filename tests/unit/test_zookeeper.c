@@ -629,7 +629,7 @@ TEST_EACH(folders_from_before_are_another_memory, 2)
 		start_kept();
 	} else {
 		wait_longer_until(a.changes == 2 && store_is_up(a.store) && store_is_up(b.store));
-		beat(&b); /* one that was back before a, and has seen nothing itself, hears of it now */
+		beat(&b); /* b may have been back before a wrote the new memory: then this beat tells b */
 		wait_longer_until(b.changes == 2 && store_is_up(b.store));
 	}
 	ck_assert(store_in_grace(a.store));
