@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <utlist.h>
 
 #include "keeper/kernel/errand.h"
@@ -87,10 +88,16 @@ static int seeout_signal(int status)
 
 static enum seeout_answer seeout_unless(pid_t tid, uint64_t started, enum seeout_how how, const bool *cancelled)
 {
-	const enum seeout_where where = seeout_look(tid);
+	int looks = how == SEEOUT_PATIENTLY ? SEEOUT_PATIENCE_MS : 0; /* mutant: seeout-on-its-way */
+	enum seeout_where where = seeout_look(tid);
 	int status;
 	pid_t ret;
 
+	/* It was called back lately, and may not have got to where it sleeps: a machine that is busy would be so for nothing else. */
+	while (where == SEEOUT_UNKNOWN && looks-- > 0) {
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		where = seeout_look(tid);
+	}
 	if (family_has_ended(tid, started) || where == SEEOUT_SLEEPS_ELSEWHERE)
 		return SEEOUT_OUT;
 	if (how == SEEOUT_GENTLY ||

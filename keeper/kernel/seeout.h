@@ -22,10 +22,12 @@
 #define SEEOUT_MAX         64
 #define SEEOUT_USER_MAX    16
 #define SEEOUT_GENTLE_PART 4 /* one in so many */
+#define SEEOUT_PATIENCE_MS 20
 
 enum seeout_how {
-	SEEOUT_GENTLY,    /* without ptrace */
-	SEEOUT_PATIENTLY, /* ... if it sleeps in a lock call, where it may wait for a local holder */
+	SEEOUT_GENTLY, /* without ptrace */
+	/* ... if it sleeps in a lock call, where it may wait for a local holder, or falls asleep there in the next SEEOUT_PATIENCE_MS */
+	SEEOUT_PATIENTLY,
 	SEEOUT_AT_ONCE,
 };
 enum seeout_answer {

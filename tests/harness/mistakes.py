@@ -416,6 +416,7 @@ UNIT = {
     "test_seeout": {
         "whoever sleeps has left the lock call": [put("seeout-elsewhere", "seeout_may_be_lock_call(number)", "false")],
         "a thread that waits is called back at once": [put("seeout-patiently", "how == SEEOUT_PATIENTLY && ", "false && ")],
+        "a thread is called back on its way to where it waits": [put("seeout-on-its-way", "SEEOUT_PATIENCE_MS", "0")],
         "who executes another program is waited for by its old number": [put("seeout-exec", "waitpid(-1,", "waitpid(tid,")],
         "what cannot be read has ended": [become("family-ended", "return true;")],
         "one user may have all threads": [put("seeout-room", "users < SEEOUT_USER_MAX / part && ", "")],

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -13,7 +14,8 @@
 
 static uv_loop_t loop;
 
-enum where { SLEEPS, RUNS, WAITS_FOR_LOCK };
+enum where { SLEEPS, RUNS, WAITS_FOR_LOCK, WILL_WAIT };
+static volatile bool *may_go; /* WILL_WAIT runs until then */
 
 /* A process that is there; it says how its lock call ended in its exit status. `fd`: locked by this process. */
 static pid_t start(enum where where, int fd)
@@ -27,8 +29,10 @@ static pid_t start(enum where where, int fd)
 		return pid;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	own = where == WAITS_FOR_LOCK ? open(path, O_RDWR | O_CLOEXEC) : -1;
-	if (where == WAITS_FOR_LOCK)
+	own = where >= WAITS_FOR_LOCK ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	while (where == WILL_WAIT && !*may_go)
+		;
+	if (where >= WAITS_FOR_LOCK)
 		_exit(flock(own, LOCK_EX) == 0 ? 0 : errno);
 	for (;;)
 		if (where == SLEEPS)
@@ -92,6 +96,39 @@ TEST(waits_for_the_lock)
 	ck_assert_int_eq(flock(fd, LOCK_UN), 0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	unlink(path);
+	close(fd);
+}
+
+static pid_t goes_meanwhile; /* while who looks at it sleeps */
+
+int nanosleep(const struct timespec *length, struct timespec *left)
+{
+	const pid_t pid = goes_meanwhile;
+
+	if (pid) {
+		goes_meanwhile = 0;
+		*may_go = true;
+		wait_until(sleeps(pid));
+	}
+	return clock_nanosleep(CLOCK_MONOTONIC, 0, length, left);
+}
+
+/* It was called back lately, and is on its way to where it waited. On a busy machine it would never get there otherwise. */
+TEST(is_on_its_way_to_wait)
+{
+	char path[SUITE_PATH_BYTES];
+	int fd = suite_make_file(path, "/dev/shm");
+	pid_t pid;
+
+	may_go = mmap(NULL, sizeof(*may_go), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert(may_go != MAP_FAILED);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	pid = start(WILL_WAIT, fd);
+	goes_meanwhile = pid;
+	ck_assert_int_eq(seen(pid, SEEOUT_PATIENTLY), SEEOUT_REFUSED);
+	ck_assert_int_eq(goes_meanwhile, 0);
+	end(pid);
 	unlink(path);
 	close(fd);
 }
