@@ -175,6 +175,7 @@ bool want_is_taken(const struct want *want, const struct thread *t)
 	struct procfs_status status;
 	struct stat st;
 	FILE *mounts;
+	int ret;
 
 	if (fstat(want->fd, &st) < 0 || !procfs_status_read(t->tid, &status) ||
 	    procfs_fdinfo_of(want->fd, &taken.info, want_discount, &taken) != 0)
@@ -187,5 +188,6 @@ bool want_is_taken(const struct want *want, const struct thread *t)
 		procfs_mounts(mounts, want_find_device, &taken);
 		fclose(mounts);
 	}
-	return procfs_locks(want_count, &taken) == 0 && taken.others > 0;
+	ret = procfs_locks(want_count, &taken);
+	return (ret == 0 || ret == -EAGAIN) && taken.others > 0;
 }

@@ -325,19 +325,19 @@ static int procfs_ways_tell(const struct procfs_way ways[2], bool again, procfs_
 }
 
 /* A reading without -EAGAIN has all that stands. If there is none in LIST_TRIES, because too many come and go, each lock that any of them
- * had is told once. */
+ * had is told once, and -EAGAIN is returned. */
 static int procfs_list(bool waits, procfs_lock_cb *cb, void *arg)
 {
 	struct procfs_way ways[2] = {{.locks = NULL}, {.locks = NULL}};
-	int ret = -EAGAIN, tries = 0;
+	int ret = -EAGAIN, told = 0, tries = 0;
 
 	while (ret == -EAGAIN && tries++ < LIST_TRIES)
 		ret = procfs_ways_read(ways, waits);
 	if (ret == 0 || ret == -EAGAIN)
-		ret = procfs_ways_tell(ways, tries > 1, cb, arg);
+		told = procfs_ways_tell(ways, tries > 1, cb, arg);
 	free(ways[0].locks);
 	free(ways[1].locks);
-	return ret;
+	return told ? told : ret;
 }
 
 int procfs_locks(procfs_lock_cb *cb, void *arg)

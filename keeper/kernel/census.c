@@ -204,6 +204,7 @@ static int census_list(struct census *c, bool again)
 
 	array_cut(&c->hidden, 0);
 	ret = procfs_locks(census_on_listed, c);
+	ret = ret == -EAGAIN ? 0 : ret; /* better most of them than none */
 	census_empty(&c->seen);
 	for (size_t i = 0; ret >= 0 && i < utarray_len(&c->hidden); i++) {
 		const struct procfs_lock *lock = array_at(&c->hidden, i);

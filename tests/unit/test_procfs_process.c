@@ -126,6 +126,9 @@ static int on_lock(void *arg, const struct procfs_lock *lock)
 	return 0;
 }
 
+/* Other programs' locks may come and go all the time. */
+static void was_read(int ret) { ck_assert(ret == 0 || ret == -EAGAIN); }
+
 #define WAITERS 400
 
 /* Each behind the one before, and its line longer by a blank. */
@@ -146,7 +149,7 @@ TEST(many_wait_for_one)
 	}
 	for (int tries = 0; tries < 500 && wanted.count != WAITERS; tries++) {
 		wanted.count = 0;
-		ck_assert_int_eq(procfs_waits(on_lock, &wanted), 0);
+		was_read(procfs_waits(on_lock, &wanted));
 		usleep(10000);
 	}
 	for (int i = 0; i < WAITERS; i++) {
@@ -185,7 +188,7 @@ static void each_is_listed_once(struct wanted *wanted, procfs_lock_cb *cb)
 	wanted->count = 0;
 	for (int reading = 0; reading < 500 && wanted->count != MANY; reading++) {
 		wanted->count = 0;
-		ck_assert_int_eq(procfs_locks(cb, wanted), 0);
+		was_read(procfs_locks(cb, wanted));
 	}
 	ck_assert_uint_eq(wanted->count, MANY);
 }
@@ -234,21 +237,25 @@ static void come_and_go(int some)
 			fcntl(fd, F_OFD_SETLK, &one);
 }
 
-static const int crowds[] = {1, 20};
+static const int crowds[] = {1, 20, 100, 400};
 
 TEST_EACH(many_locks_while_others_come_and_go, ROWS(crowds))
 {
 	struct wanted wanted = {.count = 0};
 	int fd = lock_many(&wanted);
 	pid_t pid = fork();
+	int ret, all = 0;
 
 	if (pid == 0)
 		come_and_go(crowds[_i]);
 	for (int reading = 0; reading < 100; reading++) {
 		memset(listed, 0, sizeof(listed));
-		ck_assert_int_eq(procfs_locks(on_one_of_many, &wanted), 0);
-		ck_assert_uint_eq(count_listed(), MANY);
+		ret = procfs_locks(on_one_of_many, &wanted);
+		was_read(ret);
+		ck_assert(ret == -EAGAIN || count_listed() == MANY);
+		all += ret == 0;
 	}
+	ck_assert(all > 0 || crowds[_i] > 20);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	close(fd);
