@@ -245,8 +245,8 @@ sim-long: ## the same for an hour, with schedules that differ every day
 	$(MAKE) sim SIM_SECONDS=$(or $(SIM_SECONDS),3600) SIM_FROM=$$(date +%Y%m%d000000)
 sim-mutants: $(BUILD)/tests/sim/sim ## build the product with one mistake at a time; the simulator must find each (M="NAME" ...)
 	/usr/bin/python3 tests/sim/mutants.py $(BUILD) $(M)
-# What Python has compiled of the tests lies in the build folder: each worker would compile all of them else.
-PYTEST := PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE -p no:cacheprovider
+# What Python has compiled is kept in the build folder: each of ten workers, and each program that a test starts, would compile it again else.
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(BUILD))/pycache DFLOCK_BUILD=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rsfE -p no:cacheprovider
 # They wait for something most of the time, so several run at a time for each processor. Those that cannot share the machine are marked
 # "alone". Those that are about being in time, and do nothing else, share it with one another ("punctual"); so do the fault runs, each in
 # networks of its own. No test may take longer than TEST_SECONDS.
@@ -269,7 +269,7 @@ check-musl: all ## run the tests of the shim with programs that musl-gcc builds 
 check-interpose: programs
 	cd tests && $(LIMITED) -n $(or $(JOBS),$(shell expr $$(nproc) \* 3)) $(or $(T),interpose)
 check-beside: all agents
-	cd tests && $(BESIDE) --ignore=nemesis
+	cd tests && { $(PYTEST) --collect-only >/dev/null; $(BESIDE) --ignore=nemesis; } # compiled once
 check-punctual: all agents
 	cd tests && $(LIMITED) -n 4 -m punctual
 check-alone: all agents
