@@ -193,7 +193,7 @@ def test_held_too_long(make_host, told):
     assert held.stdout.readline() == "held\n"
     event, = told.get("held-too-long")
     assert (event["name"], event["path"], event["pids"], event["processes"]) == ("t/f", a.path("f"), [held.pid], 1)
-    assert 0.3 <= event["seconds"] < 1.5 and event["command"].startswith("flock ")
+    assert event["seconds"] >= 0.3 and event["command"].startswith("flock ")
     check_frame(a, event)
     event, = told.get("holders-killed")
     assert held.wait(20) == -signal.SIGTERM

