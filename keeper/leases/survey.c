@@ -191,7 +191,7 @@ int survey_ask(struct keeper *k, struct survey *s)
 	if (s->lazy && h->lazy_ns < soon)
 		h->lazy_ns = soon;
 	DL_APPEND(h->waiting, s);
-	if (!s->lazy && !s->patient)
+	if (!s->lazy)
 		survey_hurry(h, MOST_LAZY_NS);
 	survey_plan(h);
 	return 0;

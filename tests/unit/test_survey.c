@@ -1,6 +1,10 @@
 /* keeper/leases/survey.h: questions that wait share one census; each sees the locks of its own claims. Made-up locks. */
 #include "keeper/leases/survey.h"
 
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "keeper/kernel/census.h"
 #include "keeper/leases/keeper.h"
 #include "keeper/leases/queue.h"
@@ -12,6 +16,8 @@ static const struct holders_file files[COUNT] = {{.dev = 1, .ino = 1}, {.dev = 1
 static struct survey surveys[COUNT + 1];
 static unsigned rows[COUNT + 1], done[COUNT + 1];
 static unsigned searches, again;
+static bool endless; /* a search ends by its turns, or with the test */
+static atomic_bool begun, ended;
 static uv_loop_t loop;
 static struct keeper k;
 
@@ -21,6 +27,13 @@ void queue_settle(struct keeper *keeper) {}
 int census_take(const struct claims *claims, struct holders_search *ask)
 {
 	searches++;
+	for (atomic_store(&begun, true); endless;) {
+		if (ask->turn(ask->arg))
+			return -ETIME;
+		if (atomic_load(&ended))
+			return 0;
+		sched_yield();
+	}
 	for (size_t i = 0; i < claims->file_count; i++)
 		ck_assert_int_eq(ask->cb(ask->arg, &(struct holder){.file = i, .pid = 5, .to = WIRE_EOF}), 0);
 	return 0;
@@ -51,7 +64,7 @@ static void on_done(struct survey *s)
 
 static void ask(size_t i)
 {
-	surveys[i] = (struct survey){.lazy = i == 2, .row = on_row, .done = on_done};
+	surveys[i] = (struct survey){.lazy = i == 2, .patient = i == 1, .row = on_row, .done = on_done};
 	ck_assert_int_eq(claims_add(&surveys[i].claims, &files[i % COUNT], WIRE_FLOCK, 0, WIRE_EOF, i), 0);
 	ck_assert_int_eq(survey_ask(&k, &surveys[i]), 0);
 	ck_assert_uint_eq(done[i], 0); /* later */
@@ -62,6 +75,8 @@ static void setup(void)
 	memset(rows, 0, sizeof(rows));
 	memset(done, 0, sizeof(done));
 	searches = again = 0;
+	endless = false;
+	begun = ended = false;
 	uv_loop_init(&loop);
 	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .loop = &loop};
 	survey_start(&k);
@@ -103,6 +118,29 @@ TEST(a_lazy_question_delays_no_other)
 	ck_assert_uint_eq(done[2], 1);
 	ck_assert_uint_eq(rows[2], 1);
 	ck_assert_uint_eq(searches, 2);
+}
+
+static void on_too_late(uv_timer_t *timer) { atomic_store(&ended, true); }
+
+/* A lazy search beside very many descriptors, and then a question: also one that waits for long itself. */
+TEST_EACH(a_lazy_search_ends_for_any_other_question, 2)
+{
+	uv_timer_t late;
+
+	endless = true;
+	uv_timer_init(&loop, &late);
+	uv_timer_start(&late, on_too_late, 20000, 0);
+	ask(2);
+	while (!atomic_load(&begun))
+		uv_run(&loop, UV_RUN_NOWAIT);
+	ask(_i);
+	while (!done[2])
+		uv_run(&loop, UV_RUN_ONCE);
+	ck_assert_int_eq(surveys[2].error, -ETIME);
+	endless = false;
+	uv_close((uv_handle_t *)&late, NULL);
+	while (!done[_i])
+		uv_run(&loop, UV_RUN_ONCE);
 }
 
 TEST(the_end_answers_all)
