@@ -227,7 +227,7 @@ static void on_granted(struct member *m, struct lease *lease, const struct store
 		/* Lapsed: the grant may be from before the silence, and another host may have got the lease since. */
 		lease_acquire(lease, NULL, 0);
 	else if (lease->state == LEASE_ASKING)
-		lease_granted(lease, message->fence);
+		lease_granted(lease, message->fence, 0, 0);
 }
 
 static void take_message(struct member *m, const struct store_message *message)

@@ -61,11 +61,12 @@ enum unseen_state {
 
 /* Of a lease in LEASE_ASKING: requests.c, answers.c. */
 struct lease_asking {
-	uint64_t fence;  /* that the store has granted it with; 0 */
-	bool queued;     /* the store has it in its queue; also with `insist` */
-	int64_t told_ns; /* when all its callers were last told so */
-	bool resting;    /* the name rests */
-	bool taken;      /* a Redis client has the key, or none has it, and it is left free for clients */
+	uint64_t fence;   /* that the store has granted it with; 0 */
+	int64_t from, to; /* ... for this range; to 0: for that of the lease */
+	bool queued;      /* the store has it in its queue; also with `insist` */
+	int64_t told_ns;  /* when all its callers were last told so */
+	bool resting;     /* the name rests */
+	bool taken;       /* a Redis client has the key, or none has it, and it is left free for clients */
 	char client[STORE_CLIENT_BYTES]; /* taken: the beginning of its token; "": none has it */
 	int64_t pace_ms;                 /* taken: when to ask again at the latest (pace_question()) */
 	int64_t taken_until_ns;          /* taken: until then, unless it is renewed; 0: for ever */

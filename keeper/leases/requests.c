@@ -83,9 +83,11 @@ static void plan_reask(struct lease *lease, int64_t over_ms)
 	lease_start_timer(lease, (at - now) / NS_PER_MS + 1); /* mutant: ask-again */
 }
 
-void lease_granted(struct lease *lease, uint64_t fence)
+void lease_granted(struct lease *lease, uint64_t fence, int64_t from, int64_t to)
 {
 	lease->asking.fence = fence;
+	lease->asking.from = from;
+	lease->asking.to = to;
 	queue_raise(lease, LEASE_CUE_GRANTED);
 }
 
@@ -102,6 +104,10 @@ bool lease_take(struct lease *lease)
 		return false;
 	}
 	lease->fence = lease->asking.fence;
+	if (lease->asking.to) {
+		lease->range.from = lease->asking.from;
+		lease->range.to = lease->asking.to;
+	}
 	table_grant(m->keeper->table, lease->slot, lease->fence, &lease->range, &file); /* mutant: fence-recorded */
 	if (lease->rest_ms || lease->key)
 		lease_recall_by_rule(lease);
@@ -277,11 +283,7 @@ static void take_acquire(struct lease *lease, const struct store_reply *reply, i
 	lease->asking.resting = lease->asking.taken = false;
 	switch (reply->status) {
 	case STORE_OK:
-		if (reply->to) {
-			lease->range.from = reply->from;
-			lease->range.to = reply->to;
-		}
-		return lease_granted(lease, reply->fence);
+		return lease_granted(lease, reply->fence, reply->from, reply->to);
 	case STORE_WAIT:
 		return on_queued(lease, reply, sent_ns);
 	case STORE_REST:

@@ -32,10 +32,10 @@ void lease_send_release(struct lease *lease);
 struct store_shot *lease_prepare_release(struct lease *lease, struct awaited *awaited);
 void lease_send_shrink(struct lease *lease);
 
-/* The store has granted an asking lease: LEASE_CUE_GRANTED follows. */
-void lease_granted(struct lease *lease, uint64_t fence);
-/* The lease's step for that: is the lease still sure? Then writes its fence number to the table, before any caller is
- * told. False: asks for the lease again. */
+/* The store has granted an asking lease, for this range (`to` is 0: the one that was asked for): LEASE_CUE_GRANTED follows. */
+void lease_granted(struct lease *lease, uint64_t fence, int64_t from, int64_t to);
+/* The lease's step for that: is the lease still sure? Then it has its range, and its fence number is written to the table, before any caller
+ * is told. False: asks for the lease again, and for no more than its callers want. */
 bool lease_take(struct lease *lease);
 
 #endif

@@ -125,6 +125,21 @@ def test_a_dead_hosts_range_is_free_after_a_ttl(two):
     assert min(lease["fence"] for lease in held(two[1], state="held")) > before
 
 
+def test_a_grant_that_comes_too_late_is_asked_for_anew(make_host, proxy):
+    """The store had granted all of the file, and then given the lease up. What is asked for again is what the caller wants."""
+    quick, slow = "ttl_ms = 1000;", "ttl_ms = 1000; store_wait_ms = 600000;"
+    b = make_host("b", lease=quick).wait_up()
+    a = make_host("a", lease=slow, store="connect_ms = 60000;", server=proxy.address).wait_up()
+    here, there = opened(a), opened(b)
+    answer = proxy.fault("acquire", "late")
+    proxy.drop_messages = True
+    here.say("setlk 0 ex 0 1 w")
+    wait_until(answer.happened.is_set, "the store has granted it")
+    assert there.do("setlk 0 ex 5 1 w") == "ok"
+    proxy.release()
+    assert here.heard()[0] == "ok"
+
+
 def test_no_deadlock_without_a_cycle(make_host):
     """b waits for a, c waits for b: no process waits for itself, however often they ask."""
     hosts = [make_host(n, lease="ttl_ms = 1000;") for n in "abc"]
