@@ -3,7 +3,7 @@
  * store has a bounded number of ranges. Unused leases make room for new ones, the lease that was unused for longest
  * first; and no user of a system keeper can take all the room. Loop only.
  *
- * Each lease counts for the user whose call asked for it. A lease that an earlier keeper left counts for no user.
+ * Each lease counts for the user whose call asked for it, also one that an earlier keeper left.
  */
 #ifndef DFLOCK_KEEPER_ROOM_H
 #define DFLOCK_KEEPER_ROOM_H

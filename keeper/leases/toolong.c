@@ -277,6 +277,7 @@ static void on_toolong_looked(struct survey *survey)
 	struct keeper *k = look->keeper;
 	struct age *h, *next;
 
+	k->toolong.crowded = look->partial;
 	look->partial = look->partial || survey->error;
 	k->toolong.looking = false;
 	k->toolong.rest_until_ns = clock_now_ns() + TOOLONG_SHARE * survey->ran_ns;
@@ -324,6 +325,7 @@ static bool toolong_is_due(const struct lock *lock)
 static void toolong_begin(struct keeper *k)
 {
 	struct toolong_look *look = calloc(1, sizeof(*look));
+	const size_t most = k->toolong.crowded ? 1 : TOOLONG_LOCKS;
 	struct lock *lock, *next, *last = k->ages.locks->held_prev;
 	struct holders_file file;
 
@@ -334,7 +336,7 @@ static void toolong_begin(struct keeper *k)
 	look->survey.commands = true;
 	look->survey.row = toolong_on_holder;
 	look->survey.done = on_toolong_looked;
-	for (lock = k->ages.locks; lock && look->count < TOOLONG_LOCKS; lock = lock == last ? NULL : next) {
+	for (lock = k->ages.locks; lock && look->count < most; lock = lock == last ? NULL : next) {
 		next = lock->held_next;
 		if (!toolong_is_due(lock))
 			continue;

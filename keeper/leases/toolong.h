@@ -42,6 +42,7 @@ struct keeper;
 struct toolong {
 	uv_timer_t timer;
 	bool on, looking;
+	bool crowded; /* the last look found more locks than there is room for: the next one is for one file and space */
 	uint64_t warned, numbered; /* locks that were reported; orders: never go back */
 	int64_t rest_until_ns;
 };
