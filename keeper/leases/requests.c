@@ -20,7 +20,8 @@
 #include "store/words.h"
 
 #define PACE_LEAST_MS 50
-#define PACE_SAME_NS  (20 * NS_PER_MS) /* answers take now this long, now that */
+#define TAKEN_MOST_MS (INT64_MAX / NS_PER_MS / 2) /* 146 years; clients choose it */
+#define PACE_SAME_NS  (20 * NS_PER_MS)            /* answers take now this long, now that */
 
 #define REASK_EACH_MS  20 /* of a host's requests that wait, one in this time */
 #define LIMIT_RETRY_MS 25 /* the first time, while unused ranges go back */
@@ -264,7 +265,8 @@ static void pace_question(struct lease *lease, const struct store_reply *reply, 
 
 static void on_taken(struct lease *lease, const struct store_reply *reply, int64_t sent_ns)
 {
-	int64_t until_ns = reply->taken_ms < 0 ? 0 : clock_now_ns() + reply->taken_ms * NS_PER_MS;
+	bool for_ever = reply->taken_ms < 0 || reply->taken_ms > TAKEN_MOST_MS;
+	int64_t until_ns = for_ever ? 0 : clock_now_ns() + reply->taken_ms * NS_PER_MS;
 
 	lease->asking.taken = true;
 	pace_question(lease, reply, until_ns);

@@ -125,6 +125,16 @@ def test_what_people_are_told(pair, client):
     assert "Redis client" not in b.cli("who", "t/f").stdout + b.cli("status").stdout
 
 
+@pytest.mark.parametrize("ms,said", [(60000, r"for another \d+ s"), (10 ** 13, "without an expiry"), (0, "without an expiry")])
+def test_for_how_long_a_client_has_it(make, redis, ms, said):
+    a = make("a")
+    redis.command("SET", KEY, "client", *["PX", ms] if ms else [])
+    opened(a).say("flock 0 ex")
+    waits_for_client(a)
+    lease, = leases(a)
+    assert re.search(said, lease["note"]), lease["note"]
+
+
 def test_who_waits_for_redisson(make, redis):
     a = make("a", more='redis_key_format = "redisson";')
     waiter, channel = opened(a), f"redisson_lock__channel:{{{KEY}}}"

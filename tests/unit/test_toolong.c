@@ -18,10 +18,7 @@ void table_notify(const struct table *of) { ck_abort(); }
 void event_take_deeds(struct keeper *of) {}
 void leasepage_close_lock(struct lock *of) {}
 
-void event_raise(struct keeper *of, const struct event *e, const char *format, ...)
-{
-	reported = e->name;
-}
+void event_raise(struct keeper *of, const struct event *e, const char *format, ...) { reported = e->name; }
 
 int survey_ask(struct keeper *of, struct survey *survey)
 {
@@ -81,7 +78,8 @@ TEST(one_file_keeps_no_other_from_being_reported)
 {
 	struct file *crowd, *other;
 
-	k = (struct keeper){.member_count = 1, .members[0].keeper = &k, .table = &table, .config = &config, .dir_fd = -1};
+	k = (struct keeper){
+		.member_count = 1, .members[0].keeper = &k, .table = &table, .config = &config, .dir_fd = -1};
 	k.toolong.on = true;
 	k.toolong.timer.data = &k;
 	crowd = make(1, "crowd");
