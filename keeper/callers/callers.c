@@ -197,7 +197,7 @@ static void caller_long_wait_say(struct session *s, int64_t ms)
 		    file->name, file->path, (long long)ms, why);
 }
 
-static void caller_long_wait_look_at(struct session *s, int64_t now_ns)
+void caller_look(struct session *s, int64_t now_ns)
 {
 	int64_t limit_ms, ms;
 
@@ -208,28 +208,4 @@ static void caller_long_wait_look_at(struct session *s, int64_t now_ns)
 	ms = (now_ns - s->received_ns) / NS_PER_MS;
 	if (limit_ms && ms >= limit_ms)
 		caller_long_wait_say(s, ms);
-}
-
-static void on_long_waits(uv_timer_t *timer)
-{
-	struct keeper *k = timer->data;
-	int64_t now_ns = clock_now_ns();
-	struct session *s;
-
-	DL_FOREACH (k->sessions->all, s)
-		caller_long_wait_look_at(s, now_ns);
-}
-
-void caller_start_looks(struct keeper *k)
-{
-	uv_timer_t *timer = &k->sessions->long_waits;
-
-	uv_timer_init(k->loop, timer);
-	timer->data = k;
-	uv_timer_start(timer, on_long_waits, CALLER_LOOK_MS, CALLER_LOOK_MS);
-}
-
-void caller_stop_looks(struct keeper *k)
-{
-	uv_close((uv_handle_t *)&k->sessions->long_waits, NULL);
 }

@@ -73,10 +73,7 @@ bool caller_keyed_is_due(const struct lease *lease);
  * another host or the store, and those that have a grant and wait in the kernel for a process of this host.
  */
 
-#define CALLER_LOOK_MS 500 /* between two looks at all callers */
-
-/* Looks at them from now on. */
-void caller_start_looks(struct keeper *k);
-void caller_stop_looks(struct keeper *k);
+/* Raises it if this caller has waited for so long by now. */
+void caller_look(struct session *s, int64_t now_ns);
 
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -82,6 +83,40 @@ void listener_rest_look(struct keeper *k)
 	}
 	if (k->sessions->resting)
 		listener_rest_begin(k->sessions->resting);
+}
+
+#define LISTENER_LOOK_MS 500 /* between two looks at all sessions */
+
+/* The connection of a process that was killed stays open for as long as a child has a copy of it that the process forked meanwhile, in another
+ * thread, and nobody reads the answer. A number that was used again tells nothing: hence the looks are often. */
+static bool listener_is_left(const struct session *s)
+{
+	return (s->state == SESSION_WAITING || s->state == SESSION_PINNED) && kill(s->connected, 0) != 0 &&
+	       errno == ESRCH;
+}
+
+static void on_listener_look(uv_timer_t *timer)
+{
+	struct keeper *k = timer->data;
+	int64_t now_ns = clock_now_ns();
+	struct session *s, *next;
+
+	DL_FOREACH_SAFE (k->sessions->all, s, next) {
+		if (listener_is_left(s))
+			dispatch_close(s);
+		else
+			caller_look(s, now_ns);
+	}
+	queue_settle(k);
+}
+
+static void listener_look_start(struct keeper *k)
+{
+	uv_timer_t *timer = &k->sessions->look;
+
+	uv_timer_init(k->loop, timer);
+	timer->data = k;
+	uv_timer_start(timer, on_listener_look, LISTENER_LOOK_MS, LISTENER_LOOK_MS);
 }
 
 #define LISTEN_BACKLOG 4096
@@ -274,7 +309,7 @@ int listener_start(struct keeper *k, unsigned limit)
 		return ret;
 	l->readable.data = l->accepting.data = k;
 	listener_rest_start(k);
-	caller_start_looks(k);
+	listener_look_start(k);
 	k->sessions->idle_since_ns = clock_now_ns();
 	uv_poll_start(&l->readable, UV_READABLE, on_readable);
 	return uv_poll_start(&l->accepting, UV_READABLE, on_connection);
@@ -297,7 +332,7 @@ void listener_stop(struct keeper *k)
 	uv_close((uv_handle_t *)&l->accepting, NULL);
 	uv_close((uv_handle_t *)&l->readable, NULL);
 	listener_rest_stop(k);
-	caller_stop_looks(k);
+	uv_close((uv_handle_t *)&k->sessions->look, NULL);
 	close(l->fd);
 	close(l->spare_fd);
 	DL_FOREACH_SAFE (k->sessions->all, s, next)

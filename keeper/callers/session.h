@@ -174,7 +174,7 @@ struct sessions {
 	struct session *resting; /* those that are not watched, the first one longest: listener.h */
 	unsigned rests;          /* how many these are */
 	uv_timer_t rest;
-	uv_timer_t long_waits;         /* callers.c */
+	uv_timer_t look;               /* listener.c: at all sessions */
 	unsigned waiting[WIRE_SPACES]; /* how many are in SESSION_WAITING */
 	uint64_t accepted;             /* since the start */
 	struct session_counts counts;

@@ -5,9 +5,10 @@ import subprocess
 import time
 
 import pytest
-from harness import wait_until
+from harness import Job, wait_until
 from harness.host import BUILD, SHIM
 
+from jobs import state
 from keepers import held, open_at, opened, wanted_elsewhere  # noqa: F401 (fixture)
 
 
@@ -112,6 +113,20 @@ def test_a_signal_ends_the_wait(two, open_at, command):
     assert b.silent(0.5)
     assert a.do("close 0") == "ok"
     assert b.heard()[0] == "ok"
+
+
+def test_a_waiter_that_is_killed_leaves_nothing(two):
+    """Though a child that it forked meanwhile has a copy of its connection."""
+    one = opened(two[0])
+    assert one.do("flock 0 ex") == "ok"
+    waiter = Job(two[1], os.path.join(BUILD, "tests/interpose/waits"), "fork", "x", two[1].path("f"))
+    wait_until(lambda: held(two[1]), "it waits")
+    os.kill(waiter.pid, signal.SIGUSR1)
+    wait_until(lambda: len(waiter.processes()) == 2, "it has forked")
+    waiter.process.kill()
+    waiter.process.wait()
+    wait_until(lambda: not held(two[1]), "nothing is left of the wait")
+    assert [pid for pid in waiter.processes() if state(pid) != "Z"], "else this test shows nothing"
 
 
 def test_directory_and_open_modes(two):
