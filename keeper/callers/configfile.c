@@ -163,7 +163,6 @@ static void configfile_take_over(struct keeper *k, struct configfile_look *look)
 /* The contents are at rest. */
 static void configfile_judge(struct keeper *k, struct configfile_look *look)
 {
-	const char *path = k->config->path;
 	char why[WIRE_REASON_BYTES / 2];
 	struct config *fresh = look->fresh;
 
@@ -171,15 +170,15 @@ static void configfile_judge(struct keeper *k, struct configfile_look *look)
 	if (!fresh) {
 		configfile_enter(k, CONFIGFILE_INVALID, "%s", look->why);
 	} else if (!config_follows(k->config, fresh, why, sizeof(why))) {
-		configfile_enter(k, CONFIGFILE_WAITS, "%s was changed, and %s; " RELOAD_ADVICE, path, why);
+		configfile_enter(k, CONFIGFILE_WAITS, "%s was changed, and %s; " RELOAD_ADVICE, k->config->path, why);
 	} else if (!config_same_store(k->config, fresh)) {
 		configfile_enter(k, CONFIGFILE_STOP, "%s was changed: host, store, ttl_ms or sweep_ms; " STOP_ADVICE,
-				 path);
+				 k->config->path);
 	} else {
 		configfile_take_over(k, look);
 		log_event(LINE_CONFIG_TAKEN_OVER,
-			  "%s was changed and taken over: %zu rules, and no file lost its protection or name", path,
-			  k->config->rule_count);
+			  "%s was changed and taken over: %zu rules, and no file lost its protection or name",
+			  k->config->path, k->config->rule_count);
 	}
 }
 

@@ -94,7 +94,7 @@ def test_a_rule_that_is_added_is_taken_over(pair):
         add_rule(host)
     for host in pair:
         wait_until(lambda: host.status()["rules"]["count"] == 2, "it was taken over")
-        assert file_state(host) == "same" and "was changed and taken over: 2 rules" in host.log()
+        assert file_state(host) == "same" and f"{host.config} was changed and taken over: 2 rules" in host.log()
         rules = host.status()["rules"]
         assert rules["in_force_since"] >= host.status()["started"] and "OLDER RULES" not in host.cli("status").stdout
     held = holder(a, "g")
