@@ -11,14 +11,7 @@
 #include <wctype.h>
 
 #include "cli/field.h"
-
-/* Format characters that turn the direction of text or are invisible: a name must look like what it is. */
-static bool is_hidden(wchar_t c)
-{
-	return c == 0xad || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-	       (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
-	       (c >= 0xe0000 && c <= 0xe0fff);
-}
+#include "wire/text.h"
 
 /* The number of bytes of the next character of text; *columns: how wide it is, -1 if it must be escaped. */
 static size_t next_char(const char *text, mbstate_t *state, int *columns)
@@ -31,7 +24,7 @@ static size_t next_char(const char *text, mbstate_t *state, int *columns)
 		*columns = -1;
 		return 1;
 	}
-	*columns = iswprint((wint_t)c) && !is_hidden(c) ? wcwidth(c) : -1;
+	*columns = iswprint((wint_t)c) && !text_is_hidden((uint32_t)c) ? wcwidth(c) : -1;
 	return n;
 }
 

@@ -171,8 +171,7 @@ static size_t text_decode(const unsigned char *s, size_t n, uint32_t *out)
 	return c < least[len] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff) ? 0 : len;
 }
 
-/* Controls, and characters that are invisible or turn the direction of text. */
-static bool text_is_hidden(uint32_t c)
+bool text_is_hidden(uint32_t c)
 {
 	return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c || (c >= 0x200b && c <= 0x200f) ||
 	       (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||

@@ -30,6 +30,9 @@ void text_add_bytes(struct text *text, const char *s, size_t n);
 bool text_print(char *buf, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool text_vprint(char *buf, size_t size, const char *format, va_list ap) __attribute__((format(printf, 3, 0)));
 
+/* Is the character a control, or one that is invisible or turns the direction of text? A name must look like what it is. */
+bool text_is_hidden(uint32_t c);
+
 /* Makes n bytes of another process's choice harmless for logs, JSON and terminals, in place: afterwards they are UTF-8
  * without control characters and without what is invisible or turns the direction of text. White space becomes a blank,
  * every other byte that must go '?'. */

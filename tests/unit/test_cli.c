@@ -99,6 +99,7 @@ TEST(names_that_somebody_chose)
 		{"\xe6\xbc\xa2", "\xe6\xbc\xa2", 2},
 		{"\xff\xfe", "\\xff\\xfe", 8},
 		{"a\xe2\x80\xae:", "a\\xe2\\x80\\xae:", 14}, /* turns the direction */
+		{"a\xd8\x9c:", "a\\xd8\\x9c:", 10},          /* that, too */
 		{"back\\slash", "back\\slash", 10},
 	};
 	char out[64];
