@@ -204,11 +204,13 @@ static void check_store(struct doctor *d, const json_t *status)
 		doctor_find(d, FINDING_WARNING, "leases were lost; `dflock status` shows which and why");
 }
 
-/* The keeper inherited this from the program that started it, and may not undo it. */
+/* The keeper inherited this from the program that started it, and may not undo it. pid 0: of a keeper outside of this pid namespace. */
 static void check_priority(struct doctor *d, pid_t pid)
 {
 	int nice_value = getpriority(PRIO_PROCESS, (id_t)pid), policy = sched_getscheduler(pid);
 
+	if (!pid)
+		return;
 	if (nice_value > 0 || policy == SCHED_IDLE)
 		doctor_find(d, FINDING_WARNING,
 			    "the keeper runs with nice %d%s: on a busy machine its leases may run out and their "

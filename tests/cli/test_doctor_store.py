@@ -139,6 +139,12 @@ def test_a_server_whose_answer_does_not_end(host_of, redis):
         server.stop()
 
 
+def test_a_keeper_whose_number_is_not_known(make_host):
+    """From inside another pid namespace the keeper has no number there: how doctor itself runs says nothing of it."""
+    done = make_host("a").run("unshare", "--pid", "--fork", "--mount-proc", "nice", CLI, "doctor")
+    assert "the keeper runs" in done.stdout and "runs with nice" not in done.stdout, done
+
+
 def test_it_starts_a_keeper(make_host):
     a = make_host("a", lease="ttl_ms = 60000;", foreground=False)
     found = Doctor(a)
