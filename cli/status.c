@@ -34,10 +34,12 @@ static const char status_head[] =
 	"[{store.up?}{store.grace?}        in grace: it is new or lost its memory, and nothing new is granted for another "
 	"{store.grace_left_ms:ms}\n]"
 	/* How long this host may count on its leases, and what happens then. */
-	"[{frozen?}        FROZEN until it answers: {frozen} processes (holders of locks, and what they started); "
+	"[{frozen?}        FROZEN until [{stores!}it][{stores?}the store of their locks] answers: {frozen} processes "
+	"(holders of locks, and what they started)"
+	"[{stores?}\n][{stores!}; "
 	"[{store.deadline_left_ms?}no other host can have the locks for another {store.deadline_left_ms:ms}\n]"
 	"[{store.deadline_left_ms!}they are killed if another host has had the locks, or if it comes back without its "
-	"memory (a restart, a failover): then it cannot be known which host had them\n]]"
+	"memory (a restart, a failover): then it cannot be known which host had them\n]]]"
 	"[{frozen!}{store.up!}{leases?}{store.deadline_left_ms?}        leases cannot be renewed: in "
 	"[{store.on_lost=warn}{store.deadline_left_ms:ms}][{store.on_lost!=warn}{store.sure_left_ms:ms}] their holders "
 	"[{store.on_lost=freeze}are frozen until it answers][{store.on_lost=kill}are ended]"
@@ -111,11 +113,14 @@ static void status_print(json_t *status, const struct status_options *options, F
 /* --- --check: one line for monitoring systems --- */
 
 /* Why it is critical: locks are refused, or holders are stopped or unguarded. Then why it is a warning. */
-static const struct {
+struct status_reason {
 	int level;
 	const char *row; /* shows nothing if the reason does not hold */
-} status_reasons[] = {
-	{2, "[{frozen?}; {frozen} processes are frozen until the store {store.server} answers]"},
+};
+
+static const struct status_reason status_reasons[] = {
+	{2, "[{frozen?}; {frozen} processes are frozen until the store "
+	    "[{stores!}{store.server}][{stores?}of their locks] answers]"},
 	{2,
 	 "[{store.up!}; the store {store.server} {store.trouble|is not reachable}: {store.error|not connected yet}]"},
 	{2, "[{store.up?}{store.refuses?}; no new locks: {store.refuses}]"},
@@ -136,10 +141,7 @@ static const struct {
 };
 
 /* Of each store that has a name. */
-static const struct {
-	int level;
-	const char *row;
-} status_store_reasons[] = {
+static const struct status_reason status_store_reasons[] = {
 	{2,
 	 "[{store.up!}; the store {name} ({store.server}) {store.trouble|is not reachable}: {store.error|not connected yet}]"},
 	{2, "[{store.up?}{store.refuses?}; no new locks in the store {name}: {store.refuses}]"},
@@ -184,35 +186,39 @@ static void check_print(int level, char *why)
 	printf("DFLOCK %s: %s", words[level], why);
 }
 
+/* Shows those of this level that hold. Are there any? */
+static bool check_reasons(const struct status_reason *reasons, size_t count, int level, const json_t *row, FILE *f)
+{
+	long before = ftell(f);
+
+	for (size_t i = 0; i < count; i++)
+		if (reasons[i].level == level)
+			show_row(f, row, reasons[i].row);
+	return ftell(f) > before;
+}
+
 /* With all reasons, the worst first. */
 static int check_status(json_t *status)
 {
+	int level = 0;
 	char *why = NULL;
-	size_t size;
+	size_t size, i;
 	FILE *f = open_memstream(&why, &size);
 	json_t *store;
-	size_t n;
-	int level = 0;
 
 	if (!f)
 		return 2;
 	check_count(status);
-	json_array_foreach (json_object_get(status, "stores"), n, store)
-		for (size_t i = 0; i < sizeof(status_store_reasons) / sizeof(*status_store_reasons); i++) {
-			long before = ftell(f);
+	for (int of = 2; of > 0 || (of == 0 && !level); of--) {
+		bool any =
+			check_reasons(status_reasons, sizeof(status_reasons) / sizeof(*status_reasons), of, status, f);
 
-			show_row(f, store, status_store_reasons[i].row);
-			if (ftell(f) > before && status_store_reasons[i].level > level)
-				level = status_store_reasons[i].level;
-		}
-	for (size_t i = 0; i < sizeof(status_reasons) / sizeof(*status_reasons); i++) {
-		long before = ftell(f);
-
-		if (!status_reasons[i].level && level)
-			continue;
-		show_row(f, status, status_reasons[i].row);
-		if (ftell(f) > before && status_reasons[i].level > level)
-			level = status_reasons[i].level;
+		json_array_foreach (json_object_get(status, "stores"), i, store)
+			any |= check_reasons(status_store_reasons,
+					     sizeof(status_store_reasons) / sizeof(*status_store_reasons), of, store,
+					     f);
+		if (any && of > level)
+			level = of;
 	}
 	if (fclose(f) == 0)
 		check_print(level, why + 2);

@@ -1,6 +1,7 @@
 """Hosts whose rules name two stores: what is true of a host is true of it in one store, and an outage is of that store alone. A loss of
 memory and a cycle: test_shards.py, whose shards are stores, too."""
 import os
+import re
 import signal
 
 import pytest
@@ -57,7 +58,11 @@ def test_only_holders_of_the_store_that_is_away_are_frozen(a, make_both, other):
     grows(mine.path)
     wait_until(lambda: not value(a, "stores_up", store="other"), "the keeper says so", 20)
     assert value(a, "stores_up", store="default")
-    assert a.cli("status", "--check", check=False).returncode == 2 and "not all can be shown: other: " in a.cli("status").stdout
+    said = a.cli("status", "--check", check=False)
+    assert said.returncode == 2 and " processes are frozen until the store of their locks answers" in said.stdout, said
+    said = a.cli("status").stdout
+    assert "not all can be shown: other: " in said and "FROZEN until the store of their locks answers" in said, said
+    assert "no other host can have the locks" not in said and "they are killed" not in said, said
     assert is_busy(b, "f") and not is_busy(b, "new") and not is_busy(a, "new")  # the other store takes and gives
     assert b.run("flock", "-n", b.path("other/x"), "true").returncode not in (0, 99)  # refused
     other.signal(signal.SIGCONT)
@@ -65,6 +70,13 @@ def test_only_holders_of_the_store_that_is_away_are_frozen(a, make_both, other):
         grows(job.path)
         job.end()
     assert not a.status()["lost"]
+
+
+def test_the_worst_comes_first(host_of, other):
+    """A line of a monitoring system may be cut."""
+    a = host_of("unix:/none", lease="ttl_ms = 60000;", rules=RULES, top='stores = { other = { server = "unix:%s"; }; };' % other.socket)
+    wait_until(lambda: re.match(r"DFLOCK CRITICAL: the store unix:/none is not reachable: .*; the store other is in grace",
+                                a.cli("status", "--check", check=False).stdout), "both are said, in this order")
 
 
 def test_outages_end_each_for_itself(a, redis, other):
