@@ -67,30 +67,37 @@ static void top_cell(int y, int x, int width, const char *text)
 		addch(' ');
 }
 
-/* What threatens the locks, the worst first; "": nothing. */
+/* What threatens the locks, the worst first. Each is said of the document, which has the default store, or of one of "stores". */
+static const char *const top_alarms[] = {
+	"[{frozen?}{frozen} processes are FROZEN until the store of their locks answers]",
+	"[{store.up!}[{name?}store {name}: ]{store.error|not connected yet}]",
+	"[{store.up?}{store.refuses?}[{name?}store {name}: ]NO NEW LOCKS: {store.refuses}]",
+	"[{store.up?}{store.grace?}[{name?}store {name}: ]in grace: nothing new is granted for another {store.grace_left_ms:ms}]",
+	"[{lost?}leases were lost: see `dflock status']",
+	"[{taken_past?}locks were taken past dflock: see `dflock status']",
+	"[{cluster_error?}not all can be shown: {cluster_error}]",
+};
+
+/* The first of them that holds; "": none. */
 static void top_alarm(char line[TOP_TEXT_BYTES])
 {
-	const json_t *store = json_object_get(top.doc, "store"), *cluster = json_object_get(top.doc, "cluster");
-	char left[SHOW_TIME_BYTES];
+	char *text = NULL;
+	size_t size, n;
+	FILE *f = open_memstream(&text, &size);
+	const json_t *store;
 
 	line[0] = '\0';
-	if (field_number(top.doc, "frozen"))
-		snprintf(line, TOP_TEXT_BYTES, "%" PRId64 " processes are FROZEN until the store answers",
-			 field_number(top.doc, "frozen"));
-	else if (!field_flag(store, "up"))
-		snprintf(line, TOP_TEXT_BYTES, "%s", field_text(store, "error"));
-	else if (*field_text(store, "refuses"))
-		snprintf(line, TOP_TEXT_BYTES, "NO NEW LOCKS: %s", field_text(store, "refuses"));
-	else if (field_flag(store, "grace"))
-		snprintf(line, TOP_TEXT_BYTES, "in grace: nothing new is granted for another %s",
-			 show_ms(field_number(store, "grace_left_ms"), left));
-	else if (json_array_size(json_object_get(top.doc, "lost")) ||
-		 json_array_size(json_object_get(top.doc, "taken_past")))
-		snprintf(line, TOP_TEXT_BYTES,
-			 "leases were lost, or locks were taken past dflock: see `dflock status'");
-	else if (!json_is_object(cluster))
-		snprintf(line, TOP_TEXT_BYTES, "the rest of the cluster cannot be shown: %s",
-			 field_text(top.doc, "cluster_error"));
+	if (!f)
+		return;
+	for (size_t i = 0; i < sizeof(top_alarms) / sizeof(*top_alarms) && ftell(f) == 0; i++) {
+		show_row(f, top.doc, top_alarms[i]);
+		json_array_foreach (json_object_get(top.doc, "stores"), n, store)
+			if (ftell(f) == 0)
+				show_row(f, store, top_alarms[i]);
+	}
+	if (fclose(f) == 0)
+		snprintf(line, TOP_TEXT_BYTES, "%s", text);
+	free(text);
 }
 
 static void top_draw_head(void)

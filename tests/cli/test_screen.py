@@ -342,3 +342,19 @@ def test_a_page_without_a_keeper(folder, host_of):
     page = host_of("unix:/none", foreground=False).cli("status", "--html").stdout
     assert "default-src 'none'" in page and not re.search(r"(src|href)=[\"'a-z]", page.split("<script")[0]), page
     assert "no keeper runs on this host" in shown(folder, page)[1]
+
+
+def test_a_store_with_a_name_that_is_away(make_host, make_server, terminal, folder):
+    """The locks in it are missing, which must not look as if they were free."""
+    other = make_server()
+    a = make_host("a", top='stores = { other = { server = "unix:%s"; }; };' % other.socket)
+    other.stop()
+    wait_until(lambda: not a.status()["stores"][0]["store"]["up"], "the keeper has seen it")
+    page = a.cli("status", "--html").stdout
+    top = terminal(a, "top")
+    top.row("store unix:", "up", "hosts")
+    top.row("store other: ", "connection")
+    top.press("q")
+    assert top.ended() == 0
+    alarms = shown(folder, page)[1].split('<ul id="alarms">')[1].split("</ul>")[0]
+    assert re.search(r'<li class="bad">store other: DOWN: .*connection', alarms), alarms
