@@ -47,6 +47,7 @@ static void parent_directory(const char *path, char dir[PATH_MAX])
 
 /* nftw() passes no argument on. */
 static struct {
+	const char *rule; /* of which files are looked at */
 	unsigned looked, found;
 	nlink_t links;
 	char first[PATH_MAX];
@@ -55,6 +56,7 @@ static struct {
 static int on_file(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
 	(void)at;
+	files_ask(several.rule); /* this one has answered: the next one is another question */
 	if (kind == FTW_F && S_ISREG(st->st_mode) && st->st_nlink > 1 && !several.found++) {
 		several.links = st->st_nlink;
 		snprintf(several.first, sizeof(several.first), "%s", path);
@@ -75,6 +77,7 @@ static void check_links(struct doctor *d, const struct rule *rule)
 {
 	glob_t matches = {.gl_pathc = 0};
 
+	several.rule = rule->pattern;
 	several.looked = several.found = 0;
 	if (rule->kind == PAGE_RULE_TREE)
 		nftw(rule->pattern, on_file, 16, FTW_PHYS);

@@ -60,6 +60,18 @@ def test_files_with_several_links(host, folder):
         for line, rule, name in ((3, host.path("a"), "a"), (4, f"{host.files}/*.lock", "b.lock"), (5, host.path("d"), "d/c"))]
 
 
+def test_a_tree_that_takes_long(host):
+    """Each of its files answers, only there are many: that is no file system that does not answer."""
+    tree = host.path("many")
+    os.mkdir(tree)
+    for i in range(40):
+        open(f"{tree}/{i}", "w").close()
+    protect(host, f'tree = "{tree}"; name = "t";')
+    slow = ["strace", "-o", "/dev/null", "-P", tree, "-e", "trace=newfstatat", "-e", "inject=newfstatat:delay_enter=200000"]
+    done = subprocess.run([*slow, CLI, "doctor"], env=host.plain_env(), capture_output=True, text=True, timeout=120)
+    assert f"tree {tree}: tmpfs" in done.stdout and done.stderr == "", done
+
+
 def test_on_fuse(host, folder):
     """bindfs passes locks on or not, depending on an option that cannot be seen from outside."""
     view = os.path.join(folder, "view")
