@@ -191,15 +191,19 @@ static int lock_open_file(const char *path)
 	return fd;
 }
 
-/* False with the line printed. */
+/* fd -1: it could not be opened (errno). False with the line printed. */
 static bool lock_is_file(int fd, const char *path)
 {
+	const int error = errno;
 	struct stat st;
 
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
 		return true;
-	cli_error("not started: %s is no regular file, and so cannot be the lock's: uid %u has made it; remove it",
-		  path, (unsigned)st.st_uid);
+	if (lstat(path, &st) == 0 && (!S_ISREG(st.st_mode) || error == EACCES))
+		cli_error("not started: %s cannot be the lock's, as it is %s: uid %u has made it; remove it", path,
+			  S_ISREG(st.st_mode) ? "closed to this user" : "no regular file", (unsigned)st.st_uid);
+	else
+		cli_error("not started: %s: %s; see `dflock doctor`", path, strerror(error));
 	return false;
 }
 
@@ -223,13 +227,11 @@ static int lock_open(const char *name, int64_t at_least_ms)
 	ask_close(&ask);
 	snprintf(path, sizeof(path), "%s/" NAMES_DIR "/%s", ask.dir, file);
 	fd = lock_open_file(path);
-	if (fd < 0)
-		cli_error("not started: %s: %s; see `dflock doctor`", path, strerror(errno));
-	else if (!lock_is_file(fd, path)) {
+	if (lock_is_file(fd, path))
+		return fd;
+	if (fd >= 0)
 		close(fd);
-		fd = -1;
-	}
-	return fd;
+	return -1;
 }
 
 /* flock(1) has the lock, and this is its child, or has taken its place. */

@@ -155,6 +155,18 @@ def test_a_name_is_for_all_users_whatever_the_umask(make_system):
     assert ran(tried(system, 23456))
 
 
+def test_a_place_that_another_user_has_taken(make_system):
+    """Nothing is waited for, and the line says which user it was."""
+    system = make_system()
+    makes = {"fifo": "mkfifo", "folder": "mkdir", "link": "ln -s /nowhere", "closed": "umask 777; touch"}
+    for name, make in makes.items():
+        subprocess.run([*system.inside, *system.as_user(12345, "sh", "-c", f"{make} {system.runtime}/names/{name}")], env=system.env(), check=True)
+    for name in makes:
+        done = tried(system, 23456, name)
+        assert (done.returncode, done.stdout) == (123, ""), done
+        assert f"names/{name} " in done.stderr and "uid 12345 has made it; remove it" in done.stderr, done
+
+
 def test_names_may_have_a_file_system_of_their_own(make_system):
     """As docs/operating.md says, so that users cannot fill up /run. The mount is there before the keeper."""
     system = make_system()
