@@ -4,6 +4,7 @@
  */
 #include <ctype.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,18 +90,34 @@ static unsigned wrap_jobs(char *text, FILE *f)
 	return count;
 }
 
+/* The words that run crontab(1) with this one. cronie lets root alone use -u, also with one's own name. */
+static void wrap_words(char *words[5], const char *last)
+{
+	const struct passwd *own = getuid() ? getpwuid(getuid()) : NULL;
+	size_t n = 0;
+
+	words[n++] = (char *)"crontab";
+	if (!own || strcmp(own->pw_name, wrap.crontab) != 0) {
+		words[n++] = (char *)"-u";
+		words[n++] = (char *)wrap.crontab;
+	}
+	words[n++] = (char *)last;
+	words[n] = NULL;
+}
+
 /* The difference as diff(1) shows it; or the new crontab is installed by crontab(1), which checks it. */
 static int wrap_show(const char *before, const char *after)
 {
 	char paths[2][64], *diff[] = {(char *)"diff",    (char *)"-u",      (char *)"--label",
 				      (char *)"crontab", (char *)"--label", (char *)"crontab below dflock",
 				      paths[0],          paths[1],          NULL};
-	char *install[] = {(char *)"crontab", (char *)"-u", (char *)wrap.crontab, (char *)"-", NULL};
+	char *install[5];
 	int old = wrap_memfd(before), new = wrap_memfd(after), ret = CLI_FAILED;
 
 	if (old < 0 || new < 0)
 		goto out;
 	if (wrap.write) {
+		wrap_words(install, "-");
 		ret = wrap_execute(install, new, -1) ? CLI_FAILED : CLI_OK;
 		if (!ret)
 			printf("the crontab of %s is changed\n", wrap.crontab);
@@ -120,13 +137,16 @@ out:
 
 static int wrap_crontab(void)
 {
-	char *words[] = {(char *)"crontab", (char *)"-u", (char *)wrap.crontab, (char *)"-l", NULL};
-	char *text = wrap_output(words), *before = text ? strdup(text) : NULL, *after = NULL;
+	char *words[5], *text, *before, *after = NULL;
 	unsigned count = 0;
 	int ret = CLI_FAILED;
 	size_t len;
-	FILE *f = before ? open_memstream(&after, &len) : NULL;
+	FILE *f;
 
+	wrap_words(words, "-l");
+	text = wrap_output(words);
+	before = text ? strdup(text) : NULL;
+	f = before ? open_memstream(&after, &len) : NULL;
 	if (f) {
 		count = wrap_jobs(text, f);
 		fclose(f);

@@ -133,6 +133,16 @@ def test_a_crontab_is_written(wrap):
     assert wrap("--crontab=root") == "no job of root's crontab is to be changed\n"
 
 
+@pytest.mark.root("runs as another user")
+def test_a_crontab_of_ones_own(wrap):
+    """cronie lets root alone use -u, also with one's own name."""
+    write_text(os.path.join(wrap.folder, "crontab"), f'#!/bin/sh\n[ "$*" = -l ] || {{ echo "must be privileged to use -u" >&2; exit 1; }}\n'
+                                                     f'exec cat {wrap.folder}/crontab-text\n')
+    os.chmod(wrap.folder, 0o755)
+    assert "/bin/bash -c 'quietly'" in wrap("--crontab=nobody", user="nobody")
+    assert wrap("--crontab=root", user="nobody", status=1) == "must be privileged to use -u\n"
+
+
 def test_a_crontab_that_is_refused(wrap):
     """Also where a parent has left SIGCHLD ignored."""
     os.mkdir(os.path.join(wrap.folder, "installed"))
