@@ -51,9 +51,14 @@ struct lock_options {
 static const struct argp_option lock_known[] = {
 	{"shared", 's', NULL, 0, "share the lock with others that share it", 0},
 	{"exclusive", 'x', NULL, 0, "exclude all others (the default)", 0},
+	{"exclusive", 'e', NULL, OPTION_HIDDEN, NULL, 0},
 	{"nonblock", 'n', NULL, 0, "fail at once if the lock is held elsewhere", 0},
+	{"nonblocking", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
+	{"nb", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
 	{"timeout", 'w', "SECONDS", 0, "fail if the lock cannot be obtained within this time", 0},
+	{"wait", 0, NULL, OPTION_ALIAS | OPTION_HIDDEN, NULL, 0},
 	{"conflict-exit-code", 'E', "NUMBER", 0, "the exit status if the lock was not obtained", 0},
+	{"close", 'o', NULL, 0, "JOB does not inherit the lock, which flock(1) alone has", 0},
 	{"no-fork", 'F', NULL, 0, "JOB takes the place of flock(1)", 0},
 	{"verbose", 'v', NULL, 0, "say how long it took to get the lock, and which processes hold it if it is taken",
 	 0},
@@ -141,7 +146,7 @@ static error_t lock_parse(int key, char *arg, struct argp_state *state)
 		lock_check(options, state);
 		return 0;
 	}
-	if (key == 's' || key == 'x')
+	if (key == 's' || key == 'x' || key == 'e')
 		options->shared = key == 's';
 	for (const struct argp_option *o = lock_known; o->name; o++) {
 		char *flag = options->flags[options->count];

@@ -44,6 +44,19 @@ def test_the_job_and_its_exit_status(host):
     assert ran(lock(host, "nightly", "echo", "ran")), "another one is started"
 
 
+@pytest.mark.parametrize("words", ["-e", "-en", "--exclusive --nonblocking", "--nb", "--wait 5", "-o", "--close -n"])
+def test_each_option_of_flock(two, words):
+    """Also those that flock(1) has under a second name: a line of a crontab needs no other change than the first words."""
+    a, b = two
+    done = lock(a, *words.split(), "nightly", "sh", "-c", f"echo ran >&2; ls -l /proc/$$/fd; {CLI} lock -n nightly true")
+    assert (done.returncode, done.stderr) == (1, "ran\n"), done
+    assert ("names/nightly" in done.stdout) == (words not in ("-o", "--close -n")), done
+    job = holding(a, *words.split(), "nightly")
+    assert not ran(lock(b, "-n", "nightly", "echo", "ran"))
+    job.end()
+    assert ran(lock(b, "-n", "nightly", "echo", "ran"))
+
+
 def test_what_makes_no_sense(host):
     words = [[], ["name"], ["", "true"], ["-c", "true", "name", "true"], ["--nonsense", "name", "true"],
              ["nightly", "-c"], ["nightly", "-c", "true", "more"], ["-c", "true", "nightly", "-c", "true"]]
