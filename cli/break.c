@@ -136,6 +136,25 @@ static void break_name(const char *word, const struct place *place, const json_t
 	config_free(config);
 }
 
+/* What the name's store has of it, by the rules: where other hosts' rules differ, another store may have the name, too. NULL: nothing. */
+static const json_t *break_find(const struct place *place, const json_t *status, const char *name)
+{
+	const json_t *lock, *found = NULL;
+	char why[CLI_LINE_BYTES];
+	struct config *config;
+	const char *store;
+	size_t i;
+
+	if (!place->config[0] || config_load_rules(place->config, &config, why, sizeof(why)) != 0)
+		return status_find_lock(status, name);
+	store = config->stores[config_store_of(config, name)].name;
+	json_array_foreach (json_object_get(json_object_get(status, "cluster"), "locks"), i, lock)
+		if (field_is(lock, "name", name) && field_is(lock, "store", store))
+			found = lock;
+	config_free(config);
+	return found;
+}
+
 /* --- what would be hit --- */
 
 /* The holders on one host, as its keeper tells them: for all leases that the host has of this name. */
@@ -246,7 +265,8 @@ static int break_report_younger(const struct break_lock *b)
 	int exit = CLI_OK;
 	size_t i;
 
-	json_array_foreach (json_object_get(status ? status_find_lock(status, b->name) : NULL, "leases"), i, e) {
+	json_array_foreach (json_object_get(status ? break_find(b->ask->place, status, b->name) : NULL, "leases"), i,
+			    e) {
 		if (field_number(e, "fence") <= b->limit)
 			continue;
 		cli_error("meanwhile host %s has got the lock (fence %" PRId64
@@ -290,29 +310,41 @@ static int64_t break_limit(const struct break_lock *b)
 	return limit;
 }
 
+/* There is nothing to take away. */
+static int break_nothing(const struct break_lock *b, const char *word, const json_t *status)
+{
+	const json_t *other = b->lock ? NULL : status_find_lock(status, b->name);
+	char why[CLI_LINE_BYTES];
+
+	if (*field_text(status, "cluster_error")) {
+		cli_error("nothing was changed: not every store can be read: %s", field_text(status, "cluster_error"));
+		return CLI_FAILED;
+	}
+	if (other) {
+		cli_error("nothing was changed: %s is in the store %s, and not in the one that this host's rules say: "
+			  "run `dflock break' on a host whose rules do; `dflock doctor' shows what differs",
+			  b->name, *field_text(other, "store") ? field_text(other, "store") : "default");
+		return CLI_FAILED;
+	}
+	if (!who_is_known(b->ask, word, why)) {
+		cli_error("%s; no host holds it", why);
+		return CLI_BREAK_NOBODY;
+	}
+	cli_error("%s: no host holds a lock of this name; `dflock status' shows those that are held (%s is "
+		  "called lock:%s if `dflock lock' took it)",
+		  b->name, word, word);
+	return CLI_BREAK_NOBODY;
+}
+
 static int break_lock(struct ask *ask, const struct break_options *options, const json_t *status)
 {
 	struct break_lock b = {.ask = ask};
-	char why[CLI_LINE_BYTES];
 
 	break_name(options->lock, ask->place, status, b.name);
-	b.lock = status_find_lock(status, b.name);
+	b.lock = break_find(ask->place, status, b.name);
 	if (!json_array_size(json_object_get(b.lock, "leases")) &&
-	    !json_object_size(json_object_get(b.lock, "resting"))) {
-		if (*field_text(status, "cluster_error")) {
-			cli_error("nothing was changed: not every store can be read: %s",
-				  field_text(status, "cluster_error"));
-			return CLI_FAILED;
-		}
-		if (!who_is_known(ask, options->lock, why)) {
-			cli_error("%s; no host holds it", why);
-			return CLI_BREAK_NOBODY;
-		}
-		cli_error("%s: no host holds a lock of this name; `dflock status' shows those that are held (%s is "
-			  "called lock:%s if `dflock lock' took it)",
-			  b.name, options->lock, options->lock);
-		return CLI_BREAK_NOBODY;
-	}
+	    !json_object_size(json_object_get(b.lock, "resting")))
+		return break_nothing(&b, options->lock, status);
 	b.limit = break_limit(&b);
 	break_show(&b, status);
 	if (!break_agreed(options,

@@ -145,6 +145,20 @@ def test_a_host_is_given_up_where_the_store_is_there(make_both, redis, other, aw
     server.signal(signal.SIGCONT)
 
 
+def test_a_name_that_is_in_both_stores(a, make_host, make_both, other):
+    """Other hosts' rules give it the other one. What is broken is what this host's rule means, and else it is said."""
+    b = make_host("b", lease=LEASE, rules=RULES.replace(' store = "other";', ""), top='stores = { other = { server = "unix:%s"; }; };' % other.socket)
+    os.makedirs(b.path("other"))
+    theirs, mine = Job(b, "other/f"), Job(a, "other/f")
+    a.cli("break", "--yes", "o/f")
+    mine.process.wait(30)
+    grows(theirs.path)
+    done = a.cli("break", "--yes", "o/f", check=False)
+    assert done.returncode == 1 and "o/f is in the store default, and not in the one" in done.stderr, done
+    grows(theirs.path)
+    theirs.end()
+
+
 def test_a_rule_that_would_move_a_lock_to_another_store(a, make_both):
     """Where it is held, other hosts could get it in the other store meanwhile: reload refuses that as it refuses another name."""
     b, job = make_both("b"), Job(a, "other/f")
