@@ -80,7 +80,7 @@ static unsigned wrap_jobs(char *text, FILE *f)
 		const char *command = wrap_command(line);
 
 		wrap_shell(line, shell);
-		if (command && !strstr(command, "dflock run ") && !strstr(command, "dflock lock ")) {
+		if (command && !wrap_is_below(command)) {
 			wrap_job(line, command, shell, f);
 			count++;
 		} else {

@@ -16,6 +16,9 @@ struct wrap {
 	char run[2 * PATH_MAX + 64]; /* "PATH/dflock run ... --" */
 };
 
+/* Is the command below dflock already? */
+bool wrap_is_below(const char *command);
+
 /* Prints or writes the drop-in of w->unit. Returns an exit status (cli.h); what is wrong is said. */
 int wrap_service(const struct wrap *w);
 

@@ -94,6 +94,11 @@ static char *wrap_next(char **value)
 	return *command ? command : NULL;
 }
 
+bool wrap_is_below(const char *command)
+{
+	return strstr(command, "dflock run ") || strstr(command, "dflock lock ");
+}
+
 /* One command of the drop-in. False with a line: it cannot be wrapped. */
 static bool wrap_start(const struct wrap *w, const char *command, FILE *f)
 {
@@ -105,7 +110,7 @@ static bool wrap_start(const struct wrap *w, const char *command, FILE *f)
 			w->unit, command);
 		return false;
 	}
-	if (strstr(command, "dflock run ")) {
+	if (wrap_is_below(command)) {
 		cli_error("%s is below dflock already: ExecStart=%s", w->unit, command);
 		return false;
 	}

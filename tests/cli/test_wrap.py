@@ -103,6 +103,7 @@ def test_a_service_with_a_drop_in_of_its_own(wrap):
 
 @pytest.mark.parametrize("start, why", [("", "has no ExecStart=: is it a service?"), ("@/bin/x y", "gives the program another name (@)"),
                                         ("/usr/bin/dflock run -- x", "is below dflock already"),
+                                        ("/usr/bin/dflock lock n -- x", "is below dflock already"),
                                         ("/bin/x\nExecStart=".join(65 * [""]) + "/bin/x", "has more than 64 ExecStart=: write the drop-in by hand")])
 def test_a_service_that_cannot_be_wrapped(wrap, start, why):
     with open(os.path.join(wrap.folder, "unit"), "w") as f:
