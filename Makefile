@@ -11,8 +11,9 @@ PKGS    := libuv hiredis libconfig jansson openssl
 CPPFLAGS += -I. -D_GNU_SOURCE -DDFLOCK_VERSION='"$(VERSION)"' -DDFLOCKD_INSTALLED='"$(PREFIX)/sbin/dflockd"' \
             -DDOCTOR_INSTALLED='"$(PREFIX)/libexec/dflock-doctor"' -DNET_INSTALLED='"$(PREFIX)/libexec/dflock-net"' \
             -DENGINES_INSTALLED='"$(PREFIX)/libexec"' -DSHIM_INSTALLED='"$(LIBDIR)/libdflock.so"'
-WARN    := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2
-CFLAGS  ?= -O2 -g
+# With sanitizers gcc warns of what cannot be.
+WARN    := $(if $(SAN),,-Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2)
+CFLAGS  ?= $(if $(SAN),-O1,-O2) -g
 CFLAGS  += -std=gnu11 $(WARN) -fno-strict-aliasing
 # Debian's headers are not ours to warn about.
 PKG_CFLAGS := $(subst -I,-isystem ,$(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null))
