@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test, on a bare Debian 12 or 13: installs what is missing, builds with gcc and clang, runs. `make help` names the parts.
 #
-#     scripts/test.sh          everything, as CI does: less than half an hour on two processors
+#     scripts/test.sh          everything, as CI does: twenty minutes on two processors
 #     scripts/test.sh quick    what to run before a commit: a few minutes
 #
 # A run goes on to its end, whatever fails, and then says what failed and how to run that alone. Only a build that fails ends it, and
