@@ -89,12 +89,12 @@ if [ "${1:-all}" = quick ]; then
 fi
 stage build-clang "clang" "${build[@]}" CC=clang BUILD=build-clang || { summary; exit 1; }
 stage build-san "sanitizers" "${build[@]}" SAN=1 BUILD=build-san || { summary; exit 1; }
+stage sanitized "unit tests under the address and undefined-behaviour sanitizers" make -k -s -j$suites SAN=1 BUILD=build-san unit
+stage docs "what the documentation and the sources must agree on" make -s check-docs
 # They only compute, for minutes: all stages from here on leave them what they do not use of the processors, and are not delayed by them.
 NICE="chrt -i 0" timeout -k 20 $((${DFLOCK_TEST_MINUTES:-75} * 60)) make -s model-check >"$logs/models-beside" 2>&1 </dev/null &
 models=$!
 trap 'kill $models 2>/dev/null' EXIT
-stage sanitized "unit tests under the address and undefined-behaviour sanitizers" make -k -s -j$suites SAN=1 BUILD=build-san unit
-stage docs "what the documentation and the sources must agree on" make -s check-docs
 stage processes "tests with processes, several at a time" make -k -s check-beside
 stage variants "some of them with programs of musl, with PostgreSQL, with ZooKeeper, and with sanitized programs" make -k -s -j2 check-some
 stage punctual "tests of being in time" make -s check-punctual
@@ -103,6 +103,6 @@ stage alone "tests that need the machine for themselves; beside them several hos
 	make -k -s -j3 check-alone sim fuzz NICE="chrt -i 0"
 stage faults "fault runs in networks of their own" make -s check-faults
 stage demo "the demo" scripts/demo.sh
-stage models "the models with their mutants, which began with the unit tests" tail -n +1 -f --pid=$models "$logs/models-beside"
+stage models "the models with their mutants, which began with the tests with processes" tail -n +1 -f --pid=$models "$logs/models-beside"
 wait $models || results[-1]=FAILED
 summary

@@ -117,6 +117,7 @@ TEST(full_mailboxes_of_many_hosts_go)
 			zoo_create_op_init(&ops[n], paths[n], "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0);
 		}
 		ck_assert_int_eq(other_call(zoo_amulti(other, 64, ops, results, other_on_void, NULL)), ZOK);
+		uv_run(&loop, UV_RUN_NOWAIT); /* else the hosts' connections would count as silent before long */
 	}
 	for (int i = 0; i < 40 && names_in("/messages") > 2; i++) {
 		zk_clean(zk, ZK_MAILBOX, 0);
@@ -141,8 +142,10 @@ static void make_names(void)
 		snprintf(paths[i % 500], sizeof(paths[0]), "%s/locks/lock %d", path, i);
 		zoo_create_op_init(&ops[i % 500], paths[i % 500], "dflock 1\nfence 1\n7\n", 19, &ZOO_OPEN_ACL_UNSAFE, 0,
 				   NULL, 0);
-		if (i % 500 == 499)
-			ck_assert_int_eq(other_call(zoo_amulti(other, 500, ops, results, other_on_void, NULL)), ZOK);
+		if (i % 500 != 499)
+			continue;
+		ck_assert_int_eq(other_call(zoo_amulti(other, 500, ops, results, other_on_void, NULL)), ZOK);
+		uv_run(&loop, UV_RUN_NOWAIT);
 	}
 }
 

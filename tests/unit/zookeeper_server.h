@@ -310,13 +310,27 @@ static inline void other_remove(const char *at)
 	other_names = NULL; /* this call's now */
 	other_count = 0;
 
-	for (int i = 0; i < count; i++) {
-		char below[4096];
+	/* Most have nothing below them. */
+	for (int i = 0, n; i < count; i += n) {
+		static char below[100][4096];
+		zoo_op_t ops[100];
+		zoo_op_result_t results[100];
 
-		snprintf(below, sizeof(below), "%s/%s", at, names[i]);
-		other_remove(below);
-		free(names[i]);
+		for (n = 0; n < 100 && i + n < count; n++) {
+			snprintf(below[n], sizeof(below[n]), "%s/%s", at, names[i + n]);
+			zoo_delete_op_init(&ops[n], below[n], -1);
+		}
+		if (other_call(zoo_amulti(other, n, ops, results, other_on_void, NULL)) == ZOK)
+			continue;
+		for (int j = i; j < i + n; j++) {
+			char one[4096];
+
+			snprintf(one, sizeof(one), "%s/%s", at, names[j]);
+			other_remove(one);
+		}
 	}
+	for (int i = 0; i < count; i++)
+		free(names[i]);
 	free(names);
 	other_call(zoo_adelete(other, at, -1, other_on_void, NULL));
 }
