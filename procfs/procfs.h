@@ -147,9 +147,10 @@ bool procfs_wait_line(const char *line, struct procfs_lock *out);
 typedef int procfs_lock_cb(void *arg, const struct procfs_lock *lock);
 
 /*
- * Calls back for every lock in /proc/locks that stands while the list is read, and perhaps for others; one may come twice while others
- * come. -EAGAIN: so many come and go again and again that one may be missing; all that were seen have been called back for. Otherwise 0, what cb returned, or -errno. The kernel's time for it grows with the square of the number of locks, and no lock can be taken or
- * dropped on the machine while it writes a piece (refind.h, census.c).
+ * Calls back for every lock in /proc/locks that stands while the list is read, and perhaps for others; one may come twice while
+ * others come. 0, what cb returned, or -errno; -EAGAIN: so many came and went again and again that one may be missing, and all that
+ * were seen have been called back for. The kernel's time for it grows with the square of the number of locks, and no lock can be
+ * taken or dropped on the machine while it writes a piece (refind.h, census.c).
  */
 int procfs_locks(procfs_lock_cb *cb, void *arg);
 /* The same for every call in /proc/locks that waits. */

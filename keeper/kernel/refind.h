@@ -28,9 +28,9 @@
  *   - The list shows the file system's st_dev, and has every lock on it: true for a fixed set of types, mounted in the
  *     caller's mount namespace. (btrfs and overlayfs show other numbers; FUSE may keep locks in its server alone.)
  *
- * A reading that fails makes the answer unknown. The kernel's time for a reading grows with the square of the number of
- * locks (60,000: a second), and no lock of the machine can be taken or dropped while the kernel writes a page: read the list
- * only if nothing else tells.
+ * A reading that fails, or that may not be whole (procfs_locks()), makes the answer unknown. The kernel's time for a reading
+ * grows with the square of the number of locks (60,000: a second), and no lock of the machine can be taken or dropped while the
+ * kernel writes a page: read the list only if nothing else tells.
  *
  * Reads /proc only: no file server is asked. Any thread.
  */
