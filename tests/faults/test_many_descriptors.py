@@ -146,6 +146,8 @@ def test_a_crowd_does_not_flood_the_store(make_host):
     job = Job(a, "/usr/bin/python3", "-c", CROWD, "150", a.path("f"))
     assert job.line() == "ready"
     wait_until(lambda: value(a, "waiters", space="record") == 150, "all wait")
+    wait_until(lambda: value(a, "store_requests_total", operation="acquire") >= 150, "each has asked")
+    a.status()  # the store has answered them before this
     assert value(a, "store_requests_total", operation="other") < 150 * 150 / 4
 
 
